@@ -1,0 +1,1 @@
+"""Wire types, kinds, schemas, validation, patches, Status errors. Pure functions."""

@@ -1,0 +1,78 @@
+"""One broken rule about one field, in the words that Kubernetes uses.
+
+Validation collects these in a list and never stops at the first one. `str()` of a FieldError is the text that
+upstream puts into the Status message; `to_cause` is the entry of `details.causes`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Kind(Enum):
+    """Upstream's error kinds: (reason in the cause, words in the message)."""
+
+    REQUIRED = ("FieldValueRequired", "Required value")
+    INVALID = ("FieldValueInvalid", "Invalid value")
+    TYPE_INVALID = ("FieldValueTypeInvalid", "Invalid value")
+    NOT_SUPPORTED = ("FieldValueNotSupported", "Unsupported value")
+    DUPLICATE = ("FieldValueDuplicate", "Duplicate value")
+    FORBIDDEN = ("FieldValueForbidden", "Forbidden")
+    NOT_FOUND = ("FieldValueNotFound", "Not found")
+    TOO_LONG = ("FieldValueTooLong", "Too long")
+    TOO_MANY = ("FieldValueTooMany", "Too many")
+    INTERNAL = ("InternalError", "Internal error")
+
+
+_WITHOUT_VALUE = {Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.TOO_MANY, Kind.INTERNAL}
+
+
+def render_value(value: Any) -> str:
+    """A value the way upstream prints it: quoted strings, bare numbers, JSON for the rest."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    path: str
+    kind: Kind
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        text = self.kind.value[1]
+        if self.kind not in _WITHOUT_VALUE:
+            text += f": {render_value(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.body}"
+
+    def to_cause(self) -> Mapping[str, str]:
+        return {"reason": self.kind.value[0], "message": self.body, "field": self.path}
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(path, Kind.REQUIRED, None, detail)
+
+
+def invalid(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(path, Kind.INVALID, value, detail)
+
+
+def not_supported(path: str, value: Any, supported: Sequence[str]) -> FieldError:
+    words = ", ".join(json.dumps(word) for word in supported)
+    return FieldError(path, Kind.NOT_SUPPORTED, value, f"supported values: {words}")
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    return FieldError(path, Kind.DUPLICATE, value)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError(path, Kind.FORBIDDEN, None, detail)

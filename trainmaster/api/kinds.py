@@ -1,0 +1,144 @@
+"""What a served kind is. Each kind is declared once, in a module under `api/kindsets/`, as one `Kind` value.
+
+From that declaration come validation, defaulting, `kubectl explain`, Table output, OpenAPI, discovery, field
+selectors and the CRD YAML. Adding a kind is adding one declaration (and, for its structure, one schema file).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from trainmaster.api.fields import FieldError
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.schema import Node
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+class Fidelity(Enum):
+    """What the local mode does with a field (design 9)."""
+
+    HONOURED = "honoured"
+    APPROXIMATED = "approximated"
+    REFUSED = "refused"
+    IGNORED_BY_DESIGN = "inert"
+    """Has no meaning on one machine and no effect upstream either (for example a deprecated field)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A printer column. `cell(object, now_seconds)` renders it; kubectl prints cells verbatim."""
+
+    name: str
+    cell: Callable[[Object, float], Any]
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    description: str = ""
+    json_path: str = ""
+    """For the CRD YAML of custom kinds; built-in kinds leave it empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """Other than `status`, for example `log` on Pods: name, verbs, and the kind that discovery shows."""
+
+    name: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+def _no_errors(new: Object, old: Object | None) -> list[FieldError]:
+    return []
+
+
+def _nothing(obj: Object) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Kind:
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    definition: str
+    """Name of the schema definition of the whole object."""
+    load: Callable[[], Node]
+    """Builds (once) the schema tree of the whole object; lazy, because start-up must be fast."""
+    custom: bool = False
+    """Served upstream through a CRD: no strategic merge, CRD error texts, schema defaults and CEL rules apply."""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    status: bool = False
+    """Has a status subresource: main writes keep the stored status, /status writes keep the rest."""
+    subresources: tuple[Subresource, ...] = ()
+    columns: tuple[Column, ...] = ()
+    default: Callable[[Object], None] = _nothing
+    """Defaulting beyond the schema's own defaults; changes the object in place; idempotent."""
+    validate: Callable[[Object, Object | None], list[FieldError]] = _no_errors
+    """Rules beyond the schema. `old` is None on create. The objects are complete and defaulted."""
+    validate_status: Callable[[Object, Object | None], list[FieldError]] = _no_errors
+    prepare: Callable[[Object], None] = _nothing
+    """Create only, after defaulting: the initial status and other fields a server sets itself."""
+    warnings: Callable[[Object, Object | None], Sequence[str]] = field(default=lambda new, old: ())
+    """API warnings (`Warning: 299`), for example on older spellings."""
+    selectable: Mapping[str, Callable[[Object], str]] = field(default_factory=dict)
+    """Field selectors besides metadata.name and metadata.namespace."""
+    generation: bool = True
+    """metadata.generation counts changes outside metadata and status."""
+    storage: GVR | None = None
+    """Where objects are stored when that is another kind's collection (events.k8s.io shares core events)."""
+    to_storage: Callable[[Object], Object] | None = None
+    from_storage: Callable[[Object], Object] | None = None
+    review: bool = False
+    """Create-only and never stored: the server answers itself (access reviews, TokenReview)."""
+    grace: Callable[[Object], int] | None = None
+    """Graceful deletion (Pods): the default grace period in seconds; None means deletion is immediate."""
+
+    @property
+    def gvr(self) -> GVR:
+        return GVR(self.group, self.version, self.plural)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+
+class Catalogue:
+    """All served kinds, looked up by path or by type. Built once by `api.catalogue.build()`."""
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self.kinds: tuple[Kind, ...] = tuple(kinds)
+        self._by_gvr = {kind.gvr: kind for kind in self.kinds}
+        self._by_type = {(kind.api_version, kind.kind): kind for kind in self.kinds}
+
+    def find(self, gvr: GVR) -> Kind | None:
+        return self._by_gvr.get(gvr)
+
+    def find_type(self, api_version: str, kind: str) -> Kind | None:
+        return self._by_type.get((api_version, kind))
+
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Group name to its versions, core first, then in declaration order."""
+        groups: dict[str, list[str]] = {}
+        for kind in self.kinds:
+            versions = groups.setdefault(kind.group, [])
+            if kind.version not in versions:
+                versions.append(kind.version)
+        return groups
+
+    def of_group_version(self, group: str, version: str) -> Sequence[Kind]:
+        return [kind for kind in self.kinds if kind.group == group and kind.version == version]

@@ -1,0 +1,42 @@
+"""Names for the shapes that travel on the wire.
+
+Objects are plain JSON mappings everywhere in the server: unknown fields survive, and nothing is parsed into
+classes that would forget them. Reconcilers read through small typed helpers of their own and write patches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NewType, TypeAlias
+
+Object: TypeAlias = dict[str, Any]
+"""One API object as parsed JSON. Treat what you did not create as read-only; copy the branch you change."""
+
+Uid = NewType("Uid", str)
+Revision = NewType("Revision", int)
+
+
+@dataclass(frozen=True, slots=True)
+class GVR:
+    """Which collection: API group ("" is core), version and plural, as in a request path."""
+
+    group: str
+    version: str
+    plural: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """The form error messages use: `trainjobs.trainer.kubeflow.org`, `pods`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which object within a collection; namespace is "" for cluster-scoped kinds."""
+
+    namespace: str
+    name: str

@@ -1,0 +1,61 @@
+"""The structure of a field, as a tree of nodes.
+
+`schemas.py` builds these from the shipped definitions; validation, pruning, strategic merge, server-side apply,
+OpenAPI, `explain` and the CRD YAML all read the same tree. A node holds facts only; behaviour lives with its users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A CEL rule of a custom kind (x-kubernetes-validations)."""
+
+    rule: str
+    message: str
+    reason: str = ""
+    field_path: str = ""
+
+
+@dataclass(slots=True)
+class Node:
+    type: str = ""
+    """object, array, string, integer, number, boolean; "" means any JSON value."""
+    format: str = ""
+    int_or_string: bool = False
+    """IntOrString and Quantity: a number or a string."""
+    description: str = ""
+    properties: Mapping[str, Node] = field(default_factory=dict)
+    additional: Node | None = None
+    """The value type of a map."""
+    items: Node | None = None
+    required: tuple[str, ...] = ()
+    enum: tuple[Any, ...] = ()
+    default: Any = None
+    has_default: bool = False
+    nullable: bool = False
+    minimum: float | None = None
+    maximum: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str = ""
+    min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    list_type: str = "atomic"
+    """atomic, set, or map (keyed by list_map_keys): how server-side apply owns the elements."""
+    list_map_keys: tuple[str, ...] = ()
+    atomic_map: bool = False
+    """An object that server-side apply owns as a whole (x-kubernetes-map-type: atomic)."""
+    patch_strategies: tuple[str, ...] = ()
+    """Strategic merge of built-in kinds: merge, replace, retainKeys."""
+    patch_merge_key: str = ""
+    preserve_unknown: bool = False
+    rules: tuple[Rule, ...] = ()
+    definition: str = ""
+    """Name of the definition this node was made from, for OpenAPI $ref; "" when inline."""

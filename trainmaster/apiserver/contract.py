@@ -1,0 +1,129 @@
+"""What the HTTP layer asks of the registry. `registry.Registry` implements it; `local.LocalClient` and `http` use it.
+
+Everything but `list` is synchronous: the state is in memory and one call is one transaction. Values are JSON bytes as
+stored, so that a read is answered without parsing. Nothing here waits for the disk: whoever lets an answer out of the
+process first awaits `store.durable(revision)` with the revision of the answer.
+
+Refusals are `api.status.StatusError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.client.contract import DeleteOptions, Identity, ListOptions, PatchType, WatchOptions, WriteOptions
+
+
+@dataclass(slots=True)
+class Call:
+    """Who calls, and what the call leaves behind for the response."""
+
+    identity: Identity
+    user_agent: str = ""
+    """The part before "/" is the field manager when none is named."""
+    warnings: list[str] = field(default_factory=list)
+    """Texts for `Warning: 299` headers, filled by the registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    value: bytes
+    """The stored object (or, for a dry run, what would be stored)."""
+    revision: int
+    """Await durability of this one; 0 when nothing was written."""
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    value: bytes
+    """The Status when `gone`, else the object with its deletionTimestamp."""
+    revision: int
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    values: Sequence[bytes]
+    revision: int
+    """metadata.resourceVersion of the list: a watch from here misses nothing."""
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One watch event. `value` is the object's JSON; for BOOKMARK a minimal object; for ERROR a Status."""
+
+    type: str
+    value: bytes
+    revision: int
+
+
+class Frames(Protocol):
+    """The events of one watch, in batches as they become ready. Batches are never empty, but for the time limit."""
+
+    def __aiter__(self) -> AsyncIterator[Sequence[Frame]]: ...
+
+    async def __anext__(self) -> Sequence[Frame]: ...
+
+    def close(self) -> None: ...
+
+
+class Registry(Protocol):
+    def get(self, kind: Kind, namespace: str, name: str) -> Written: ...
+
+    async def list(self, kind: Kind, namespace: str, options: ListOptions) -> Page:
+        """Long lists are worked through in slices, so that nobody else waits longer than a few milliseconds."""
+        ...
+
+    def watch(self, kind: Kind, namespace: str, options: WatchOptions) -> Frames:
+        """Refuses at once (410, 400) what cannot be served. Events are delivered after their commit."""
+        ...
+
+    def create(
+        self,
+        call: Call,
+        kind: Kind,
+        namespace: str,
+        obj: Object,
+        options: WriteOptions,
+        *,
+        name: str = "",
+        subresource: str = "",
+    ) -> Written: ...
+
+    def update(
+        self,
+        call: Call,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        obj: Object,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Written: ...
+
+    def patch(
+        self,
+        call: Call,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Written: ...
+
+    def delete(self, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted: ...
+
+    async def delete_collection(
+        self, call: Call, kind: Kind, namespace: str, selection: ListOptions, options: DeleteOptions
+    ) -> Page: ...

@@ -1,0 +1,1 @@
+"""Composition root: settings, embedded mode, signals. The only part that reads the environment."""

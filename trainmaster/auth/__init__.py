@@ -1,0 +1,1 @@
+"""Who is calling (authenticators, tokens, certificates) and what they may do (RBAC)."""

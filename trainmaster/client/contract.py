@@ -1,0 +1,175 @@
+"""The Client protocol: Kubernetes API semantics, and nothing that only one server has.
+
+Three things implement it and cannot be told apart: `apiserver.local` (in-process, onto the store), `client.http`
+against our own API server, and `client.http` against any Kubernetes API server. One contract suite
+(`tests/contract/client`) runs against all of them.
+
+Errors are `api.status.StatusError` and its subclasses. Objects are plain JSON mappings; the caller owns what it
+receives, except from `View`s and caches, where objects are shared and read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from trainmaster.api.meta import GVR, Object
+
+
+class PatchType(Enum):
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = ""
+    """Strict, Warn, Ignore; "" is the server's default (Warn)."""
+    force: bool = False
+    """Server-side apply only: take over fields of other managers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    propagation: str = ""
+    """Background, Foreground, Orphan; "" is the kind's default."""
+    grace_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    label_selector: str = ""
+    field_selector: str = ""
+    resource_version: str = ""
+    """"" and "0": the current state as ADDED events first. Otherwise: what came after that revision."""
+    bookmarks: bool = False
+    send_initial_events: bool = False
+    timeout_seconds: float | None = None
+
+
+@dataclass(slots=True)
+class ObjectList:
+    items: list[Object]
+    resource_version: str
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    type: str
+    """ADDED, MODIFIED, DELETED, BOOKMARK. A watch that can not go on raises StatusError (410: list again)."""
+    object: Object
+
+
+class WatchStream(Protocol):
+    """Async context manager and iterator; leaving it ends the watch. Iteration ends at the watch's time limit."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent]: ...
+
+    async def __anext__(self) -> WatchEvent: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who acts. `system:masters` in groups may do everything."""
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    container: str = ""
+    follow: bool = False
+    previous: bool = False
+    since_seconds: int | None = None
+    since_time: str = ""
+    timestamps: bool = False
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+
+
+class Client(Protocol):
+    async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object: ...
+
+    async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ...) -> ObjectList:
+        """namespace "" lists all namespaces (or a cluster-scoped kind). Items carry kind and apiVersion."""
+        ...
+
+    def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = ...) -> WatchStream: ...
+
+    async def create(
+        self,
+        gvr: GVR,
+        obj: Object,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        name: str = "",
+        options: WriteOptions = ...,
+    ) -> Object: ...
+
+    async def update(
+        self, gvr: GVR, obj: Object, namespace: str = "", *, subresource: str = "", options: WriteOptions = ...
+    ) -> Object: ...
+
+    async def patch(
+        self,
+        gvr: GVR,
+        name: str,
+        patch_type: PatchType,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        options: WriteOptions = ...,
+    ) -> Object: ...
+
+    async def delete(self, gvr: GVR, name: str, namespace: str = "", options: DeleteOptions = ...) -> Object:
+        """The Status when the object is gone, or the object with its deletionTimestamp when it is going."""
+        ...
+
+    async def delete_collection(
+        self, gvr: GVR, namespace: str = "", list_options: ListOptions = ..., options: DeleteOptions = ...
+    ) -> Sequence[Object]: ...
+
+    def logs(self, name: str, namespace: str, options: LogOptions = ...) -> AsyncIterator[bytes]: ...
+
+    async def durable(self, revision: int) -> None:
+        """Returns once the write with that revision cannot be lost. At once over HTTP: what was answered is durable."""
+        ...
+
+    def as_user(self, identity: Identity) -> Client:
+        """The same server, acting as somebody else (impersonation)."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Reconcilers, one subpackage per kind: pure functions from a view to a plan."""

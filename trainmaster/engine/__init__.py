@@ -1,0 +1,1 @@
+"""Controller machinery: queue, sources, plans, manager. Our rules live in controllers."""

@@ -1,0 +1,1 @@
+"""Pods as local processes: machine, supervisor, logs."""

@@ -1,0 +1,1 @@
+"""Revisioned log of bytes on SQLite: get, scan, write, watch, compact. Knows no kinds."""

@@ -1,0 +1,177 @@
+"""What a store is: a dense, revisioned log of byte values with a current state in memory.
+
+Every write takes the next revision. Reads, writes and transactions are synchronous, because the current state is in
+memory and the process is single-threaded; what is asynchronous is durability. External synchrony: code inside the
+process may act on a write at once, and whoever lets anything out of the process (a response, an event to an outside
+watcher, a process start) first awaits `durable(revision)`.
+
+Keys are (bucket, name). A bucket is one collection ("batch/jobs"), a name is "namespace/name". Buckets have their own
+replay windows, so that a quiet collection does not lose its history to a busy one.
+
+    StoreError
+    ├── Mismatch        a compare-and-set met another revision (or an existing / missing key)
+    ├── Compacted       the asked-for revision is below the replay window, or above the newest revision
+    ├── Lagging         a watcher did not keep up and was dropped; list again
+    ├── Locked          another process has the file open
+    └── NewerSchema     the file was written by a newer version
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+
+class StoreError(Exception):
+    pass
+
+
+class Mismatch(StoreError):
+    """`current` is the record that stands there now, or None."""
+
+    def __init__(self, bucket: str, name: str, current: Record | None) -> None:
+        super().__init__(f"{bucket}/{name}: another revision is current")
+        self.bucket = bucket
+        self.name = name
+        self.current = current
+
+
+class Compacted(StoreError):
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"revision {asked} is not available, oldest is {oldest}")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class Lagging(StoreError):
+    pass
+
+
+class Locked(StoreError):
+    pass
+
+
+class NewerSchema(StoreError):
+    pass
+
+
+class Absent(Enum):
+    """`expect=ABSENT`: the key must not exist (create)."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
+
+
+class Record:
+    """A stored value. Immutable but for `memo`, where readers may cache something small that they derived from it."""
+
+    __slots__ = ("bucket", "created", "memo", "name", "revision", "value")
+
+    def __init__(self, bucket: str, name: str, revision: int, created: int, value: bytes) -> None:
+        self.bucket = bucket
+        self.name = name
+        self.revision = revision
+        """The revision of the last write."""
+        self.created = created
+        """The revision of the write that created the key."""
+        self.value = value
+        self.memo: Any = None
+
+
+class EventType(Enum):
+    PUT = "put"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One write as watchers see it. For DELETE, `record` holds the final value with the revision of the deletion."""
+
+    type: EventType
+    record: Record
+    previous: Record | None
+    """What stood there before; None for a creation."""
+
+    @property
+    def revision(self) -> int:
+        return self.record.revision
+
+
+class Watch(Protocol):
+    """Events of one bucket in order, without gap or duplicate. Ends with Lagging when the reader is too slow."""
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+
+    async def __anext__(self) -> Event: ...
+
+    def take(self) -> list[Event]:
+        """All events ready now, without waiting (may be empty)."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """No event of the bucket with a revision up to this one is still to come (for bookmarks)."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    @property
+    def revision(self) -> int:
+        """The last revision given out; the next write gets `revision + 1`. Inside a transaction it counts on."""
+        ...
+
+    @property
+    def durable_revision(self) -> int: ...
+
+    def get(self, bucket: str, name: str) -> Record | None: ...
+
+    def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[Record]:
+        """Records whose name starts with `prefix` and sorts behind `after`, in byte order of the name."""
+        ...
+
+    def count(self, bucket: str, prefix: str = "") -> int: ...
+
+    def buckets(self) -> Sequence[str]: ...
+
+    def put(self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None) -> Record:
+        """Writes at `revision + 1`. The caller has already put that number into the value where it needs it."""
+        ...
+
+    def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None) -> Record:
+        """Removes the key; `value` is the final state that watchers receive. Mismatch when the key is missing."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All writes inside become visible, durable and watchable together, or, on an exception, not at all.
+
+        Synchronous: no await may stand inside. Reads inside see the writes made so far. Nesting joins the outer one.
+        """
+        ...
+
+    async def durable(self, revision: int) -> None:
+        """Returns once everything up to `revision` is on disk."""
+        ...
+
+    def watch(self, bucket: str, after: int, *, durable: bool = True) -> Watch:
+        """Events of the bucket with a revision above `after`; Compacted when the window does not reach back.
+
+        durable=True (outside watchers): an event is delivered after its commit. durable=False (controllers in this
+        process): at once after its transaction.
+        """
+        ...
+
+    def subscribe(self, callback: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        """Calls back synchronously with the events of each transaction, before anything else runs (indexes, garbage
+        collection). Returns the function that ends the subscription."""
+        ...
+
+    def history(self, bucket: str) -> Iterator[Event]:
+        """The replay window, oldest first (for tests and tools)."""
+        ...
