@@ -55,13 +55,27 @@ class Page:
     remaining: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Frame:
-    """One watch event. `value` is the object's JSON; for BOOKMARK a minimal object; for ERROR a Status."""
+    """One watch event. `value` is the object's JSON; for BOOKMARK a minimal object; for ERROR a Status.
 
-    type: str
-    value: bytes
-    revision: int
+    Frames are shared: all watchers of a collection receive the same one, so that `line` is made once for all.
+    """
+
+    __slots__ = ("_line", "revision", "type", "value")
+
+    def __init__(self, type: str, value: bytes, revision: int) -> None:
+        self.type = type
+        self.value = value
+        self.revision = revision
+        self._line: bytes | None = None
+
+    @property
+    def line(self) -> bytes:
+        """The event as it goes over the wire, with its line end."""
+        line = self._line
+        if line is None:
+            line = self._line = b'{"type":"%s","object":%s}\n' % (self.type.encode(), self.value)
+        return line
 
 
 class Frames(Protocol):
@@ -81,8 +95,9 @@ class Registry(Protocol):
         """Long lists are worked through in slices, so that nobody else waits longer than a few milliseconds."""
         ...
 
-    def watch(self, kind: Kind, namespace: str, options: WatchOptions) -> Frames:
-        """Refuses at once (410, 400) what cannot be served. Events are delivered after their commit."""
+    def watch(self, kind: Kind, namespace: str, options: WatchOptions, *, durable: bool = True) -> Frames:
+        """Refuses at once (410, 400) what cannot be served. Events are delivered after their commit, or, with
+        durable=False (for what stays inside the process), right after their transaction."""
         ...
 
     def create(

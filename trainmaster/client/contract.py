@@ -62,8 +62,11 @@ class WatchOptions:
     field_selector: str = ""
     resource_version: str = ""
     """"" and "0": the current state as ADDED events first. Otherwise: what came after that revision."""
+    resource_version_match: str = ""
+    """NotOlderThan, and only together with `send_initial_events`."""
     bookmarks: bool = False
-    send_initial_events: bool = False
+    send_initial_events: bool | None = None
+    """True: the current state first, then a bookmark that says so (needs `resource_version_match`)."""
     timeout_seconds: float | None = None
 
 
