@@ -135,8 +135,19 @@ class Toolbox:
         try:
             self.ensure_debian_kubectl()
         except Unavailable as error:
-            missing.append(Missing("kubectl of Debian", str(error)))
+            missing.append(Missing("debian-kubectl", str(error)))
+        self._reasons.parent.mkdir(parents=True, exist_ok=True)
+        self._reasons.write_text(json.dumps({item.tool: item.reason for item in missing}))
         return missing
+
+    @property
+    def _reasons(self) -> Path:
+        return self.cache.root / "missing.json"
+
+    def why_missing(self, tool: str) -> str:
+        """One line for a skipped test: what is not there, and why."""
+        reasons = json.loads(self._reasons.read_text()) if self._reasons.exists() else {}
+        return f"{tool} is not here: {reasons.get(tool, 'run `make setup`')}"
 
     def ensure_program(self, name: str) -> Path:
         program = PROGRAMS[name]

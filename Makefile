@@ -1,0 +1,36 @@
+# Everything a person or a machine does with this repository. `make help` lists it.
+# PYTHON is only used to make .venv; everything else runs inside it.
+
+PYTHON ?= python3
+RUN := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup venv demo test check format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: ## Make .venv with the package and its test tools (every target does this first)
+	@$(PYTHON) tools/bootstrap.py
+
+setup: ## Make .venv and build what the tests compare us with (about 10 minutes once, then nothing)
+	@$(PYTHON) tools/bootstrap.py --tools
+
+demo: venv ## Start a server in a temporary home and show it with kubectl
+	@$(RUN) tools/demo.py
+
+test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x -k name" for pytest)
+	@$(RUN) tools/testrun.py $(TIERS) $(ARGS)
+
+check: venv ## The quick lane: format, lint, types, imports and unit tests (under 2 minutes)
+	@$(RUN) tools/testrun.py --quick $(ARGS)
+
+format: venv ## Format the code and sort imports
+	@$(RUN) -m ruff check --quiet --fix --select I .
+	@$(RUN) -m ruff format --quiet .
+
+bench: setup ## Measure against the real etcd and kube-apiserver; fails when a promise is missed
+	@$(RUN) tools/benchrun.py $(ARGS)
+
+clean: ## Remove what these targets made in this checkout (not the cache in your home)
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

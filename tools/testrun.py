@@ -1,0 +1,146 @@
+"""Runs all tests tier by tier and says at the end what ran, what did not and why.
+
+Tiers are pytest markers (pyproject.toml). A test with several markers runs once, in the tier that stands first in
+TIERS. The first tier is `static`: format, lint, types and imports. The exit status is 1 when anything failed, and under
+CI=true also when anything was skipped, because a skip there means that a promise was not checked.
+
+    python tools/testrun.py              everything
+    python tools/testrun.py --quick      static and unit: what `make check` runs
+    python tools/testrun.py wire kube    these tiers
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+STATIC = "static"
+RUN_ORDER = ("unit", "contract", "flow", "bad_input", "node", "crash", "e2e", "wire", "kube")
+PRECEDENCE = ("kube", "crash", "e2e", "wire", "bad_input", "node", "flow", "contract", "unit")
+"""The most demanding marker decides about the tier."""
+QUICK = (STATIC, "unit")
+
+STATIC_STEPS = (
+    ("format", ["-m", "ruff", "format", "--check", "--quiet", "."]),
+    ("lint", ["-m", "ruff", "check", "--quiet", "."]),
+    ("types", ["-m", "mypy"]),
+    (
+        "imports",
+        ["-c", "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"],
+    ),
+)
+
+
+@dataclass
+class Outcome:
+    tier: str
+    seconds: float = 0.0
+    passed: int = 0
+    failed: int = 0
+    skips: list[tuple[str, str]] = field(default_factory=list)
+    """(test, why)"""
+    broken: str = ""
+    """Why the tier itself did not run properly."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed and not self.broken
+
+
+def marker_expression(tier: str) -> str:
+    stronger = PRECEDENCE[: PRECEDENCE.index(tier)]
+    return " and not ".join([tier, *stronger])
+
+
+def run_static() -> Outcome:
+    outcome = Outcome(STATIC)
+    began = time.monotonic()
+    for name, arguments in STATIC_STEPS:
+        if subprocess.run([sys.executable, *arguments], cwd=ROOT).returncode:
+            print(f"{name}: failed", flush=True)
+            outcome.failed += 1
+        else:
+            outcome.passed += 1
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+def run_tier(tier: str, extra: Sequence[str]) -> Outcome:
+    outcome = Outcome(tier)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="trainmaster-tests-") as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-m", marker_expression(tier), f"--junitxml={report}", *extra]
+        status = subprocess.run(command, cwd=ROOT).returncode
+        outcome.seconds = time.monotonic() - began
+        if report.exists():
+            read_report(report, outcome)
+    if status not in (0, 1, 5) or (status == 1 and not outcome.failed):
+        outcome.broken = f"pytest ended with status {status}"
+    return outcome
+
+
+def read_report(report: Path, outcome: Outcome) -> None:
+    for case in xml.etree.ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname', '')}.{case.get('name', '')}"
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcome.failed += 1
+        elif skipped is not None:
+            outcome.skips.append((name, skipped.get("message", "")))
+        else:
+            outcome.passed += 1
+
+
+def print_summary(outcomes: Sequence[Outcome], *, strict: bool) -> bool:
+    print(f"\n{'tier':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+    for outcome in outcomes:
+        row = f"{outcome.tier:<12}{outcome.passed:>8}{outcome.failed:>8}{len(outcome.skips):>9}{outcome.seconds:>9.1f}"
+        print(f"{row}  {outcome.broken}".rstrip())
+    reasons: dict[str, int] = {}
+    for outcome in outcomes:
+        for _, why in outcome.skips:
+            reasons[why] = reasons.get(why, 0) + 1
+    for why, count in sorted(reasons.items()):
+        print(f"skipped: {count} tests: {why}")
+    passed, failed = sum(o.passed for o in outcomes), sum(o.failed for o in outcomes)
+    skipped = sum(len(o.skips) for o in outcomes)
+    good = all(outcome.ok for outcome in outcomes) and not (strict and skipped)
+    if strict and skipped:
+        print("CI=true: a skipped test counts as a failure, because what it proves was not checked")
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    verdict = "ALL GOOD" if good else "NOT GOOD"
+    print(f"{verdict}: {passed} passed, {failed} failed, {skipped} skipped in {seconds:.0f} s", flush=True)
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run the tests tier by tier.")
+    parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of: {', '.join((STATIC, *RUN_ORDER))}")
+    parser.add_argument("--quick", action="store_true", help="only " + " and ".join(QUICK))
+    options, extra = parser.parse_known_args()
+    unknown = [tier for tier in options.tiers if tier not in (STATIC, *RUN_ORDER)]
+    if unknown:
+        parser.error(f"no tier {unknown[0]!r}; there are: {', '.join((STATIC, *RUN_ORDER))}")
+    tiers = QUICK if options.quick else tuple(options.tiers) or (STATIC, *RUN_ORDER)
+    outcomes = []
+    for tier in tiers:
+        print(f"\n== {tier}", flush=True)
+        outcome = run_static() if tier == STATIC else run_tier(tier, extra)
+        print(f"== {tier}: {outcome.seconds:.1f} s", flush=True)
+        outcomes.append(outcome)
+    return 0 if print_summary(outcomes, strict=os.environ.get("CI") == "true") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
