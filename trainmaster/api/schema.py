@@ -1,7 +1,9 @@
 """The structure of a field, as a tree of nodes.
 
-`schemas.py` builds these from the shipped definitions; validation, pruning, strategic merge, server-side apply,
+`schemas` builds these from the shipped definitions; validation, pruning, strategic merge, server-side apply,
 OpenAPI, `explain` and the CRD YAML all read the same tree. A node holds facts only; behaviour lives with its users.
+Nodes are shared between kinds and between places in one kind: treat them as read-only, and keep what you derive from
+one outside it (keyed by `id(node)`, nodes live as long as the process).
 """
 
 from __future__ import annotations
@@ -19,6 +21,11 @@ class Rule:
     message: str
     reason: str = ""
     field_path: str = ""
+
+    @property
+    def transition(self) -> bool:
+        """Compares with the stored object; checked only where both the old and the new object have the field."""
+        return "oldSelf" in self.rule
 
 
 @dataclass(slots=True)

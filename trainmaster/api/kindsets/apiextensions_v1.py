@@ -1,0 +1,24 @@
+"""CustomResourceDefinition: readable only; its objects describe the custom kinds that are built in here."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from trainmaster.api.kinds import Kind
+from trainmaster.api.schemas import load
+
+CUSTOM_RESOURCE_DEFINITION = Kind(
+    group="apiextensions.k8s.io",
+    version="v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    singular="customresourcedefinition",
+    namespaced=False,
+    definition="io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+    load=partial(load, "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"),
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    verbs=("get", "list", "watch"),
+)
+
+KINDS = (CUSTOM_RESOURCE_DEFINITION,)

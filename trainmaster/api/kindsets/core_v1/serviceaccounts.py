@@ -1,0 +1,22 @@
+"""ServiceAccount: an identity for programs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from trainmaster.api.kinds import Kind, Subresource
+from trainmaster.api.schemas import load
+
+SERVICE_ACCOUNT = Kind(
+    group="",
+    version="v1",
+    kind="ServiceAccount",
+    plural="serviceaccounts",
+    singular="serviceaccount",
+    namespaced=True,
+    definition="io.k8s.api.core.v1.ServiceAccount",
+    load=partial(load, "io.k8s.api.core.v1.ServiceAccount"),
+    short_names=("sa",),
+    generation=False,
+    subresources=(Subresource("token", ("create",), "authentication.k8s.io", "v1", "TokenRequest"),),
+)
