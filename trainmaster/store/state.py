@@ -1,0 +1,301 @@
+"""The in-memory half of a store: current records, transactions with undo, subscribers, windows, durability waiters.
+
+`memory.MemoryStore` and `sqlite.SqliteStore` are this plus a way to make events durable. The steps of one write:
+
+    put/delete    record replaced, event noted                        (undone if the transaction raises)
+    end           events enter the replay windows and `_pending`      (visible together)
+    publish       subscribers, then watches inside the process
+    commit        by the implementation, which takes `_pending` and calls `_acknowledge` when it is on disk
+    acknowledge   `durable()` returns, outside watches are woken
+
+Invariants: `revision` grows by one per write; events enter windows in revision order; nothing is acknowledged and no
+outside watch is woken before its commit. Records hold bytes, never parsed objects: a full garbage collection over
+100,000 of them takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from types import TracebackType
+from typing import NamedTuple
+
+from trainmaster.kit import failpoints
+from trainmaster.store.contract import ABSENT, Absent, Event, EventType, Mismatch, Record, StoreError
+from trainmaster.store.names import SortedNames, end_of_prefix
+from trainmaster.store.window import BucketWatch, Window
+
+Subscriber = Callable[[Sequence[Event]], None]
+
+
+class WindowLimits(NamedTuple):
+    """Bounds of each bucket's replay window. Whatever is reached first drops the oldest events."""
+
+    events: int = 8_192
+    bytes: int = 16 * 1024 * 1024
+
+
+DEFAULT_LIMITS = WindowLimits()
+
+
+class Bucket:
+    __slots__ = ("name", "names", "records", "window")
+
+    def __init__(self, name: str, window: Window) -> None:
+        self.name = name
+        self.records: dict[str, Record] = {}
+        self.names = SortedNames()
+        self.window = window
+
+
+class _Transaction(AbstractContextManager[None]):
+    """One object serves all transactions of a store: they nest, and never overlap otherwise."""
+
+    __slots__ = ("_marks", "_state")
+
+    def __init__(self, state: StoreState) -> None:
+        self._state = state
+        self._marks: list[int] = []
+
+    def __enter__(self) -> None:
+        self._marks.append(self._state._begin())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._state._end(self._marks.pop(), undo=kind is not None)
+
+
+class StoreState:
+    def __init__(self, limits: WindowLimits = DEFAULT_LIMITS, *, revision: int = 0, floor: int = 0) -> None:
+        self.revision = revision
+        self.durable_revision = revision
+        self._limits = limits
+        self._floor = floor
+        """No bucket has history up to this revision (a restore, for one)."""
+        self._buckets: dict[str, Bucket] = {}
+        self._transaction = _Transaction(self)
+        self._depth = 0
+        self._events: list[Event] = []
+        """Of the transaction that is open now; also its undo log."""
+        self._pending: list[Event] = []
+        """Ended, but not handed to a commit."""
+        self._unpublished: deque[Sequence[Event]] = deque()
+        self._publishing = False
+        self._subscribers: list[Subscriber] = []
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._failure: StoreError | None = None
+        """Set when the store is closed or broken: writes and waits raise it."""
+
+    # Reads
+
+    def get(self, bucket: str, name: str) -> Record | None:
+        held = self._buckets.get(bucket)
+        return held.records.get(name) if held is not None else None
+
+    def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[Record]:
+        held = self._buckets.get(bucket)
+        if held is None:
+            return []
+        low = max(prefix, after + "\0") if after else prefix
+        names: Iterable[str] = held.names.iterate(low, end_of_prefix(prefix))
+        if limit:
+            names = islice(names, limit)
+        return list(map(held.records.__getitem__, names))
+
+    def count(self, bucket: str, prefix: str = "") -> int:
+        held = self._buckets.get(bucket)
+        if held is None:
+            return 0
+        return held.names.count(prefix, end_of_prefix(prefix)) if prefix else len(held.records)
+
+    def buckets(self) -> Sequence[str]:
+        return sorted(name for name, held in self._buckets.items() if held.records)
+
+    def history(self, bucket: str) -> Iterator[Event]:
+        held = self._buckets.get(bucket)
+        return iter(list(held.window) if held is not None else [])
+
+    # Writes
+
+    def put(self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None) -> Record:
+        held = self._buckets.get(bucket) or self._add_bucket(bucket)
+        current = held.records.get(name)
+        if expect is not None:
+            if expect is ABSENT:
+                if current is not None:
+                    raise Mismatch(bucket, name, current)
+            elif current is None or current.revision != expect:
+                raise Mismatch(bucket, name, current)
+        if self._failure is not None:
+            raise self._failure
+        revision = self.revision + 1
+        if current is None:
+            if not name.isascii():
+                name.encode()  # what UTF-8 cannot hold must fail here, not in a commit
+            record = Record(held.name, name, revision, revision, value)
+            held.names.add(name)
+        else:
+            record = Record(held.name, current.name, revision, current.created, value)
+        held.records[record.name] = record
+        self._note(Event(EventType.PUT, record, current))
+        return record
+
+    def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None) -> Record:
+        held = self._buckets.get(bucket)
+        current = held.records.get(name) if held is not None else None
+        if held is None or current is None or (expect is not None and current.revision != expect):
+            raise Mismatch(bucket, name, current)
+        if self._failure is not None:
+            raise self._failure
+        record = Record(held.name, current.name, self.revision + 1, current.created, value)
+        del held.records[name]
+        held.names.remove(name)
+        self._note(Event(EventType.DELETE, record, current))
+        return record
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return self._transaction
+
+    def _note(self, event: Event) -> None:
+        self.revision = event.record.revision
+        self._events.append(event)
+        if not self._depth:
+            self._finish()
+
+    def _begin(self) -> int:
+        self._depth += 1
+        return len(self._events)
+
+    def _end(self, mark: int, *, undo: bool) -> None:
+        self._depth -= 1
+        if undo:
+            self._undo_to(mark)
+        if not self._depth and self._events:
+            self._finish()
+
+    def _undo_to(self, mark: int) -> None:
+        for event in reversed(self._events[mark:]):
+            held = self._buckets[event.record.bucket]
+            name = event.record.name
+            if event.previous is None:
+                del held.records[name]
+                held.names.remove(name)
+            else:
+                held.records[name] = event.previous
+                if event.type is EventType.DELETE:
+                    held.names.add(name)
+        self.revision -= len(self._events) - mark
+        del self._events[mark:]
+
+    def _finish(self) -> None:
+        """The transaction has ended: its events become history, go to the commit and to who listens."""
+        events, self._events = self._events, []
+        for event in events:
+            window = self._buckets[event.record.bucket].window
+            if window.needs_trim():
+                self._forget(window.trim(self.durable_revision))
+            window.append(event)
+        self._pending += events
+        self._request_commit()
+        self._publish(events)
+
+    # What the implementation adds
+
+    def _request_commit(self) -> None:
+        """`_pending` has grown; see that it gets durable soon."""
+        raise NotImplementedError
+
+    def _forget(self, events: Sequence[Event]) -> None:
+        """These events have left the replay window; what only they needed may be removed."""
+
+    # Listening
+
+    def subscribe(self, callback: Subscriber) -> Callable[[], None]:
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback)
+
+    def watch(self, bucket: str, after: int, *, durable: bool = True) -> BucketWatch:
+        held = self._buckets.get(bucket) or self._add_bucket(bucket)
+        return BucketWatch(held.window, self, after, durable=durable)
+
+    def _publish(self, events: Sequence[Event]) -> None:
+        """A subscriber may write: those events wait until all subscribers have seen the ones before."""
+        self._unpublished.append(events)
+        if self._publishing:
+            return
+        errors: list[Exception] = []
+        self._publishing = True
+        try:
+            while self._unpublished:
+                batch = self._unpublished.popleft()
+                self._call_subscribers(batch, errors)
+                self._wake(batch, durable=False)
+        finally:
+            self._publishing = False
+        if errors:
+            raise errors[0]
+
+    def _call_subscribers(self, events: Sequence[Event], errors: list[Exception]) -> None:
+        for callback in tuple(self._subscribers):
+            try:
+                callback(events)
+            except Exception as error:  # noqa: BLE001 - raised again once the others have been told
+                errors.append(error)
+
+    def _wake(self, events: Sequence[Event], *, durable: bool) -> None:
+        for bucket in {event.record.bucket for event in events}:
+            for watch in self._buckets[bucket].window.watches:
+                if watch.durable is durable:
+                    watch.wake()
+
+    # Durability
+
+    async def durable(self, revision: int) -> None:
+        if revision <= self.durable_revision:
+            return
+        if revision > self.revision:
+            raise ValueError(f"revision {revision} was not given out yet, the newest is {self.revision}")
+        if self._failure is not None:
+            raise self._failure
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((revision, waiter))
+        await waiter
+
+    def _take_pending(self) -> list[Event]:
+        events, self._pending = self._pending, []
+        return events
+
+    def _acknowledge(self, events: Sequence[Event]) -> None:
+        """The events are on disk: let those go who wait for it."""
+        reached = events[-1].record.revision
+        self.durable_revision = reached
+        waiting, self._waiters = self._waiters, []
+        for item in waiting:
+            if item[0] > reached:
+                self._waiters.append(item)
+            elif not item[1].done():
+                item[1].set_result(None)
+        failpoints.hit("store.after_ack_before_dispatch")
+        self._wake(events, durable=True)
+
+    def _fail(self, reason: StoreError) -> None:
+        """Nothing can be written or made durable any more."""
+        self._failure = reason
+        waiting, self._waiters = self._waiters, []
+        for _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(reason)
+
+    def _close_watches(self) -> None:
+        for held in self._buckets.values():
+            for watch in tuple(held.window.watches):
+                watch.close()
+
+    def _add_bucket(self, name: str) -> Bucket:
+        window = Window(self._floor, self._limits.events, self._limits.bytes)
+        held = self._buckets[name] = Bucket(name, window)
+        return held

@@ -1,0 +1,188 @@
+"""The replay window of one bucket, and the watches that read it.
+
+A watch is a cursor into the window, not a queue of its own: a slow or stalled watcher costs no memory and delays
+nobody. When the window has moved past its cursor it gets Lagging and must list again. So the bound of every watcher is
+the bound of the window, by count and by bytes.
+
+The window is trimmed before new events come in, never behind a commit, so that a burst which is larger than the window
+is still seen by every watcher that reads on when it is woken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterator
+from operator import attrgetter
+from typing import Protocol
+
+from trainmaster.store.contract import Compacted, Event, Lagging, StoreError
+
+_revision_of = attrgetter("revision")
+
+# Dropped entries are taken out of the list this many at a time: deleting at the front moves the rest.
+_SWEEP = 512
+
+
+class Progress(Protocol):
+    """How far the store is; watches read it."""
+
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def durable_revision(self) -> int: ...
+
+
+class Window:
+    __slots__ = ("_events", "_head", "_swept", "floor", "max_bytes", "max_events", "size", "watches")
+
+    def __init__(self, floor: int, max_events: int, max_bytes: int) -> None:
+        self._events: list[Event | None] = []
+        self._head = 0
+        """Index of the oldest event in `_events`; what lies before it is dropped (None)."""
+        self._swept = 0
+        """How many events were taken out of the front of the list; position = index + _swept."""
+        self.floor = floor
+        """Events up to this revision may be gone."""
+        self.max_events = max_events
+        self.max_bytes = max_bytes
+        self.size = 0
+        self.watches: list[BucketWatch] = []
+
+    def __len__(self) -> int:
+        return len(self._events) - self._head
+
+    @property
+    def start(self) -> int:
+        return self._swept + self._head
+
+    @property
+    def end(self) -> int:
+        return self._swept + len(self._events)
+
+    def append(self, event: Event) -> None:
+        self._events.append(event)
+        self.size += _size_of(event)
+
+    def trim(self, durable: int) -> list[Event]:
+        """Drops what is above the bounds, oldest first, and returns it. What is not durable yet always stays."""
+        dropped: list[Event] = []
+        events = self._events
+        while self._head < len(events) and (len(self) > self.max_events or self.size > self.max_bytes):
+            event = events[self._head]
+            assert event is not None
+            if event.record.revision > durable:
+                break
+            events[self._head] = None
+            self._head += 1
+            self.size -= _size_of(event)
+            self.floor = event.record.revision
+            dropped.append(event)
+        if self._head >= _SWEEP:
+            del events[: self._head]
+            self._swept += self._head
+            self._head = 0
+        return dropped
+
+    def needs_trim(self) -> bool:
+        return len(self._events) - self._head > self.max_events or self.size > self.max_bytes
+
+    def find_position(self, after: int) -> int:
+        """Where the first event above that revision is, or will be."""
+        return self._swept + bisect_right(self._events, after, lo=self._head, key=_revision_of)
+
+    def get(self, position: int) -> Event:
+        event = self._events[position - self._swept]
+        assert event is not None
+        return event
+
+    def slice(self, position: int, up_to: int) -> list[Event]:
+        """Events from the position on with a revision of at most `up_to`."""
+        start = position - self._swept
+        events = self._events
+        if events[-1] is not None and events[-1].record.revision <= up_to:
+            return events[start:]  # type: ignore[return-value]  # None only stands before _head
+        return events[start : bisect_right(events, up_to, lo=start, key=_revision_of)]  # type: ignore[return-value]
+
+    def __iter__(self) -> Iterator[Event]:
+        for event in self._events[self._head :]:
+            assert event is not None
+            yield event
+
+
+def _size_of(event: Event) -> int:
+    # The value of the previous record is counted by the event that wrote it.
+    return len(event.record.value)
+
+
+class BucketWatch:
+    """See `contract.Watch`."""
+
+    __slots__ = ("_closed", "_cursor", "_progress", "_waiter", "_window", "durable")
+
+    def __init__(self, window: Window, progress: Progress, after: int, *, durable: bool) -> None:
+        if after < window.floor or after > progress.revision:
+            raise Compacted(after, window.floor)
+        self._window = window
+        self._progress = progress
+        self.durable = durable
+        self._cursor = window.find_position(after)
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+        window.watches.append(self)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            if self._closed:
+                raise StopAsyncIteration
+            if self._has_ready():
+                event = self._window.get(self._cursor)
+                self._cursor += 1
+                return event
+            await self._wait()
+
+    def take(self) -> list[Event]:
+        if self._closed or not self._has_ready():
+            return []
+        events = self._window.slice(self._cursor, self._limit())
+        self._cursor += len(events)
+        return events
+
+    @property
+    def position(self) -> int:
+        limit = self._limit()
+        if self._has_ready() or self._cursor < self._window.end:
+            return min(limit, self._window.get(self._cursor).revision - 1)
+        return limit
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._window.watches.remove(self)
+            self.wake()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _limit(self) -> int:
+        return self._progress.durable_revision if self.durable else self._progress.revision
+
+    def _has_ready(self) -> bool:
+        window = self._window
+        if self._cursor < window.start:
+            raise Lagging("the watcher fell behind the replay window; list again")
+        return self._cursor < window.end and window.get(self._cursor).record.revision <= self._limit()
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise StoreError("two readers wait on one watch")
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None

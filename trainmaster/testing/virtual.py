@@ -1,0 +1,148 @@
+"""Virtual time: an event loop whose clock jumps to the next timer instead of waiting for it.
+
+    def test_a_day_passes() -> None:
+        async def main() -> None:
+            clock = VirtualClock()
+            await clock.sleep(86_400)
+            assert clock.monotonic() == 86_400
+        run_virtual(main())
+
+Wall time follows loop time, so `now()` and timers move together. Work in an executor is waited for in real time; real
+processes and sockets do not mix with virtual time, because the loop does not know that they are still busy. When
+nothing can ever happen again, `Deadlock` names the tasks that wait, instead of a test that hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Deadlock(Exception):
+    """Every task waits, and no timer, no executor job and no socket can wake one."""
+
+
+class OutOfTime(Exception):
+    """The virtual time limit of the run is over: something waits in circles."""
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Polls instead of waiting, and tells the loop how far time may jump."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop: VirtualLoop | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        assert self.loop is not None
+        if self.loop.jobs:
+            # An executor wakes the loop through its self-pipe; a timer must not overtake it.
+            return super().select(None)
+        if len(self.get_map()) > 1:
+            # Sockets in the same process (a socketpair): give the kernel a moment before time jumps.
+            ready = super().select(0.001)
+            if ready:
+                return ready
+        if timeout is None:
+            if len(self.get_map()) > 1:
+                return super().select(None)
+            raise Deadlock(self.loop.describe_tasks())
+        self.loop.jump(timeout)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self, limit: float = math.inf) -> None:
+        self._virtual_now = 0.0
+        self._limit = limit
+        self.jobs = 0
+        selector = _JumpingSelector()
+        super().__init__(selector)
+        selector.loop = self
+        # Timers count as due within this distance; sums of floats are not exact.
+        self._clock_resolution = 1e-6
+
+    def time(self) -> float:
+        return self._virtual_now
+
+    def jump(self, seconds: float) -> None:
+        self._virtual_now += seconds
+        if self._virtual_now > self._limit:
+            passed, self._limit = self._limit, math.inf  # clean-up may still take its time
+            raise OutOfTime(f"still running after {passed} virtual seconds")
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # typeshed uses a TypeVarTuple
+        future = super().run_in_executor(executor, func, *args)
+        self.jobs += 1
+        future.add_done_callback(self._job_done)
+        return future
+
+    async def shutdown_default_executor(self) -> None:
+        self.jobs += 1  # a thread joins the executor and then wakes the loop
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self.jobs -= 1
+
+    def _job_done(self, _: object) -> None:
+        self.jobs -= 1
+
+    def describe_tasks(self) -> str:
+        names = sorted(f"{task.get_name()}: {task.get_coro()}" for task in asyncio.all_tasks(self))
+        return "nothing can wake any of these tasks: " + "; ".join(names)
+
+
+class VirtualClock:
+    """A `Clock` on the running virtual loop. Outside of a loop its time stands, and `advance` moves it."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._start = start
+        self._ahead = 0.0
+        self._stepped = timedelta()
+        self._seen = 0.0
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self.monotonic()) + self._stepped
+
+    def monotonic(self) -> float:
+        loop = asyncio._get_running_loop()
+        if isinstance(loop, VirtualLoop):
+            self._seen = loop.time()
+        return self._seen + self._ahead
+
+    def boot(self) -> float:
+        return self.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Moves all three times, for code without an event loop. Timers of a loop do not notice."""
+        self._ahead += seconds
+
+    def step_wall(self, seconds: float) -> None:
+        """Sets the wall clock forward or back, as an administrator or NTP does; the other times go on."""
+        self._stepped += timedelta(seconds=seconds)
+
+
+def run_virtual(work: Coroutine[Any, Any, T], *, limit: float = 30 * 86_400.0) -> T:
+    """Runs the coroutine to its end in virtual time. `limit`: virtual seconds, after which OutOfTime is raised."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(limit)) as runner:
+        return runner.run(work)
+
+
+async def settle(rounds: int = 100) -> None:
+    """Lets everything run that can run without time passing, a bounded number of loop rounds."""
+    for _ in range(rounds):
+        await asyncio.sleep(0)
