@@ -1,0 +1,82 @@
+"""What holds for every test: one tier marker, nothing left behind, and the shared fixtures.
+
+A test that leaves an asyncio task, a child process or an open file behind fails, because the next one would pay for
+it. Fixtures of a wider scope (a server for a whole module) are set up before the check looks, so they are not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.testrun import RUN_ORDER
+
+pytest_plugins = ["tests.kube.fixtures"]
+
+# Files that the interpreter or a library opens once and keeps for the life of the process.
+_KEPT = ("/dev/", "/proc/", "/usr/", "pipe:[", "anon_inode:[eventpoll]", "anon_inode:[eventfd]")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not any(item.get_closest_marker(tier) for tier in RUN_ORDER):
+            raise pytest.UsageError(f"{item.nodeid} has no tier marker (one of {', '.join(RUN_ORDER)})")
+
+
+def _children() -> dict[int, str]:
+    """pid -> command of our live child processes; zombies count, because nobody has waited for them."""
+    found: dict[int, str] = {}
+    for task in Path("/proc/self/task").iterdir():
+        listing = task / "children"
+        if not listing.exists():  # a kernel without CONFIG_PROC_CHILDREN: nothing to look at
+            continue
+        for pid in listing.read_text().split():
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            found[int(pid)] = command.strip() or "(ended, not waited for)"
+    return found
+
+
+def _open_files() -> dict[str, str]:
+    found = {}
+    for entry in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{entry}")
+        except OSError:
+            continue
+        if not target.startswith(_KEPT):
+            found[entry] = target
+    return found
+
+
+def _new(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    return [f"{target} (fd {number})" for number, target in after.items() if before.get(number) != target]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    left_tasks: list[str] = []
+    cancel_all: Callable[[asyncio.AbstractEventLoop], None] = asyncio.runners._cancel_all_tasks  # type: ignore[attr-defined]
+
+    def note_and_cancel(loop: asyncio.AbstractEventLoop) -> None:
+        # asyncio.run would cancel silently what the test forgot.
+        left_tasks.extend(repr(task) for task in asyncio.all_tasks(loop))
+        cancel_all(loop)
+
+    monkeypatch.setattr(asyncio.runners, "_cancel_all_tasks", note_and_cancel)
+    children, files = _children(), _open_files()
+    yield
+    left = [f"task: {task}" for task in left_tasks]
+    left += [f"child process {pid}: {command}" for pid, command in _children().items() if pid not in children]
+    if _new(files, _open_files()):
+        gc.collect()  # what is only waiting for the collector is not a leak
+        left += [f"open file: {name}" for name in _new(files, _open_files())]
+    if left:
+        pytest.fail("the test left something behind:\n" + "\n".join(left), pytrace=False)

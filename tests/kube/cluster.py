@@ -1,0 +1,220 @@
+"""`KubeCluster`: one real control plane in one folder, started by `with`, gone afterwards.
+
+What differs from a cluster of machines: leader election is off; every program has a static token with the name that
+upstream's RBAC rules expect; there is no kubelet, DNS or proxy (kwok plays the nodes); webhooks are called on loopback
+addresses. Manifests of the managers come from their own modules, kept beside the programs by tools/toolbox.py.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.kube.keys import Keys
+from tests.kube.processes import Processes, free_port
+from tools.toolbox import Toolbox, Unavailable
+
+# Program -> user name and groups of its token.
+USERS = {
+    "admin": ("admin", "system:masters"),
+    "kube-controller-manager": ("system:kube-controller-manager", ""),
+    "kube-scheduler": ("system:kube-scheduler", ""),
+    "jobset": ("system:serviceaccount:jobset-system:jobset-controller-manager", "system:serviceaccounts"),
+    "trainer": ("system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager", "system:serviceaccounts"),
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What to start beside etcd and kube-apiserver."""
+
+    controller_manager: bool = True
+    """Garbage collection, namespace deletion and service accounts need it."""
+    scheduler: bool = False
+    jobset: bool = False
+    trainer: bool = False
+    """Starts JobSet too."""
+    podgroups: bool = False
+    """Installs the PodGroup kinds before Trainer looks for them, which it does once."""
+    nodes: int = 0
+    """Fake nodes; Pods on them become Running and Succeeded without anything being run."""
+    running_ms: int = 0
+    complete_ms: int = 0
+
+
+class KubeCluster:
+    def __init__(self, parts: Parts = Parts(), work: Path | None = None, toolbox: Toolbox | None = None) -> None:  # noqa: B008  (frozen)
+        self.parts = parts
+        self.toolbox = toolbox or Toolbox()
+        self.tokens = {name: secrets.token_hex(16) for name in USERS}
+        self.ports: dict[str, int] = {}
+        self._own_folder = work is None
+        self.work = Path(tempfile.mkdtemp(prefix="kube-")) if work is None else work
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.processes = Processes(self.work)
+
+    # ---- what tests read ----------------------------------------------------
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.ports['kube-apiserver']}"
+
+    @property
+    def etcd(self) -> str:
+        return f"http://127.0.0.1:{self.ports['etcd']}"
+
+    @property
+    def token(self) -> str:
+        """The administrator's."""
+        return self.tokens["admin"]
+
+    @property
+    def ca(self) -> Path:
+        return self.work / "ca.crt"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.work / "admin.kubeconfig"
+
+    def issue(self, user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
+        """A client certificate: (certificate, key)."""
+        return self._keys.issue(user, groups, folder)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        program = self.toolbox.find_program("kubectl") or self.toolbox.find_kubectl()
+        if program is None:
+            raise Unavailable(self.toolbox.why_missing("kubectl"))
+        done = subprocess.run(
+            [program, "--kubeconfig", self.kubeconfig, *arguments], input=stdin, text=True, capture_output=True
+        )
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def apply(self, manifests: str) -> None:
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
+        if "CustomResourceDefinition" in manifests:
+            # A manager that meets a kind that is not served yet waits ten seconds before it looks again.
+            self.kubectl("wait", "--for=jsonpath={.status.conditions[?(@.type=='Established')].status}=True", "crd",
+                         "--all", "--timeout=60s")  # fmt: skip
+
+    # ---- life ---------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self.processes.stop()
+        if self._own_folder:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    def _start(self) -> None:
+        self._keys = Keys(self.work)
+        self._start_etcd()
+        self._start_apiserver()
+        for name in USERS:
+            self.write_kubeconfig(name)
+        if self.parts.controller_manager:
+            self._start_core(
+                "kube-controller-manager",
+                ["--use-service-account-credentials", "--root-ca-file", "ca.crt"]
+                + ["--service-account-private-key-file", "sa.key"],
+            )
+        if self.parts.scheduler or self.parts.nodes:
+            self._start_core("kube-scheduler", [])
+        if self.parts.controller_manager:
+            # Its health says nothing about its loops; the default account exists once one of them has run.
+            account = f"{self.server}/api/v1/namespaces/default/serviceaccounts/default"
+            self.processes.wait_ready("kube-controller-manager", account, token=self.token)
+        self._start_extras()
+
+    def _start_extras(self) -> None:
+        # Imported here: managers.py needs KubeCluster, and the plain control plane needs none of it.
+        from tests.kube.managers import start_jobset, start_nodes, start_trainer
+
+        if self.parts.nodes:
+            start_nodes(self, self.parts.nodes, self.parts.running_ms, self.parts.complete_ms)
+        if self.parts.jobset or self.parts.trainer:
+            start_jobset(self)
+        if self.parts.trainer:
+            start_trainer(self, podgroups=self.parts.podgroups)
+
+    def start_program(self, name: str, arguments: list[str], environ: dict[str, str] | None = None) -> None:
+        program = self.toolbox.find_program(name)
+        if program is None:
+            raise Unavailable(self.toolbox.why_missing(name))
+        self.processes.start(name, program, arguments, environ)
+
+    def _start_etcd(self) -> None:
+        self.ports["etcd"] = free_port()
+        peer = f"http://127.0.0.1:{free_port()}"
+        arguments = ["--data-dir", "etcd-data", "--log-level", "warn", "--initial-cluster", f"default={peer}"]
+        arguments += ["--listen-client-urls", self.etcd, "--advertise-client-urls", self.etcd]
+        arguments += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+        self.start_program("etcd", arguments)
+        self.processes.wait_ready("etcd", f"{self.etcd}/health")
+
+    def _start_apiserver(self) -> None:
+        self.ports["kube-apiserver"] = free_port()
+        lines = [f'{self.tokens[name]},{user},{name},"{groups}"' for name, (user, groups) in USERS.items()]
+        (self.work / "tokens.csv").write_text("\n".join(lines) + "\n")
+        flags = {
+            "etcd-servers": self.etcd,
+            "bind-address": "127.0.0.1",
+            "secure-port": str(self.ports["kube-apiserver"]),
+            "tls-cert-file": "tls.crt",
+            "tls-private-key-file": "tls.key",
+            "client-ca-file": "ca.crt",
+            "token-auth-file": "tokens.csv",
+            "authorization-mode": "RBAC",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-key-file": "sa.pub",
+            "service-account-signing-key-file": "sa.key",
+            "service-cluster-ip-range": "10.96.0.0/16",
+            # A loopback address may not stand in Endpoints, so nothing publishes the server there.
+            "endpoint-reconciler-type": "none",
+            "allow-privileged": "true",
+        }
+        self.start_program("kube-apiserver", [f"--{flag}={value}" for flag, value in flags.items()])
+        self.processes.wait_ready("kube-apiserver", f"{self.server}/readyz", token=self.token)
+
+    def _start_core(self, name: str, extra: list[str]) -> None:
+        self.ports[name] = free_port()
+        config = str(self.work / f"{name}.kubeconfig")
+        arguments = ["--kubeconfig", config, "--authentication-kubeconfig", config]
+        arguments += ["--authorization-kubeconfig", config, "--bind-address", "127.0.0.1"]
+        arguments += ["--secure-port", str(self.ports[name]), "--leader-elect=false", *extra]
+        self.start_program(name, arguments)
+        self.processes.wait_ready(name, f"https://127.0.0.1:{self.ports[name]}/healthz")
+
+    def write_kubeconfig(self, name: str) -> Path:
+        """A kubeconfig (JSON is YAML) for one of USERS."""
+        cluster = {"server": self.server, "certificate-authority": str(self.ca)}
+        config: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "kube",
+            "clusters": [{"name": "kube", "cluster": cluster}],
+            "users": [{"name": name, "user": {"token": self.tokens[name]}}],
+            "contexts": [{"name": "kube", "context": {"cluster": "kube", "user": name, "namespace": "default"}}],
+        }
+        path = self.work / f"{name}.kubeconfig"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(config, indent=1))
+        return path

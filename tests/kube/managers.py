@@ -1,0 +1,190 @@
+"""What runs beside the control plane: JobSet, Trainer (with its webhooks and shipped runtimes) and kwok's fake nodes.
+
+Their CRDs, RBAC rules, webhooks and stages are rendered from the manifests of their own releases. A Pod annotation
+steers kwok: `trainmaster.test/outcome: fail` lets the Pod fail, `hang` lets it run until it is deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.kube.cluster import KubeCluster
+from tests.kube.processes import free_port
+from tools.toolbox import Unavailable
+
+OUTCOME = "trainmaster.test/outcome"
+
+# No Go module carries Volcano's CRD, so this one lets any content in.
+_ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+VOLCANO_PODGROUPS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "podgroups.scheduling.volcano.sh"},
+    "spec": {
+        "group": "scheduling.volcano.sh",
+        "scope": "Namespaced",
+        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _ANY, "status": _ANY}}},
+            }
+        ],
+    },
+}
+
+
+def render(cluster: KubeCluster, program: str, kept: str, folders: list[str], **fields: Any) -> str:
+    """Kustomizes folders of a program's own manifests."""
+    root = cluster.toolbox.find_manifest(program, kept)
+    if root is None:
+        raise Unavailable(cluster.toolbox.why_missing(program))
+    folder = cluster.work / f"{program}-kustomize"
+    folder.mkdir(exist_ok=True)
+    resources = [os.path.relpath(root / inside, folder.resolve()) for inside in folders]
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
+    (folder / "kustomization.yaml").write_text(json.dumps({**kustomization, **fields}))
+    return cluster.kubectl("kustomize", str(folder), "--load-restrictor=LoadRestrictionsNone")
+
+
+def webhooks_on_loopback(cluster: KubeCluster, rendered: str, port: int) -> str:
+    """Calls webhooks at a loopback port instead of an in-cluster Service."""
+    bundle = base64.b64encode(cluster.ca.read_bytes()).decode()
+    items = [item for item in yaml.safe_load_all(rendered) if item and item["kind"] != "Service"]
+    for item in items:
+        for hook in item.get("webhooks", []):
+            path = hook["clientConfig"]["service"]["path"]
+            hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def _prepare(cluster: KubeCluster, name: str, namespace: str) -> Path:
+    """Ports, namespace and serving certificate; returns the folder of the certificate."""
+    for part in ("webhook", "metrics", "health"):
+        cluster.ports[f"{name}-{part}"] = free_port()
+    cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
+    folder = cluster.work / f"{name}-tmp" / "k8s-webhook-server" / "serving-certs"
+    folder.mkdir(parents=True)
+    for file in ("tls.crt", "tls.key"):
+        (folder / file).write_bytes((cluster.work / file).read_bytes())
+    return folder
+
+
+def _start(cluster: KubeCluster, name: str, config: dict[str, Any]) -> None:
+    path = cluster.work / f"{name}-config.yaml"
+    path.write_text(json.dumps(config))
+    arguments = ["--config", str(path), "--kubeconfig", str(cluster.work / f"{name}.kubeconfig")]
+    # The webhook server looks for its certificate below the folder for temporary files.
+    cluster.start_program(name, [*arguments, "--zap-log-level", "info"], {"TMPDIR": str(cluster.work / f"{name}-tmp")})
+    cluster.processes.wait_ready(name, f"http://127.0.0.1:{cluster.ports[f'{name}-health']}/readyz")
+
+
+def start_jobset(cluster: KubeCluster) -> None:
+    certificates = str(_prepare(cluster, "jobset", "jobset-system"))
+    scope = {"namespace": "jobset-system", "namePrefix": "jobset-"}
+    cluster.apply(render(cluster, "jobset", "config", ["components/crd", "components/rbac"], **scope))
+    hooks = render(cluster, "jobset", "config", ["components/webhook"], **scope)
+    ports = cluster.ports
+    config = {
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "webhook": {"host": "127.0.0.1", "port": ports["jobset-webhook"], "certDir": certificates},
+        "metrics": {"bindAddress": f"127.0.0.1:{ports['jobset-metrics']}", "certDir": certificates},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{ports['jobset-health']}"},
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "clientConnection": {"qps": 500, "burst": 500},
+    }
+    _start(cluster, "jobset", config)
+    cluster.apply(webhooks_on_loopback(cluster, hooks, ports["jobset-webhook"]))
+
+
+def start_trainer(cluster: KubeCluster, *, podgroups: bool) -> None:
+    _prepare(cluster, "trainer", "kubeflow-system")
+    if podgroups:
+        coscheduling = cluster.toolbox.find_manifest("trainer", "coscheduling.yaml")
+        assert coscheduling is not None
+        cluster.apply(coscheduling.read_text())
+        cluster.apply(json.dumps(VOLCANO_PODGROUPS))
+    scope = {"namespace": "kubeflow-system"}
+    cluster.apply(render(cluster, "trainer", "manifests", ["base/crds", "base/rbac"], **scope))
+    hooks = render(cluster, "trainer", "manifests", ["base/webhook"], **scope)
+    ports = cluster.ports
+    config = {
+        "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+        "kind": "Configuration",
+        "webhook": {"host": "127.0.0.1", "port": ports["trainer-webhook"]},
+        "metrics": {"bindAddress": f"127.0.0.1:{ports['trainer-metrics']}", "secureServing": False},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{ports['trainer-health']}"},
+        "leaderElection": {"leaderElect": False},
+        "certManagement": {"enable": False},
+        "clientConnection": {"qps": 500, "burst": 500},
+    }
+    _start(cluster, "trainer", config)
+    cluster.apply(webhooks_on_loopback(cluster, hooks, ports["trainer-webhook"]))
+    cluster.apply(render(cluster, "trainer", "manifests", ["overlays/runtimes"]))
+
+
+def start_nodes(cluster: KubeCluster, count: int, running_ms: int, complete_ms: int) -> None:
+    stages = cluster.work / "kwok.yaml"
+    rendered = render(cluster, "kwok", "kustomize", ["stage/fast"], patches=_stage_patches(running_ms, complete_ms))
+    stages.write_text(f"{rendered}---\n{json.dumps(_failing_stage(complete_ms))}\n")
+    cluster.ports["kwok"] = free_port()
+    arguments = ["--kubeconfig", str(cluster.kubeconfig), "--config", str(stages), "--manage-all-nodes"]
+    arguments += ["--node-lease-duration-seconds", "40", "--server-address", f"127.0.0.1:{cluster.ports['kwok']}"]
+    cluster.start_program("kwok", arguments, {"HOME": str(cluster.work)})
+    nodes = [_node(f"node-{index}") for index in range(count)]
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
+    cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
+
+
+def _node(name: str) -> dict[str, Any]:
+    size = {"cpu": "256", "memory": "2Ti", "pods": "10000", "nvidia.com/gpu": "64"}
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    status = {"capacity": size, "allocatable": size}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
+
+
+def _stage_patches(running_ms: int, complete_ms: int) -> list[dict[str, Any]]:
+    def patch(stage: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"target": {"kind": "Stage", "name": stage}, "patch": json.dumps(operations)}
+
+    def delay(milliseconds: int) -> dict[str, Any]:
+        return {"op": "add", "path": "/spec/delay", "value": {"durationMilliseconds": milliseconds}}
+
+    steered = {"key": f'.metadata.annotations["{OUTCOME}"]', "operator": "DoesNotExist"}
+    unsteered = {"op": "add", "path": "/spec/selector/matchExpressions/-", "value": steered}
+    return [patch("pod-ready", [delay(running_ms)]), patch("pod-complete", [delay(complete_ms), unsteered])]
+
+
+def _failing_stage(complete_ms: int) -> dict[str, Any]:
+    matches = [
+        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+        {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+        {"key": f'.metadata.annotations["{OUTCOME}"]', "operator": "In", "values": ["fail"]},
+    ]
+    terminated = "{exitCode: 1, reason: Error, finishedAt: {{ Now | Quote }}, startedAt: {{ Now | Quote }}}"
+    container = "{name: {{ .name | Quote }}, image: {{ .image | Quote }}, ready: false, restartCount: 0, started: false"
+    template = (
+        "phase: Failed\ncontainerStatuses:\n{{ range .spec.containers }}\n"
+        f"- {container}, state: {{terminated: {terminated}}}}}\n{{{{ end }}}}\n"
+    )
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": "pod-fail"},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+            "delay": {"durationMilliseconds": complete_ms},
+            "selector": {"matchExpressions": matches},
+            "next": {"statusTemplate": template},
+        },
+    }
