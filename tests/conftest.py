@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tools.testrun import RUN_ORDER
+from trainmaster.kit import failpoints
 
 pytest_plugins = ["tests.kube.fixtures"]
 
@@ -80,3 +81,9 @@ def _nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         left += [f"open file: {name}" for name in _new(files, _open_files())]
     if left:
         pytest.fail("the test left something behind:\n" + "\n".join(left), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_failpoint_stays_armed() -> Iterator[None]:
+    yield
+    failpoints.disarm_all()
