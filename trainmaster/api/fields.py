@@ -28,7 +28,13 @@ class Kind(Enum):
     INTERNAL = ("InternalError", "Internal error")
 
 
-_WITHOUT_VALUE = {Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.TOO_MANY, Kind.INTERNAL}
+_WITHOUT_VALUE = {Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.INTERNAL}
+
+OMIT: Any = object()
+"""As a value: leave it out of the text. Rules of custom kinds about objects and lists do that."""
+
+ROOT = "<nil>"
+"""The path that upstream prints for an error about the whole object."""
 
 
 def render_value(value: Any) -> str:
@@ -46,7 +52,7 @@ class FieldError:
     @property
     def body(self) -> str:
         text = self.kind.value[1]
-        if self.kind not in _WITHOUT_VALUE:
+        if self.kind not in _WITHOUT_VALUE and self.value is not OMIT:
             text += f": {render_value(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 
@@ -76,3 +82,19 @@ def duplicate(path: str, value: Any) -> FieldError:
 
 def forbidden(path: str, detail: str) -> FieldError:
     return FieldError(path, Kind.FORBIDDEN, None, detail)
+
+
+def type_invalid(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(path, Kind.TYPE_INVALID, value, detail)
+
+
+def not_found(path: str, value: Any) -> FieldError:
+    return FieldError(path, Kind.NOT_FOUND, value)
+
+
+def too_long(path: str, most: int) -> FieldError:
+    return FieldError(path, Kind.TOO_LONG, None, f"may not be more than {most} bytes")
+
+
+def too_many(path: str, count: int, most: int) -> FieldError:
+    return FieldError(path, Kind.TOO_MANY, count, f"must have at most {most} items")
