@@ -1,0 +1,101 @@
+"""The work queue: no repeats, one worker per object, back-off and wake-ups in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from trainmaster.engine.queue import WorkQueue
+from trainmaster.kit.backoff import Policy
+from trainmaster.testing.virtual import VirtualClock, run_virtual
+
+pytestmark = pytest.mark.unit
+
+
+def run(test: Callable[[WorkQueue[str], VirtualClock], Awaitable[None]]) -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        await test(WorkQueue(clock, retry=Policy(first=1.0, cap=4.0)), clock)
+
+    run_virtual(main())
+
+
+def test_a_key_that_waits_is_not_added_twice() -> None:
+    async def test(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.add("a")
+        queue.add("b")
+        queue.add("a")
+        assert len(queue) == 2
+        assert [await queue.get(), await queue.get()] == ["a", "b"]
+
+    run(test)
+
+
+def test_a_key_added_while_it_is_worked_on_comes_again_afterwards() -> None:
+    async def test(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.add("a")
+        key = await queue.get()
+        queue.add("a")
+        assert len(queue) == 0
+        queue.done(key)
+        assert await queue.get() == "a"
+        queue.done("a")
+        assert queue.is_idle
+
+    run(test)
+
+
+def test_a_wake_up_comes_when_it_is_due_and_the_earliest_counts() -> None:
+    async def test(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.add_after("a", 30)
+        queue.add_after("a", 10)
+        queue.add_after("a", 20)
+        assert await queue.get() == "a"
+        assert clock.monotonic() == pytest.approx(10)
+        queue.done("a")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(100):
+                await queue.get()
+
+    run(test)
+
+
+def test_a_waiting_worker_is_woken_by_an_earlier_wake_up() -> None:
+    async def test(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        queue.add_after("late", 100)
+        async with asyncio.TaskGroup() as group:
+            worker = group.create_task(queue.get())
+            await asyncio.sleep(1)
+            queue.add_after("soon", 1)
+        assert worker.result() == "soon"
+        assert clock.monotonic() == pytest.approx(2)
+
+    run(test)
+
+
+def test_back_off_doubles_up_to_its_cap_and_success_starts_it_over() -> None:
+    async def test(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        delays = []
+        for _ in range(5):
+            delays.append(queue.retry("a"))
+            assert await queue.get() == "a"
+            queue.done("a")
+        assert delays == [1.0, 2.0, 4.0, 4.0, 4.0]
+        queue.forget("a")
+        assert queue.retry("a") == 1.0
+
+    run(test)
+
+
+def test_several_workers_share_the_keys() -> None:
+    async def test(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        async with asyncio.TaskGroup() as group:
+            workers = [group.create_task(queue.get()) for _ in range(3)]
+            await asyncio.sleep(0)
+            for key in "abc":
+                queue.add(key)
+        assert sorted(worker.result() for worker in workers) == ["a", "b", "c"]
+
+    run(test)

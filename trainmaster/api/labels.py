@@ -1,0 +1,47 @@
+"""Label and annotation keys with a meaning, each with who writes it and who reads it.
+
+Clients select on the upstream keys; their spelling is part of the wire format. Keys under `trainmaster.io/` are our
+own and appear only on objects that we make.
+"""
+
+from __future__ import annotations
+
+ANCESTOR_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+"""On a runtime's Job templates, by its author; `trainer` marks the job that a TrainJob's `spec.trainer` describes."""
+FRAMEWORK = "trainer.kubeflow.org/framework"
+"""On runtimes, by their author; the Kubeflow SDK refuses runtimes without it."""
+
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+"""The JobSet controller puts these on Jobs and Pods (labels and annotations); Services, SDKs and users read them."""
+JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB_NAME = "jobset.sigs.k8s.io/replicatedjob-name"
+REPLICATED_JOB_REPLICAS = "jobset.sigs.k8s.io/replicatedjob-replicas"
+GLOBAL_REPLICAS = "jobset.sigs.k8s.io/global-replicas"
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+JOB_GLOBAL_INDEX = "jobset.sigs.k8s.io/job-global-index"
+JOB_KEY = "jobset.sigs.k8s.io/job-key"
+GROUP_NAME = "jobset.sigs.k8s.io/group-name"
+GROUP_REPLICAS = "jobset.sigs.k8s.io/group-replicas"
+JOB_GROUP_INDEX = "jobset.sigs.k8s.io/job-group-index"
+RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
+POD_PRIORITY = "jobset.sigs.k8s.io/priority"
+"""On Pods of a JobSet; upstream's Pod webhook writes it, here the Job controller does."""
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+"""Label and annotation of Indexed Pods, by the Job controller; ranks are read from it."""
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+JOB_NAME = "batch.kubernetes.io/job-name"
+LEGACY_CONTROLLER_UID = "controller-uid"
+LEGACY_JOB_NAME = "job-name"
+
+POD_ATTEMPT = "trainmaster.io/attempt"
+"""Annotation on Pods, by the Job controller: how many Pods of the Job had failed when this one was made. The count
+of failures can be rebuilt from it without finalizers on Pods."""
+POD_UNCOUNTED = "trainmaster.io/uncounted"
+"""Annotation on Pods, by the Job controller before it deletes one on purpose (suspend, fewer wanted): its end is no
+failure of the Job."""
+WAITING = "trainmaster.io/waiting"
+"""Annotation on JobSets and Jobs, by their controller: why nothing happens, as JSON {reason, message, since}. The
+TrainJob controller copies it to `status.waiting`, where people look."""
+SHIPPED_HASH = "trainmaster.io/shipped-hash"
+"""Annotation on shipped runtimes, by the installer: the hash of the spec as shipped. One that differs was edited."""

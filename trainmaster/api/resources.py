@@ -1,0 +1,21 @@
+"""The collections that our own controllers and the node read and write, by the name of their plural.
+
+Used by reconcilers, sources, the node and tests, so that nobody spells a group or a version twice. What a kind is
+(schema, defaults, columns) is declared elsewhere (`api.kinds`); these are only addresses.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api.meta import GVR
+
+PODS = GVR("", "v1", "pods")
+SERVICES = GVR("", "v1", "services")
+CONFIG_MAPS = GVR("", "v1", "configmaps")
+NAMESPACES = GVR("", "v1", "namespaces")
+NODES = GVR("", "v1", "nodes")
+EVENTS = GVR("", "v1", "events")
+JOBS = GVR("batch", "v1", "jobs")
+JOB_SETS = GVR("jobset.x-k8s.io", "v1alpha2", "jobsets")
+TRAIN_JOBS = GVR("trainer.kubeflow.org", "v1alpha1", "trainjobs")
+TRAINING_RUNTIMES = GVR("trainer.kubeflow.org", "v1alpha1", "trainingruntimes")
+CLUSTER_TRAINING_RUNTIMES = GVR("trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes")

@@ -1,0 +1,56 @@
+"""Reading and setting conditions in a list. Pure: a new list is returned, the given one is never changed.
+
+Two flavours exist on the wire: `metav1.Condition` (TrainJob, JobSet) and the older one of Jobs, which also carries
+`lastProbeTime`. The order of first appearance is kept, because printer columns show the last element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.kit.clock import format_time
+
+Condition = dict[str, Any]
+
+
+def list_conditions(obj: Object) -> list[Condition]:
+    return list((obj.get("status") or {}).get("conditions") or ())
+
+
+def find_condition(conditions: Sequence[Mapping[str, Any]], kind: str) -> Mapping[str, Any] | None:
+    return next((condition for condition in conditions if condition.get("type") == kind), None)
+
+
+def is_true(conditions: Sequence[Mapping[str, Any]], kind: str) -> bool:
+    condition = find_condition(conditions, kind)
+    return condition is not None and condition.get("status") == "True"
+
+
+def set_condition(conditions: Sequence[Condition], new: Condition) -> list[Condition]:
+    """Replaces or appends. The time of the last transition stays when the status does."""
+    result: list[Condition] = []
+    found = False
+    for old in conditions:
+        if old.get("type") != new["type"]:
+            result.append(old)
+            continue
+        found = True
+        if old.get("status") == new["status"]:
+            new = {**new, "lastTransitionTime": old.get("lastTransitionTime", new["lastTransitionTime"])}
+        result.append(new)
+    if not found:
+        result.append(new)
+    return result
+
+
+def build_condition(kind: str, status: bool, reason: str, message: str, now: datetime) -> Condition:
+    return {
+        "type": kind,
+        "status": "True" if status else "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": format_time(now),
+    }

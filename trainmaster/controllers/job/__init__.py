@@ -1,0 +1,1 @@
+"""Job (Indexed) -> Pods, counts, Complete and Failed. Embedded mode only."""

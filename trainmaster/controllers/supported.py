@@ -1,0 +1,35 @@
+"""Which fields of a spec a controller carries out. What is not listed is refused by name, never ignored (design 9).
+
+A table maps a field to True (carried out, or without meaning here and upstream), or to a nested table. Lists are
+walked through: a table applies to each element. Empty values ({}, [], "", null) ask for nothing and pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, Union
+
+Table: TypeAlias = Mapping[str, Union[bool, "Table"]]
+
+
+def list_unsupported(value: Any, table: Table, path: str) -> list[str]:
+    """Paths of the fields in `value` that the table does not know, in order."""
+    found: list[str] = []
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            found.extend(list_unsupported(item, table, f"{path}[{index}]"))
+        return found
+    if not isinstance(value, Mapping):
+        return found
+    for name, item in value.items():
+        known = table.get(name, False)
+        where = f"{path}.{name}" if path else name
+        if isinstance(known, Mapping):
+            found.extend(list_unsupported(item, known, where))
+        elif not known and not _is_empty(item):
+            found.append(where)
+    return found
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is False or (isinstance(value, dict | list | str) and not value)

@@ -1,0 +1,1 @@
+"""TrainJob -> runtime snapshot and JobSet; the JobSet's conditions and counts back onto the TrainJob."""

@@ -1,0 +1,29 @@
+"""The fields of a TrainJob and of a runtime that this version carries out. Everything else is refused by name.
+
+The tables grow with the controllers. Fields of the JobSet template inside a runtime are not checked here: on a
+cluster the JobSet controller there decides about them, and embedded our own does.
+"""
+
+from __future__ import annotations
+
+from trainmaster.controllers.supported import Table
+
+TRAIN_JOB: Table = {
+    "runtimeRef": True,
+    "suspend": True,
+    "managedBy": True,
+    "trainer": {
+        "image": True,
+        "command": True,
+        "args": True,
+        "env": True,
+        "numNodes": True,
+        "numProcPerNode": True,
+        "resourcesPerNode": {"limits": True, "requests": True},
+    },
+}
+
+RUNTIME: Table = {
+    "mlPolicy": {"numNodes": True, "torch": True},
+    "template": True,
+}

@@ -1,0 +1,75 @@
+"""The status of a TrainJob, from its own spec and its JobSet. Conditions are upstream's and no others.
+
+Clients of today read "running" from an empty list of conditions, so nothing is added while a job runs. Why a job does
+not run stands in `status.waiting`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.controllers.conditions import (
+    Condition,
+    build_condition,
+    find_condition,
+    is_true,
+    list_conditions,
+    set_condition,
+)
+from trainmaster.controllers.waiting import Waiting, find_annotated
+
+_COUNTS = ("name", "ready", "succeeded", "failed", "active", "suspended")
+
+
+def is_finished(trainjob: Object) -> bool:
+    conditions = list_conditions(trainjob)
+    return is_true(conditions, "Complete") or is_true(conditions, "Failed")
+
+
+def build_status(trainjob: Object, jobset: Object | None, waiting: Waiting | None, now: datetime) -> Object:
+    """The whole status as it should be; fields of others (`trainerStatus`) are kept."""
+    status: Object = dict(trainjob.get("status") or {})
+    conditions = _set_suspended(list_conditions(trainjob), bool(trainjob["spec"].get("suspend")), now)
+    if jobset is not None:
+        conditions = _fold_jobset(conditions, jobset)
+        entries = (jobset.get("status") or {}).get("replicatedJobsStatus") or ()
+        counts = [{name: entry.get(name, 0) for name in _COUNTS} for entry in entries]
+        if counts or status.get("jobsStatus"):
+            status["jobsStatus"] = counts
+    if conditions:
+        status["conditions"] = conditions
+    reason = _decide_waiting(status, jobset, waiting, now)
+    if is_true(conditions, "Complete") or is_true(conditions, "Failed") or reason is None:
+        status.pop("waiting", None)
+    else:
+        status["waiting"] = reason
+    return status
+
+
+def _set_suspended(conditions: list[Condition], suspended: bool, now: datetime) -> list[Condition]:
+    if suspended:
+        condition = build_condition("Suspended", True, "Suspended", "TrainJob is suspended", now)
+        return set_condition(conditions, condition)
+    if is_true(conditions, "Suspended"):
+        return set_condition(conditions, build_condition("Suspended", False, "Resumed", "TrainJob is resumed", now))
+    return conditions
+
+
+def _fold_jobset(conditions: list[Condition], jobset: Object) -> list[Condition]:
+    theirs = list_conditions(jobset)
+    for source, target in (("Completed", "Complete"), ("Failed", "Failed")):
+        condition = find_condition(theirs, source)
+        if condition is not None and condition.get("status") == "True":
+            conditions = set_condition(conditions, {**condition, "type": target})
+    return conditions
+
+
+def _decide_waiting(
+    status: Object, jobset: Object | None, waiting: Waiting | None, now: datetime
+) -> dict[str, Any] | None:
+    if waiting is not None:
+        return waiting.to_wire(status.get("waiting"), now)
+    annotated = find_annotated(jobset) if jobset is not None else None
+    return dict(annotated) if annotated is not None else None

@@ -1,0 +1,57 @@
+"""Why nothing happens, as a fact on the object: {reason, message, since}.
+
+TrainJobs have a field for it (`status.waiting`); their conditions stay upstream's, because clients read "running"
+from the absence of conditions. JobSets and Jobs carry it as an annotation, which the TrainJob controller copies up.
+`since` is kept while the reason stays, so that a pass without news writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from trainmaster.api.labels import WAITING
+from trainmaster.api.meta import Object
+from trainmaster.kit.clock import format_time
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    reason: str
+    message: str
+
+    def to_wire(self, before: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
+        since = format_time(now)
+        if before and before.get("reason") == self.reason and isinstance(before.get("since"), str):
+            since = before["since"]
+        return {"reason": self.reason, "message": self.message, "since": since}
+
+
+def find_annotated(obj: Object) -> Mapping[str, Any] | None:
+    """What a JobSet or Job says about itself; None when it does not wait, or the annotation is not ours to read."""
+    text = (obj["metadata"].get("annotations") or {}).get(WAITING)
+    if not text:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def build_annotation_patch(obj: Object, waiting: Waiting | None, now: datetime) -> dict[str, Any] | None:
+    """The metadata patch that makes the annotation true; None when it is already."""
+    before = find_annotated(obj)
+    if waiting is None:
+        if WAITING not in (obj["metadata"].get("annotations") or {}):
+            return None
+        return {"metadata": {"uid": obj["metadata"]["uid"], "annotations": {WAITING: None}}}
+    after = waiting.to_wire(before, now)
+    if before == after:
+        return None
+    text = orjson.dumps(after).decode()
+    return {"metadata": {"uid": obj["metadata"]["uid"], "annotations": {WAITING: text}}}

@@ -1,0 +1,51 @@
+"""What a reconciler returns: writes, one status patch, events, and when to look again. Data, never effects.
+
+The manager applies a plan: in-process as one transaction, over HTTP in order and stopping at the first refusal. The
+status patch comes last, and events are sent only after everything was accepted. A plan never refers to the uid of an
+object that it creates (design 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from trainmaster.api.meta import Object
+from trainmaster.client.view import View
+from trainmaster.client.writes import Patch, Refusal, Write
+from trainmaster.engine.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A Kubernetes event to send once the plan has been carried out."""
+
+    about: Object
+    """The object as the reconciler saw it; only its reference is kept."""
+    reason: str
+    message: str
+    warning: bool = False
+    action: str = "Reconciling"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    writes: tuple[Write, ...] = ()
+    status: Patch | None = None
+    """Carried out after `writes`: the one status write of a pass."""
+    notes: tuple[Note, ...] = ()
+    requeue_after: float | None = None
+    """Seconds until the next look, computed from stored times; None when only events can change anything."""
+
+    @property
+    def all_writes(self) -> tuple[Write, ...]:
+        return self.writes if self.status is None else (*self.writes, self.status)
+
+
+NOTHING = Plan()
+
+Reconcile: TypeAlias = Callable[[View, Request, datetime, Sequence[Refusal]], Plan]
+"""`refusals` is empty in a normal pass. When a plan was refused the function is called again at once with the
+refusals, and returns a plan that holds only what explains them."""

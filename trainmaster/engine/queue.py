@@ -1,0 +1,118 @@
+"""The work queue of one controller: each request at most once, never two at a time, with back-off and wake-ups.
+
+Sources add requests; workers take them with `get` and give them back with `done`. A request that is added while a
+worker has it is handed out again afterwards, so nothing is lost and one object is never worked on twice at once. All
+methods but `get` are synchronous and must be called on the loop's thread. Delays use the injected clock, so tests run
+them in virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from trainmaster.kit.backoff import Policy
+from trainmaster.kit.clock import Clock
+
+K = TypeVar("K")
+
+RETRY = Policy(first=0.005, cap=60.0)
+"""Upstream starts with 5 ms too, and waits up to 1000 s; on one machine a minute is long enough."""
+
+
+class WorkQueue(Generic[K]):
+    def __init__(self, clock: Clock, *, retry: Policy = RETRY) -> None:
+        self._clock = clock
+        self._retry = retry
+        self._ready: OrderedDict[K, None] = OrderedDict()
+        self._busy: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._later: list[tuple[float, int, K]] = []
+        self._due: dict[K, float] = {}
+        self._counter = 0
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many requests wait for a worker now."""
+        return len(self._ready)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._ready and not self._busy
+
+    def add(self, key: K) -> None:
+        if key in self._busy:
+            self._again.add(key)
+        elif key not in self._ready:
+            self._ready[key] = None
+            self._changed.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Adds the key later. An earlier wake-up of the same key stays; a later one is replaced."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self._clock.monotonic() + seconds
+        known = self._due.get(key)
+        if known is not None and known <= due:
+            return
+        self._due[key] = due
+        self._counter += 1
+        heapq.heappush(self._later, (due, self._counter, key))
+        self._changed.set()
+
+    def retry(self, key: K) -> float:
+        """Adds the key after its back-off and returns the delay."""
+        failures = self._failures.get(key, 0) + 1
+        self._failures[key] = failures
+        delay = self._retry.delay(failures)
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """The key's work succeeded: its back-off starts over."""
+        self._failures.pop(key, None)
+
+    def drop(self, key: K) -> None:
+        """The object is gone: no back-off and no wake-up is kept for it."""
+        self._failures.pop(key, None)
+        self._due.pop(key, None)
+
+    def done(self, key: K) -> None:
+        self._busy.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    async def get(self) -> K:
+        """The next request, once there is one; cancelling it loses nothing."""
+        while True:
+            self._release_due()
+            if self._ready:
+                key, _ = self._ready.popitem(last=False)
+                self._busy.add(key)
+                return key
+            self._changed.clear()
+            await self._wait_for_change()
+
+    def _release_due(self) -> None:
+        now = self._clock.monotonic()
+        while self._later and self._later[0][0] <= now:
+            due, _, key = heapq.heappop(self._later)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self.add(key)
+
+    async def _wait_for_change(self) -> None:
+        if not self._later:
+            await self._changed.wait()
+            return
+        delay = max(0.0, self._later[0][0] - self._clock.monotonic())
+        try:
+            async with asyncio.timeout(delay):
+                await self._changed.wait()
+        except TimeoutError:
+            return
