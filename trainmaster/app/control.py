@@ -1,0 +1,91 @@
+"""The control socket: how `trainmaster` commands ask the running server for what is not Kubernetes API.
+
+One request per connection, one JSON line each way. The socket lies in the home, which only the owner can enter, so the
+file system is the access control. Today there is one operation, `backup`: the store's file is open in exclusive mode,
+so only the server itself can copy it.
+
+A socket's path may have 107 bytes and a home's path more, so both sides reach it through an open directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+NAME = "control.sock"
+_MAX_LINE = 64 * 1024
+
+Operation = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
+
+class ControlError(Exception):
+    """The server refused or failed; the text is its own."""
+
+
+@contextmanager
+def _short_path(folder: Path) -> Iterator[str]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{NAME}"
+    finally:
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def serve_control(folder: Path, operations: Mapping[str, Operation]) -> AsyncIterator[None]:
+    """Answers requests while the block lasts. The caller holds the home, so a socket that lies there is a left-over."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            reply = await _perform(await reader.readline(), operations)
+            writer.write(json.dumps(reply).encode() + b"\n")
+            await writer.drain()
+        except (ConnectionError, ValueError):
+            pass  # whoever asked has gone, or sends no line: nobody is left to tell
+        finally:
+            writer.close()
+
+    (folder / NAME).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with listener, _short_path(folder) as path:
+        listener.bind(path)
+        (folder / NAME).chmod(0o600)
+        server = await asyncio.start_unix_server(answer, sock=listener, limit=_MAX_LINE)
+        try:
+            yield
+        finally:
+            server.close()
+            await server.wait_closed()
+            (folder / NAME).unlink(missing_ok=True)
+
+
+async def _perform(line: bytes, operations: Mapping[str, Operation]) -> Mapping[str, Any]:
+    try:
+        request = json.loads(line)
+        operation = operations[request["operation"]]
+    except (ValueError, KeyError, TypeError):
+        return {"error": "this server does not know that request: is it another version?"}
+    try:
+        return await operation(request)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the person at the other end has to hear it
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def ask(folder: Path, request: Mapping[str, Any], *, timeout: float) -> Mapping[str, Any]:
+    """Sends one request to the server of that home. ControlError with its words; OSError when nobody listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _short_path(folder) as path:
+        sock.settimeout(timeout)
+        sock.connect(path)
+        sock.sendall(json.dumps(request).encode() + b"\n")
+        with sock.makefile("rb") as stream:
+            line = stream.readline()
+    reply: Mapping[str, Any] = json.loads(line) if line else {"error": "the server ended before it answered"}
+    if "error" in reply:
+        raise ControlError(str(reply["error"]))
+    return reply

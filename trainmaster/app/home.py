@@ -1,0 +1,162 @@
+"""The home: one directory with all state of one control plane, and the lock that says who runs it.
+
+    DIR/
+      config.toml     settings (optional, yours)
+      kubeconfig      for the owner, mode 0600
+      server.json     who serves this home: pid, version, address, kubeconfig
+      port            the port of the last start, tried first at the next one
+      lock            held by the server for its whole life
+      store/          the SQLite file
+      pki/            the CA, keys and token digests
+      logs/           server.log (--detach), audit.log
+
+Whether a server runs is decided by the lock alone: the kernel lets go of it when the process ends, however it ends, so
+a server.json that outlived its process is recognised and a recycled pid is never mistaken for a server.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+# struct flock of 64-bit Linux: type, whence, start, length, pid. "Open file description" locks belong to an open file,
+# not to a process: a probe by the holder itself sees the lock too, and closing another descriptor does not drop it.
+_FLOCK = struct.Struct("hhqqi4x")
+_WHOLE_FILE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What server.json says. `server` and `kubeconfig` are empty while the server is still starting."""
+
+    pid: int
+    version: str
+    home: str
+    server: str = ""
+    kubeconfig: str = ""
+    started: str = ""
+
+
+class HomeError(Exception):
+    """The home cannot be used; the text says why and what to do."""
+
+
+class AlreadyRunning(HomeError):
+    def __init__(self, info: ServerInfo) -> None:
+        where = f" and serves {info.server}" if info.server else ""
+        who = f"process {info.pid} (trainmaster {info.version})" if info.pid else "another process"
+        super().__init__(f"{who} already runs the home {info.home}{where}: stop it with `trainmaster down`")
+        self.info = info
+
+
+def default_root(environ: Mapping[str, str]) -> Path:
+    """TRAINMASTER_HOME, else `trainmaster` in the user's data directory."""
+    if environ.get("TRAINMASTER_HOME"):
+        return Path(environ["TRAINMASTER_HOME"]).expanduser()
+    data = environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "trainmaster"
+
+
+class Home:
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().absolute()
+        self.config = self.root / "config.toml"
+        self.kubeconfig = self.root / "kubeconfig"
+        self.server_json = self.root / "server.json"
+        self.store = self.root / "store"
+        self.pki = self.root / "pki"
+        self.logs = self.root / "logs"
+        self.server_log = self.logs / "server.log"
+        self.audit_log = self.logs / "audit.log"
+        self._lock = self.root / "lock"
+        self._port = self.root / "port"
+
+    def prepare(self) -> None:
+        """Makes the directories, readable by the owner only."""
+        try:
+            for folder in (self.root, self.store, self.pki, self.logs):
+                folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        except OSError as error:
+            raise HomeError(
+                f"the home {self.root} cannot be made: {error.strerror}: choose another with --home"
+            ) from None
+
+    # ---- who runs it --------------------------------------------------------
+
+    @contextmanager
+    def hold(self, info: ServerInfo) -> Iterator[None]:
+        """Holds the lock for the block; AlreadyRunning when another process has it."""
+        self.prepare()
+        try:
+            # Appending neither empties the file under the holder's feet nor needs it to exist.
+            file = self._lock.open("a")
+        except OSError as error:
+            raise HomeError(
+                f"the home {self.root} cannot be used: {error.strerror}: choose another with --home"
+            ) from None
+        with file:
+            try:
+                fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+            except BlockingIOError:
+                raise AlreadyRunning(self._read_info() or ServerInfo(0, "", str(self.root))) from None
+            self.write_info(info)
+            try:
+                yield
+            finally:
+                self.server_json.unlink(missing_ok=True)
+
+    def find_running(self) -> ServerInfo | None:
+        """The server of this home, or None when none runs (whatever server.json says)."""
+        try:
+            file = self._lock.open("r")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise HomeError(f"the home {self.root} cannot be read: {error.strerror}") from None
+        with file:
+            # Asks only. Taking the lock for a moment would make an `up` of that moment believe in another server.
+            answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE)
+        if _FLOCK.unpack(answer)[0] == fcntl.F_UNLCK:
+            return None
+        return self._read_info() or ServerInfo(0, "", str(self.root))
+
+    def write_info(self, info: ServerInfo) -> None:
+        self.write_private(self.server_json, json.dumps(asdict(info), indent=1) + "\n")
+
+    def _read_info(self) -> ServerInfo | None:
+        try:
+            raw: Any = json.loads(self.server_json.read_bytes())
+            return ServerInfo(**{name: raw[name] for name in ServerInfo.__slots__ if name in raw})
+        except (OSError, ValueError, TypeError):
+            # Between taking the lock and writing the file, or written by another version.
+            return None
+
+    # ---- small files --------------------------------------------------------
+
+    def find_port(self) -> int | None:
+        """The port of the last start."""
+        try:
+            return int(self._port.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def write_port(self, port: int) -> None:
+        self.write_private(self._port, f"{port}\n")
+
+    def write_private(self, path: Path, text: str) -> None:
+        """Replaces a file in one step; it is never readable by others, not even for a moment."""
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
+        with open(descriptor, "w") as file:
+            file.write(text)
+        draft.replace(path)

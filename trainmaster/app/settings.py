@@ -1,0 +1,270 @@
+"""The settings: what each means, its default, and where an effective value came from.
+
+Order: defaults, then the file (`config.toml` in the home, or --config), then the environment, then flags; the last one
+wins. A key that does not exist is an error that names the nearest one, in the file and in the environment alike,
+because a typing error that silently changes nothing is worse than a refusal. Only `app` reads the environment.
+
+The groups are frozen dataclasses; a field's docstring is its documentation (docs/settings.md is made from it).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from trainmaster.apiserver.http.limits import Limits
+
+PREFIX = "TRAINMASTER_"
+# Read elsewhere: where the home is, which file, crash tests. Not settings, so they cannot stand in the file.
+RESERVED = frozenset({"TRAINMASTER_HOME", "TRAINMASTER_CONFIG", "TRAINMASTER_FAILPOINTS"})
+
+Source = str
+"""Where a value came from, for people: "default", "file PATH", "environment NAME", "flag --name"."""
+
+
+class SettingsError(Exception):
+    """A setting is unknown or wrong; the text is one sentence for the person who set it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the API server listens."""
+
+    address: str = "127.0.0.1"
+    """IP address to listen on. Loopback by default: opening the server to a network is a decision, not an accident."""
+    port: int = 0
+    """TCP port; 0 picks a free one at the first start and keeps it for this home."""
+    names: tuple[str, ...] = ()
+    """Further host names and IP addresses for the server's certificate, besides localhost and the address above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The SQLite file with all objects."""
+
+    synchronous: Literal["full", "normal"] = "full"
+    """full: what was acknowledged survives a power cut. normal: a power cut may take the last milliseconds."""
+    commit: Literal["auto", "inline", "thread"] = "auto"
+    """Where commits run: in the event loop, in a thread, or by the measured speed of this disk."""
+    window_events: int = 8_192
+    """Events kept per kind for watches that resume; a watch from before is answered 410 and lists again."""
+    window_bytes: int = 16 * 1024 * 1024
+    """The same bound in bytes; whichever is reached first drops the oldest events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The record of writes: who changed what, when, and the outcome."""
+
+    enabled: bool = True
+    """Write logs/audit.log in the home, one JSON object per line, without request bodies."""
+    max_bytes: int = 16 * 1024 * 1024
+    """Size at which a new file is begun."""
+    keep: int = 3
+    """Older files that are kept beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """What the server writes to standard error, or with --detach to logs/server.log."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important lines that are written."""
+    form: Literal["text", "json"] = "text"
+    """text for people, json (one object per line) for machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The control-plane process itself."""
+
+    uvloop: bool = True
+    """Use the faster event loop when it is installed."""
+    stop_seconds: float = 20.0
+    """How long a stopping server may take before it gives up waiting and ends anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    server: Server = field(default_factory=Server)
+    storage: Storage = field(default_factory=Storage)
+    limits: Limits = field(default_factory=Limits)
+    audit: Audit = field(default_factory=Audit)
+    log: Log = field(default_factory=Log)
+    process: Process = field(default_factory=Process)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    settings: Settings
+    sources: Mapping[str, Source]
+    """ "group.field" -> where its value came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One field of one group, as loading needs it."""
+
+    key: str
+    type: Any
+    default: Any
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.key.replace(".", "_").upper()
+
+
+# 0 has a meaning of its own there.
+_MAY_BE_ZERO = frozenset({"server.port"})
+_MAXIMA = {"server.port": 65535}
+
+
+def list_settings() -> dict[str, Setting]:
+    """Every setting by its key, "group.field", in order."""
+    found = {}
+    for group in dataclasses.fields(Settings):
+        cls = typing.get_type_hints(Settings)[group.name]
+        hints = typing.get_type_hints(cls)
+        defaults = cls()
+        for item in dataclasses.fields(cls):
+            key = f"{group.name}.{item.name}"
+            found[key] = Setting(key, hints[item.name], getattr(defaults, item.name))
+    return found
+
+
+def load(
+    file: Path | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, tuple[str, Any]],
+    *,
+    file_required: bool = False,
+) -> Effective:
+    """The effective settings. `flags` maps keys to (flag name, value). SettingsError for anything unknown or wrong."""
+    known = list_settings()
+    values: dict[str, Any] = {}
+    sources: dict[str, Source] = dict.fromkeys(known, "default")
+
+    def put(key: str, value: Any, source: Source) -> None:
+        values[key] = check_value(known[key], value, source)
+        sources[key] = source
+
+    for key, value in read_file(file, known, required=file_required).items():
+        put(key, value, f"file {file}")
+    for key, text in read_environment(environ, known).items():
+        put(key, parse_text(known[key], text, known[key].variable), f"environment {known[key].variable}")
+    for key, (flag, value) in flags.items():
+        put(key, value, f"flag {flag}")
+    groups: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        group, _, name = key.partition(".")
+        groups.setdefault(group, {})[name] = value
+    base = Settings()
+    changed = {group: dataclasses.replace(getattr(base, group), **fields) for group, fields in groups.items()}
+    return Effective(dataclasses.replace(base, **changed), sources)
+
+
+def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        with file.open("rb") as stream:
+            content = tomllib.load(stream)
+    except FileNotFoundError:
+        if required:
+            raise SettingsError(f"the settings file {file} does not exist") from None
+        return {}
+    except OSError as error:
+        raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {file} is not valid TOML: {error}") from None
+    found = {}
+    groups = {key.partition(".")[0] for key in known}
+    for group, fields in content.items():
+        if group not in groups:
+            raise SettingsError(f"{file}: there is no group [{group}]{_nearest(group, groups)}")
+        if not isinstance(fields, dict):
+            raise SettingsError(f"{file}: {group} is a group of settings: write [{group}] and its keys below")
+        for name, value in fields.items():
+            key = f"{group}.{name}"
+            if key not in known:
+                raise SettingsError(f"{file}: there is no setting {key}{_nearest(key, known)}")
+            found[key] = value
+    return found
+
+
+def read_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) -> dict[str, str]:
+    """TRAINMASTER_GROUP_FIELD. Variables that are meant for us and match nothing are refused; those that we set in
+    Pods (TRAINMASTER_OUTPUT_DIR and such) look like no setting and are left alone."""
+    by_variable = {setting.variable: key for key, setting in known.items()}
+    groups = {key.partition(".")[0].upper() for key in known}
+    found = {}
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX) or variable in RESERVED:
+            continue
+        if variable in by_variable:
+            found[by_variable[variable]] = text
+            continue
+        near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.85)
+        if near or variable.removeprefix(PREFIX).split("_")[0] in groups:
+            raise SettingsError(f"environment: there is no setting {variable}{_nearest(variable, by_variable)}")
+    return found
+
+
+def _nearest(word: str, candidates: typing.Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else "; `trainmaster config` lists them all"
+
+
+def parse_text(setting: Setting, text: str, source: Source) -> Any:
+    """A value written as text (environment) as its type."""
+    kind = setting.type
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
+        if kind is int:
+            return int(text)
+        if kind is float:
+            return float(text)
+    except (KeyError, ValueError):
+        raise SettingsError(f"{source}: {text!r} is not {_describe(kind)}") from None
+    if typing.get_origin(kind) is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def check_value(setting: Setting, value: Any, source: Source) -> Any:
+    """The value in its proper type, or SettingsError."""
+    kind, key = setting.type, setting.key
+    wrong = SettingsError(f"{source}: {key} must be {_describe(kind)}, not {value!r}")
+    if typing.get_origin(kind) is Literal:
+        if value not in typing.get_args(kind):
+            raise wrong
+        return value
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            raise wrong
+        return tuple(value)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise wrong
+    if kind in (int, float):
+        least = 0 if key in _MAY_BE_ZERO else 1 if kind is int else 0.001
+        if not least <= value <= _MAXIMA.get(key, float("inf")):
+            most = f" to {_MAXIMA[key]}" if key in _MAXIMA else " or more"
+            raise SettingsError(f"{source}: {key} must be {least}{most}, not {value}")
+    return value
+
+
+def _describe(kind: Any) -> str:
+    if typing.get_origin(kind) is Literal:
+        return "one of " + ", ".join(typing.get_args(kind))
+    if typing.get_origin(kind) is tuple:
+        return "a list of texts"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]

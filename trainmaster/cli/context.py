@@ -1,0 +1,44 @@
+"""What every command gets: where to print, the environment, and the home it works on.
+
+Commands never touch sys.stdout or os.environ themselves, so tests call them in-process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from trainmaster.app.home import Home, default_root
+
+
+@dataclass(frozen=True)
+class Context:
+    environ: Mapping[str, str]
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+
+    def say(self, line: str = "") -> None:
+        print(line, file=self.out, flush=True)
+
+    def note(self, line: str) -> None:
+        """For people only: what must not mix with a command's result."""
+        print(line, file=self.err, flush=True)
+
+    def home(self, options: argparse.Namespace) -> Home:
+        return Home(Path(options.home) if options.home else default_root(self.environ))
+
+
+def add_home(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--home",
+        metavar="DIR",
+        help="directory with all state (default: $TRAINMASTER_HOME, else trainmaster in your data directory)",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")

@@ -1,0 +1,95 @@
+"""The command line: finds the command, parses, calls, and turns errors into one sentence and an exit code.
+
+A command is a module with `add_arguments(parser)` and `run(options, context) -> exit code`. Only the module of the
+command that was asked for is imported, so `trainmaster status` does not load a server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import trainmaster
+from trainmaster.app.home import AlreadyRunning, HomeError
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+
+COMMANDS = {
+    "up": "Start the control plane of a home (foreground; --detach for the background)",
+    "status": "Say whether a server runs, where it listens and where its kubeconfig is",
+    "down": "Stop the server; Pods live on unless --stop-jobs",
+    "kubeconfig": "Print the path of the owner's kubeconfig",
+    "config": "Print the effective settings and where each came from",
+    "backup": "Write a consistent copy of all objects to a file, also while the server runs",
+    "restore": "Replace all objects by those of a backup",
+    "version": "Print the version",
+}
+
+_EPILOG = """\
+Start with:
+  trainmaster up --detach
+  export KUBECONFIG=$(trainmaster kubeconfig)
+  kubectl get namespaces
+
+Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no server runs, 4 not ready, 5 another process runs the home.
+`trainmaster COMMAND --help` says more about one command."""
+
+
+def build_overview() -> argparse.ArgumentParser:
+    """The parser for `trainmaster` alone: what there is."""
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="trainmaster",
+        usage="trainmaster COMMAND [options]",
+        description=f"Runs distributed training jobs behind the Kubernetes API.\n\ncommands:\n{listing}",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"trainmaster {trainmaster.__version__}")
+    parser.add_argument("command", metavar="COMMAND", choices=list(COMMANDS), help=argparse.SUPPRESS)
+    return parser
+
+
+def main(argv: Sequence[str], context: Context | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    context = context or Context(os.environ)
+    try:
+        if not argv or argv[0] not in COMMANDS:
+            build_overview().parse_args(list(argv) or ["--help"])
+            return exits.OK
+        module = importlib.import_module(f"trainmaster.cli.{argv[0]}")
+        parser = argparse.ArgumentParser(
+            prog=f"trainmaster {argv[0]}",
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(parser)
+        code: int = module.run(parser.parse_args(argv[1:]), context)
+        return code
+    except SystemExit as stop:  # argparse: help, or a wrong command line that it has already explained
+        return stop.code if isinstance(stop.code, int) else exits.USAGE
+    except AlreadyRunning as error:
+        return _fail(context, error, exits.ALREADY_RUNNING)
+    except exits.Failure as error:
+        return _fail(context, error, error.code)
+    except HomeError as error:
+        return _fail(context, error, exits.FAILED)
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # `trainmaster config | head`: the reader has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
+
+
+def _fail(context: Context, error: Exception, code: int) -> int:
+    context.note(f"trainmaster: {error}")
+    return code
+
+
+def entry() -> None:
+    sys.exit(main(sys.argv[1:]))

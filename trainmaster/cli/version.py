@@ -1,0 +1,24 @@
+"""Print the version of Trainmaster."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+
+import trainmaster
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.output import print_data
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_output(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    if options.output == "table":
+        context.say(f"trainmaster {trainmaster.__version__}")
+    else:
+        data = {"version": trainmaster.__version__, "python": platform.python_version()}
+        print_data(context, data, options.output)
+    return exits.OK
