@@ -1,7 +1,7 @@
 """Counters, gauges and histograms in the Prometheus text format, without a library.
 
-A part declares its metrics in one place and `app` creates them with one `Metrics`; nothing exists at import. Counting is
-a dictionary update, because it happens on every request.
+A part declares its metrics in one place and `app` creates them with one `Metrics`; nothing exists at import. Counting
+is a dictionary update, because it happens on every request.
 """
 
 from __future__ import annotations

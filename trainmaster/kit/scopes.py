@@ -61,11 +61,19 @@ class Scope:
 
     def spawn_forever(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
         """As `spawn`, and a return is an error too: the part that should always run has stopped."""
-        return self.spawn(_never_return(work, name), name=name)
+        return self._spawn_around(_never_return(work, name), work, name)
 
     def spawn_guarded(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
         """As `spawn`, but an error is logged and concerns nobody else (one connection of many)."""
-        return self.spawn(_log_failure(work, name), name=name)
+        return self._spawn_around(_log_failure(work, name), work, name)
+
+    def _spawn_around(
+        self, wrapped: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], name: str
+    ) -> asyncio.Task[None]:
+        task = self.spawn(wrapped, name=name)
+        # A task cancelled before its first step never gets to `work`, which would then complain.
+        task.add_done_callback(lambda _: work.close())
+        return task
 
     def cancel(self) -> None:
         """Asks all tasks to end; leaving the scope waits for them."""

@@ -70,11 +70,11 @@ class _Transaction(AbstractContextManager[None]):
 
 
 class StoreState:
-    def __init__(self, limits: WindowLimits = DEFAULT_LIMITS, *, revision: int = 0, floor: int = 0) -> None:
-        self.revision = revision
-        self.durable_revision = revision
-        self._limits = limits
-        self._floor = floor
+    def __init__(self, limits: WindowLimits = DEFAULT_LIMITS) -> None:
+        self.revision = 0
+        self.durable_revision = 0
+        self.limits = limits
+        self._floor = 0
         """No bucket has history up to this revision (a restore, for one)."""
         self._buckets: dict[str, Bucket] = {}
         self._transaction = _Transaction(self)
@@ -89,6 +89,12 @@ class StoreState:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._failure: StoreError | None = None
         """Set when the store is closed or broken: writes and waits raise it."""
+
+    def adopt(self, buckets: dict[str, Bucket], *, revision: int, floor: int) -> None:
+        """Takes over what was loaded, all of it durable. Only for a store that is still empty."""
+        self._buckets = buckets
+        self.revision = self.durable_revision = revision
+        self._floor = floor
 
     # Reads
 
@@ -296,6 +302,6 @@ class StoreState:
                 watch.close()
 
     def _add_bucket(self, name: str) -> Bucket:
-        window = Window(self._floor, self._limits.events, self._limits.bytes)
+        window = Window(self._floor, self.limits.events, self.limits.bytes)
         held = self._buckets[name] = Bucket(name, window)
         return held

@@ -1,0 +1,76 @@
+"""Which rows of the log nobody needs any more, and how they are removed in short slices.
+
+A row is garbage when the write that superseded it has left the replay window; a deletion also when it has left the
+window itself. Garbage is removed in the order in which it arose. So the deletion of a key goes after every earlier row
+of that key: a log cut short at any point never brings a deleted key back.
+
+The slice is part of a commit that happens anyway where possible, and so costs no extra fsync.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import apsw
+
+from trainmaster.kit import failpoints
+from trainmaster.kit.clock import Clock
+from trainmaster.store.contract import Event, EventType
+
+SLICE_ROWS = 512
+_STEP_ROWS = 16
+
+
+class Slice(NamedTuple):
+    """Rows to remove, and what must be recorded with it so that nobody relies on them after a restart."""
+
+    revisions: Sequence[int]
+    floors: Mapping[str, int]
+    revision: int
+
+
+class Garbage:
+    def __init__(self) -> None:
+        self._rows: deque[tuple[int, str]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, dropped: Sequence[Event]) -> None:
+        """Notes what events that left the window leave behind."""
+        for event in dropped:
+            if event.previous is not None:
+                self._rows.append((event.previous.revision, event.record.bucket))
+            if event.type is EventType.DELETE:
+                self._rows.append((event.record.revision, event.record.bucket))
+
+    def add_row(self, revision: int, bucket: str) -> None:
+        self._rows.append((revision, bucket))
+
+    def peek(self, limit: int) -> list[tuple[int, str]]:
+        return list(islice(self._rows, limit))
+
+    def drop(self, count: int) -> None:
+        """The first rows are gone for good (committed)."""
+        for _ in range(count):
+            self._rows.popleft()
+
+
+def remove_rows(connection: apsw.Connection, part: Slice, clock: Clock, budget: float | None) -> int:
+    """Removes rows inside the open transaction for at most about `budget` seconds; returns how many."""
+    started = clock.monotonic()
+    removed = 0
+    while removed < len(part.revisions):
+        step = part.revisions[removed : removed + _STEP_ROWS]
+        connection.executemany("DELETE FROM log WHERE rev = ?", ((revision,) for revision in step))
+        removed += len(step)
+        if budget is not None and clock.monotonic() - started >= budget:
+            break
+    connection.executemany("REPLACE INTO floors VALUES (?, ?)", part.floors.items())
+    # The newest row may be among the removed; its number must not be given out again.
+    connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'revision'", (part.revision,))
+    failpoints.hit("store.compact")
+    return removed

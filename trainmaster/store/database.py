@@ -1,0 +1,130 @@
+"""The file: its schema, how it is opened, and who may open it. Used by `sqlite` and `backup`.
+
+    log      one row per write, value included; `rev` is the revision and the row id, so writes append
+    floors   per bucket, the revision up to which history may have been removed
+    meta     `revision`: never to be given out again up to here; `floor`: floor of every bucket without its own
+
+The current state is the log folded from oldest to newest; the index from key to revision is in memory only. Rows may
+be removed when the write that superseded them is below the floor, oldest first, and always together with the floor.
+
+The database is opened in SQLite's exclusive mode: no other process can read or change it behind our back, and no
+shared memory file is needed. The lock file says who holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from trainmaster.store.contract import Locked, NewerSchema, StoreError
+
+FILE = "store.db"
+LOCK_FILE = "store.lock"
+
+APPLICATION_ID = 0x544D5354
+"""Marks the file as ours (`TMST`); another SQLite file is refused instead of written to."""
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE log (
+    rev INTEGER PRIMARY KEY,
+    bucket TEXT NOT NULL,
+    name TEXT NOT NULL,
+    op INTEGER NOT NULL,
+    created INTEGER NOT NULL,
+    value BLOB NOT NULL
+);
+CREATE TABLE floors (bucket TEXT PRIMARY KEY, rev INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('revision', 0), ('floor', 0);
+"""
+
+PUT = 1
+DELETE = 0
+
+
+@contextmanager
+def hold_lock(directory: Path) -> Iterator[None]:
+    """Makes the directory if missing. Locked when another process, or another store in this one, has it.
+
+    The lock ends with the process, however that ends.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise Locked(
+                f"{directory} is in use by process {holder}. Only one process can have a store open; "
+                "stop that one first, or use another directory."
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def open_database(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) -> apsw.Connection:
+    """Opens or creates the file with our settings. The caller holds the lock."""
+    # Values may be secrets. SQLite gives its side files the permissions of the main one.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    sync_directory(path.parent)
+    connection = apsw.Connection(os.fspath(path), vfs=vfs)
+    try:
+        # Exclusive before the first access, else SQLite sets up shared memory.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        check_format(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        # Checkpoints are ours to time: they run beside the event loop, never inside a commit.
+        connection.wal_autocheckpoint(0)
+        if connection.pragma("user_version") == 0:
+            with connection:
+                connection.execute(_SCHEMA)
+                connection.pragma("application_id", APPLICATION_ID)
+                connection.pragma("user_version", SCHEMA_VERSION)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_format(connection: apsw.Connection, path: Path) -> None:
+    """Refuses a file that is not ours, is damaged at the front, or was written by a newer version."""
+    try:
+        application = connection.pragma("application_id")
+        version = connection.pragma("user_version")
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    except apsw.BusyError as error:
+        raise Locked(f"{path} is open in another program") from error
+    except (apsw.NotADBError, apsw.CorruptError) as error:
+        raise StoreError(f"{path} is damaged or is not a store: {error}. Restore a backup.") from error
+    if application != APPLICATION_ID and (application or version or tables):
+        raise StoreError(f"{path} is a SQLite file of another program")
+    if version > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"{path} was written by a newer version (schema {version}, this version reads up to {SCHEMA_VERSION}). "
+            "Install that version again, or restore a backup made before the upgrade."
+        )
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes the names in it durable; syncing a file does not make its name durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_meta(connection: apsw.Connection, key: str) -> int:
+    value: int = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
+    return value

@@ -1,0 +1,40 @@
+"""What the store needs to know about its disk: how long an fsync takes, and what to do when one fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from pathlib import Path
+
+from trainmaster.kit.clock import Clock
+
+log = logging.getLogger(__name__)
+
+EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits: the process ended itself."""
+
+_ROUNDS = 9
+_ENOUGH = 0.02
+
+
+def measure_sync(directory: Path, clock: Clock) -> float:
+    """Median seconds of writing and syncing 4 KiB there. Takes a few milliseconds; stops early on a slow disk."""
+    block = os.urandom(4096)
+    times: list[float] = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        begin = clock.monotonic()
+        while len(times) < _ROUNDS and (len(times) < 3 or clock.monotonic() - begin < _ENOUGH):
+            started = clock.monotonic()
+            os.pwrite(file.fileno(), block, 0)
+            os.fdatasync(file.fileno())
+            times.append(clock.monotonic() - started)
+    # The first one also pays for making the file.
+    rest = sorted(times[1:])
+    return rest[len(rest) // 2]
+
+
+def exit_process(what: str, error: BaseException) -> None:
+    """Ends the process at once, without clean-up: after a failed fsync nothing in memory can be trusted."""
+    log.critical("store failed, the process ends", exc_info=error, extra={"action": "store.fatal", "what": what})
+    os._exit(EXIT_CODE)

@@ -1,0 +1,268 @@
+"""The durable store: `state.StoreState` in memory, one SQLite file below it, one commit for many writers.
+
+Writes are collected until the event loop comes round, then committed together (group commit). The commit runs in the
+event loop where an fsync takes less than a thread hand-off is worth, else in a one-worker executor; large batches and
+checkpoints always run in the executor. Only one of them touches the connection at a time (`_busy`). A transaction is
+never split over two commits, because only whole transactions enter `_pending`.
+
+A commit that fails ends the process: memory is ahead of the disk, and after a failed fsync the kernel may have dropped
+the data, so a retry would lie. The next start reads what is really there.
+
+    async with SqliteStore.open(directory, clock) as store: ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from trainmaster.kit import failpoints
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.scopes import Scope, finish
+from trainmaster.store import database, loading
+from trainmaster.store.compaction import SLICE_ROWS, Garbage, Slice, remove_rows
+from trainmaster.store.contract import Event, EventType, StoreError
+from trainmaster.store.disk import exit_process, measure_sync
+from trainmaster.store.state import DEFAULT_LIMITS, StoreState, WindowLimits
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteOptions:
+    limits: WindowLimits = DEFAULT_LIMITS
+    commit: str = "auto"
+    """inline: in the event loop. thread: in an executor. auto: by the measured fsync of this disk at open."""
+    thread_above: float = 0.001
+    """Seconds of median fsync above which `auto` means thread: a hand-off costs 40-90 us, a blocked loop costs all."""
+    inline_bytes: int = 1024 * 1024
+    """Batches above this go to the executor in any mode; writing them takes milliseconds of CPU."""
+    checkpoint_pages: int = 1_000
+    """Pages of the write-ahead log (4 KiB each) after which it is copied into the file: one slice of 4 MB."""
+    compact_rows: int = 128
+    """Superseded rows that are let come together before a commit also removes some."""
+    idle_seconds: float = 1.0
+    """Quiet time after which the rest is compacted and checkpointed."""
+    synchronous: str = "FULL"
+    """FULL: an acknowledged write survives a power cut. NORMAL: it survives only a crash of the process."""
+    vfs: str | None = None
+    """SQLite's file layer; tests put a disk there that loses what was not synced."""
+    fatal: Callable[[str, BaseException], None] = exit_process
+    """Called when a commit failed. It should not return."""
+
+
+DEFAULT_OPTIONS = SqliteOptions()
+
+
+class SqliteStore(StoreState):
+    def __init__(self, directory: Path, connection: apsw.Connection, clock: Clock, options: SqliteOptions) -> None:
+        super().__init__(options.limits)
+        self.directory = directory
+        self._connection = connection
+        self._clock = clock
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._executor: ThreadPoolExecutor | None = None
+        self._inline = False
+        self._scheduled = False
+        self._busy = False
+        self._garbage = Garbage()
+        self._wal_pages = 0
+        self._active = asyncio.Event()
+        """Set by every commit; the maintenance task waits for it, and then for quiet."""
+        self._idle = asyncio.Event()
+        """Set while nothing uses the connection."""
+        self._idle.set()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, directory: Path, clock: Clock, options: SqliteOptions = DEFAULT_OPTIONS
+    ) -> AsyncIterator[SqliteStore]:
+        """Opens the store in that directory, which is made if missing. Locked, NewerSchema or StoreError if not."""
+        with database.hold_lock(directory):
+            path = directory / database.FILE
+            connection = database.open_database(path, synchronous=options.synchronous, vfs=options.vfs)
+            try:
+                store = cls(directory, connection, clock, options)
+                store._start()
+                async with Scope("store") as scope:
+                    scope.spawn_forever(store._maintain(), name="store.maintain")
+                    try:
+                        yield store
+                    finally:
+                        scope.cancel()
+                        await finish(store._stop(), limit=60, name="store.stop")
+            finally:
+                connection.close()
+
+    def _start(self) -> None:
+        try:
+            loading.load(self._connection, self, self._garbage)
+        except apsw.CorruptError as error:
+            raise StoreError(f"{self.directory / database.FILE} is damaged: {error}. Restore a backup.") from error
+        self._connection.set_wal_hook(self._note_wal)
+        mode = self._options.commit
+        sync = measure_sync(self.directory, self._clock) if mode == "auto" else 0.0
+        self._inline = mode == "inline" or (mode == "auto" and sync <= self._options.thread_above)
+        log.info(
+            "store opened",
+            extra={
+                "action": "store.opened",
+                "revision": self.revision,
+                "objects": sum(len(held.records) for held in self._buckets.values()),
+                "commit": "inline" if self._inline else "thread",
+                "sync_us": round(sync * 1e6),
+            },
+        )
+
+    async def _stop(self) -> None:
+        while self._failure is None and (self._busy or self._pending):
+            self._flush()
+            await self._idle.wait()
+        self._fail(StoreError("the store is closed"))
+        self._close_watches()
+        await self._idle.wait()
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    # Commits
+
+    def _request_commit(self) -> None:
+        if not self._scheduled and not self._busy:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _forget(self, events: Sequence[Event]) -> None:
+        self._garbage.add(events)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._busy or not self._pending or self._failure is not None:
+            return
+        if self._depth:
+            # Whole transactions are safe, but writes of others join the open one.
+            self._loop.call_exception_handler({"message": "a store transaction was open across an await"})
+        events = self._take_pending()
+        part = self._build_slice() if len(self._garbage) >= self._options.compact_rows else None
+        if not self._inline or sum(len(event.record.value) for event in events) > self._options.inline_bytes:
+            self._start_job(lambda: self._write(events, part, None), lambda removed: self._committed(events, removed))
+            return
+        try:
+            removed = self._write(events, part, 0.002)
+        except Exception as error:  # noqa: BLE001 - whatever it was, memory is ahead of the disk now
+            self._die("a commit failed", error)
+            return
+        self._committed(events, removed)
+
+    def _write(self, events: Sequence[Event], part: Slice | None, budget: float | None) -> int:
+        """One SQLite transaction, in the event loop or in the executor. Returns how much garbage was removed."""
+        connection = self._connection
+        removed = 0
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.executemany(_INSERT, map(_build_row, events))
+            if part is not None:
+                removed = remove_rows(connection, part, self._clock, budget)
+            failpoints.hit("store.before_commit")
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(apsw.Error):
+                connection.execute("ROLLBACK")
+            raise
+        failpoints.hit("store.after_commit_before_ack")
+        return removed
+
+    def _committed(self, events: Sequence[Event], removed: int) -> None:
+        self._garbage.drop(removed)
+        if events:
+            self._active.set()
+            self._acknowledge(events)
+        if self._wal_pages >= self._options.checkpoint_pages and not self._busy:
+            self._start_job(self._checkpoint, lambda _: None)
+
+    def _die(self, what: str, error: BaseException) -> None:
+        self._fail(StoreError(f"{what}: {error}"))
+        self._options.fatal(what, error)
+
+    # Work beside the event loop
+
+    def _start_job(self, work: Callable[[], T], done: Callable[[T], None]) -> asyncio.Future[T]:
+        """Runs `work` in the executor; nothing else touches the connection until `done` was called with its result."""
+        assert not self._busy
+        self._busy = True
+        self._idle.clear()
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        future = self._loop.run_in_executor(self._executor, work)
+        future.add_done_callback(lambda ended: self._end_job(ended, done))
+        return future
+
+    def _end_job(self, ended: asyncio.Future[T], done: Callable[[T], None]) -> None:
+        self._busy = False
+        self._idle.set()
+        error = ended.exception()
+        if error is not None:
+            self._die("writing to the store failed", error)
+            return
+        done(ended.result())
+        if self._pending and not self._busy:
+            self._flush()
+
+    async def run_exclusive(self, work: Callable[[apsw.Connection], T], done: Callable[[T], None] | None = None) -> T:
+        """Runs `work` in the executor while no commit runs; what is written meanwhile waits. For `backup`."""
+        while self._busy or self._pending:
+            if self._failure is not None:
+                raise self._failure
+            self._flush()
+            await self._idle.wait()
+        # Shielded: the thread runs on when the caller is cancelled, and the connection stays taken until it ends.
+        return await asyncio.shield(self._start_job(lambda: work(self._connection), done or (lambda _: None)))
+
+    def _note_wal(self, _: apsw.Connection, __: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        failpoints.hit("store.checkpoint")
+        in_log, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if copied >= in_log:
+            self._wal_pages = 0
+
+    def _build_slice(self) -> Slice:
+        rows = self._garbage.peek(SLICE_ROWS)
+        floors = {bucket: self._buckets[bucket].window.floor for bucket in {bucket for _, bucket in rows}}
+        return Slice([revision for revision, _ in rows], floors, self.durable_revision)
+
+    async def _maintain(self) -> None:
+        """Tidies up when it is quiet, so that the next start has little to read."""
+        while True:
+            await self._active.wait()
+            while self._active.is_set():
+                self._active.clear()
+                await self._clock.sleep(self._options.idle_seconds)
+            while self._garbage:
+                await self.run_exclusive(self._compact, lambda removed: self._committed((), removed))
+            if self._wal_pages:
+                await self.run_exclusive(lambda _: self._checkpoint())
+
+    def _compact(self, _: apsw.Connection) -> int:
+        return self._write((), self._build_slice(), None)
+
+
+def _build_row(event: Event) -> tuple[int, str, str, int, int, bytes]:
+    record = event.record
+    op = database.PUT if event.type is EventType.PUT else database.DELETE
+    return record.revision, record.bucket, record.name, op, record.created, record.value
