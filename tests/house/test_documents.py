@@ -1,0 +1,86 @@
+"""Documents must not drift: every path they name exists, every page is reachable, every setting and command is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import ROOT, list_files
+from tools.settings_page import build_page
+from trainmaster.cli import exits
+from trainmaster.cli.main import COMMANDS
+
+pytestmark = pytest.mark.unit
+
+_PATH = re.compile(r"`([A-Za-z0-9_.\-]+(?:/[A-Za-z0-9_.\-*{},]+)*/?)`")
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_TOP = {"trainmaster", "tests", "tools", "docs", "bench", "examples"}
+_FILES = (".py", ".md", ".toml", ".yaml", ".sql", ".json")
+
+
+def list_documents() -> list[Path]:
+    return [name for name in list_files() if name.suffix == ".md"]
+
+
+def list_tree_paths(text: str) -> list[str]:
+    """Paths in the indented tree of ARCHITECTURE.md: `  api/   meaning` below `trainmaster/`."""
+    paths = []
+    folder = ""
+    for line in text.splitlines():
+        if match := re.match(r"^([a-z]+/)\s", line + " "):
+            folder = match[1]
+        elif match := re.match(r"^  ([a-z_]+/?)\s", line + " "):
+            paths.append(folder + match[1])
+    return paths
+
+
+@pytest.mark.parametrize("name", list_documents(), ids=str)
+def test_every_path_that_a_document_names_exists(name: Path) -> None:
+    text = (ROOT / name).read_text()
+    missing = []
+    for path in _PATH.findall(text):
+        first = path.split("/")[0]
+        if "/" not in path or first not in _TOP or "*" in path or "{" in path:
+            continue
+        if not (ROOT / path).exists():
+            missing.append(path)
+    for link in _LINK.findall(text):
+        if "://" not in link and not link.startswith("mailto:") and not (ROOT / name.parent / link).exists():
+            missing.append(link)
+    assert missing == []
+
+
+def test_every_folder_in_the_tree_of_the_architecture_exists_and_none_is_forgotten() -> None:
+    block = re.search(r"```\n(trainmaster/\n.*?)```", (ROOT / "ARCHITECTURE.md").read_text(), re.DOTALL)
+    assert block is not None
+    named = set(list_tree_paths(block[1]))
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+    parts = {
+        f"trainmaster/{path.name}/" for path in (ROOT / "trainmaster").iterdir() if (path / "__init__.py").exists()
+    }
+    assert parts - named == set()
+
+
+def test_every_page_of_the_documentation_is_linked_from_its_index() -> None:
+    index = (ROOT / "docs/index.md").read_text()
+    linked = {(Path("docs") / link) for link in _LINK.findall(index) if "://" not in link}
+    pages = {name for name in list_documents() if name.parts[0] == "docs" and name.name != "index.md"}
+    assert pages - linked == set()
+
+
+def test_the_settings_page_is_what_the_code_says() -> None:
+    assert (ROOT / "docs/settings.md").read_text() == build_page(), "run: .venv/bin/python tools/settings_page.py"
+
+
+def test_the_command_line_page_tells_every_command_and_exit_code() -> None:
+    page = (ROOT / "docs/cli.md").read_text()
+    assert [name for name in COMMANDS if f"`trainmaster {name}" not in page] == []
+    codes = [value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)]
+    assert [code for code in codes if f"| {code} |" not in page] == []
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = sorted(int(name.name[:4]) for name in list_documents() if name.parts[:2] == ("docs", "decisions"))
+    assert numbers == list(range(1, len(numbers) + 1))

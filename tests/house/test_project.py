@@ -1,0 +1,75 @@
+"""The project's own configuration: make targets, dependencies, tiers, public names, lean imports."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+import trainmaster
+from tests.house.tree import ROOT
+from tools.testrun import PRECEDENCE, RUN_ORDER, marker_expression
+
+pytestmark = pytest.mark.unit
+
+
+def test_every_make_target_has_a_line_of_help() -> None:
+    text = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    assert phony is not None
+    targets = re.findall(r"^([a-z]+):", text, re.MULTILINE)
+    explained = re.findall(r"^([a-z]+):.*## \S", text, re.MULTILINE)
+    assert sorted(targets) == sorted(explained) == sorted(phony[1].split())
+
+
+def test_every_dependency_has_its_reason_beside_it() -> None:
+    lines = (ROOT / "pyproject.toml").read_text().splitlines()
+    bare = []
+    reason = False
+    for line in lines[: lines.index("[project.scripts]")]:
+        stripped = line.strip()
+        if stripped.startswith("#"):
+            reason = True
+        elif re.match(r'^"[A-Za-z][A-Za-z0-9_-]*[<>=;"]', stripped) and line.startswith("    "):
+            if not reason and "#" not in stripped:
+                bare.append(stripped)
+            # One comment may head a group of lines; a new list needs a new one.
+        else:
+            reason = False
+    assert bare == []
+
+
+def test_tiers_are_the_markers() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    markers = [marker.partition(":")[0] for marker in options["markers"]]
+    assert sorted(RUN_ORDER) == sorted(PRECEDENCE) == sorted(markers)
+
+
+def test_a_test_with_two_markers_runs_in_the_more_demanding_tier_only() -> None:
+    assert marker_expression("kube") == "kube"
+    assert "not kube" in marker_expression("contract")
+    assert "not" not in marker_expression("unit").split(" and not ")[0]
+
+
+def test_the_public_names_are_these() -> None:
+    public = sorted(name for name in vars(trainmaster) if not name.startswith("_"))
+    packages = {path.name for path in (ROOT / "trainmaster").iterdir() if (path / "__init__.py").exists()}
+    assert [name for name in public if name not in packages] == []
+    assert re.fullmatch(r"\d+\.\d+\.\d+", trainmaster.__version__)
+
+
+HEAVY = {"apsw", "orjson", "httptools", "uvloop", "cryptography", "yaml", "ssl", "asyncio"}
+
+
+@pytest.mark.parametrize("command", ["version", "config"])
+def test_a_command_that_needs_no_server_loads_none(command: str) -> None:
+    code = (
+        "import sys, io; from trainmaster.cli.main import main; from trainmaster.cli.context import Context;"
+        f"main([{command!r}], Context({{}}, io.StringIO(), io.StringIO()));"
+        f"print(sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
