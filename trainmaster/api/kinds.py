@@ -75,6 +75,8 @@ class Kind:
     """Builds (once) the schema tree of the whole object; lazy, because start-up must be fast."""
     custom: bool = False
     """Served upstream through a CRD: no strategic merge, CRD error texts, schema defaults and CEL rules apply."""
+    name_form: str = "subdomain"
+    """What metadata.name must be: subdomain, label, path (a URL path segment) or any; see `validation.names`."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS

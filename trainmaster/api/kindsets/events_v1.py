@@ -17,6 +17,7 @@ EVENT = Kind(
     namespaced=True,
     definition="io.k8s.api.events.v1.Event",
     load=partial(load, "io.k8s.api.events.v1.Event"),
+    name_form="any",
     short_names=("ev",),
     generation=False,
     storage=GVR("", "v1", "events"),

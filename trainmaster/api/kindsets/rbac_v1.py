@@ -16,6 +16,7 @@ CLUSTER_ROLE_BINDING = Kind(
     namespaced=False,
     definition="io.k8s.api.rbac.v1.ClusterRoleBinding",
     load=partial(load, "io.k8s.api.rbac.v1.ClusterRoleBinding"),
+    name_form="path",
     generation=False,
 )
 
@@ -28,6 +29,7 @@ CLUSTER_ROLE = Kind(
     namespaced=False,
     definition="io.k8s.api.rbac.v1.ClusterRole",
     load=partial(load, "io.k8s.api.rbac.v1.ClusterRole"),
+    name_form="path",
     generation=False,
 )
 
@@ -40,6 +42,7 @@ ROLE_BINDING = Kind(
     namespaced=True,
     definition="io.k8s.api.rbac.v1.RoleBinding",
     load=partial(load, "io.k8s.api.rbac.v1.RoleBinding"),
+    name_form="path",
     generation=False,
 )
 
@@ -52,6 +55,7 @@ ROLE = Kind(
     namespaced=True,
     definition="io.k8s.api.rbac.v1.Role",
     load=partial(load, "io.k8s.api.rbac.v1.Role"),
+    name_form="path",
     generation=False,
 )
 

@@ -37,6 +37,10 @@ _TTL: Raw = {"type": "integer", "format": "int32", "min": 0}
 _DEADLINE: Raw = {"type": "integer", "format": "int64", "min": 1}
 _TIME: Raw = {"type": "string", "format": "date-time"}
 _NUM_PROC: Raw = {"ios": True, "format": "int-or-string"}
+_NUM_PROC_RULE = {
+    "rule": "type(self) == int ? self > 0 : self in ['auto', 'cpu', 'gpu']",
+    "message": "NumProcPerNode must be equal to auto, cpu, gpu, or int value",
+}
 
 
 def apply(file: str, data: Raw) -> None:
@@ -112,7 +116,7 @@ def _runtimes(data: Raw) -> None:
         limits = {"activeDeadlineSeconds": _DEADLINE, "ttlSecondsAfterFinished": _TTL}
         spec["props"]["runPolicy"] = {"type": "object", "props": limits}
         ml_policy = _own(data, spec["props"], "mlPolicy")
-        _own(data, ml_policy["props"], "torch")["props"]["numProcPerNode"] = _NUM_PROC
+        _own(data, ml_policy["props"], "torch")["props"]["numProcPerNode"] = _NUM_PROC | {"rules": [_NUM_PROC_RULE]}
         template = _own(data, spec["props"], "template")
         job_set = _own(data, template["props"], "spec")
         for field in _MUTABLE_ON_RUNTIMES:

@@ -16,6 +16,7 @@ EVENT = Kind(
     namespaced=True,
     definition="io.k8s.api.core.v1.Event",
     load=partial(load, "io.k8s.api.core.v1.Event"),
+    name_form="any",
     short_names=("ev",),
     generation=False,
 )

@@ -16,6 +16,7 @@ NAMESPACE = Kind(
     namespaced=False,
     definition="io.k8s.api.core.v1.Namespace",
     load=partial(load, "io.k8s.api.core.v1.Namespace"),
+    name_form="label",
     short_names=("ns",),
     verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     status=True,

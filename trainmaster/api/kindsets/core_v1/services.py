@@ -16,6 +16,7 @@ SERVICE = Kind(
     namespaced=True,
     definition="io.k8s.api.core.v1.Service",
     load=partial(load, "io.k8s.api.core.v1.Service"),
+    name_form="label",
     short_names=("svc",),
     categories=("all",),
     status=True,
