@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -158,7 +159,7 @@ class SqliteStore(StoreState):
         events = self._take_pending()
         part = self._build_slice() if len(self._garbage) >= self._options.compact_rows else None
         if not self._inline or sum(len(event.record.value) for event in events) > self._options.inline_bytes:
-            self._start_job(lambda: self._write(events, part, None), lambda removed: self._committed(events, removed))
+            self._start_job(partial(self._write, events, part, None), partial(self._committed, events))
             return
         try:
             removed = self._write(events, part, 0.002)
@@ -199,7 +200,7 @@ class SqliteStore(StoreState):
 
     # Work beside the event loop
 
-    def _start_job(self, work: Callable[[], T], done: Callable[[T], None]) -> asyncio.Future[T]:
+    def _start_job(self, work: Callable[[], T], done: Callable[[T], None], *, fatal: bool = True) -> asyncio.Future[T]:
         """Runs `work` in the executor; nothing else touches the connection until `done` was called with its result."""
         assert not self._busy
         self._busy = True
@@ -207,29 +208,31 @@ class SqliteStore(StoreState):
         if self._executor is None:
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         future = self._loop.run_in_executor(self._executor, work)
-        future.add_done_callback(lambda ended: self._end_job(ended, done))
+        future.add_done_callback(lambda ended: self._end_job(ended, done, fatal))
         return future
 
-    def _end_job(self, ended: asyncio.Future[T], done: Callable[[T], None]) -> None:
+    def _end_job(self, ended: asyncio.Future[T], done: Callable[[T], None], fatal: bool) -> None:
         self._busy = False
         self._idle.set()
         error = ended.exception()
-        if error is not None:
+        if error is None:
+            done(ended.result())
+        elif fatal:
             self._die("writing to the store failed", error)
-            return
-        done(ended.result())
         if self._pending and not self._busy:
             self._flush()
 
-    async def run_exclusive(self, work: Callable[[apsw.Connection], T], done: Callable[[T], None] | None = None) -> T:
-        """Runs `work` in the executor while no commit runs; what is written meanwhile waits. For `backup`."""
+    async def run_exclusive(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Runs `work` in the executor while no commit runs; what is written meanwhile waits. It may read only."""
+        await self._wait_for_turn()
+        return await _unhurt(self._start_job(lambda: work(self._connection), lambda _: None, fatal=False))
+
+    async def _wait_for_turn(self) -> None:
         while self._busy or self._pending:
             if self._failure is not None:
                 raise self._failure
             self._flush()
             await self._idle.wait()
-        # Shielded: the thread runs on when the caller is cancelled, and the connection stays taken until it ends.
-        return await asyncio.shield(self._start_job(lambda: work(self._connection), done or (lambda _: None)))
 
     def _note_wal(self, _: apsw.Connection, __: str, pages: int) -> int:
         self._wal_pages = pages
@@ -254,12 +257,17 @@ class SqliteStore(StoreState):
                 self._active.clear()
                 await self._clock.sleep(self._options.idle_seconds)
             while self._garbage:
-                await self.run_exclusive(self._compact, lambda removed: self._committed((), removed))
+                await self._wait_for_turn()
+                part = self._build_slice()
+                await _unhurt(self._start_job(partial(self._write, (), part, None), partial(self._committed, ())))
             if self._wal_pages:
-                await self.run_exclusive(lambda _: self._checkpoint())
+                await self._wait_for_turn()
+                await _unhurt(self._start_job(self._checkpoint, lambda _: None))
 
-    def _compact(self, _: apsw.Connection) -> int:
-        return self._write((), self._build_slice(), None)
+
+async def _unhurt(job: asyncio.Future[T]) -> T:
+    """The thread runs on when the caller is cancelled, and the connection stays taken until it ends."""
+    return await asyncio.shield(job)
 
 
 def _build_row(event: Event) -> tuple[int, str, str, int, int, bytes]:
