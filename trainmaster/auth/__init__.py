@@ -1,1 +1,1 @@
-"""Who is calling (authenticators, tokens, certificates) and what they may do (RBAC)."""
+"""Who is calling and what they may do: tokens, certificates, service accounts, RBAC, reviews, the own CA."""

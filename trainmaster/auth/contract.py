@@ -1,0 +1,62 @@
+"""What authentication and authorization ask of the rest, and what the API server asks of them.
+
+Everything is synchronous and answers from memory: both run on every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.client.contract import Identity
+
+RBAC_GROUP = "rbac.authorization.k8s.io"
+ROLES = GVR(RBAC_GROUP, "v1", "roles")
+CLUSTER_ROLES = GVR(RBAC_GROUP, "v1", "clusterroles")
+ROLE_BINDINGS = GVR(RBAC_GROUP, "v1", "rolebindings")
+CLUSTER_ROLE_BINDINGS = GVR(RBAC_GROUP, "v1", "clusterrolebindings")
+POLICY_KINDS = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
+
+MASTERS = "system:masters"
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+
+PolicyChange = Callable[[GVR, str, str, Object | None], None]
+"""(collection, namespace, name, the object now or None when it is gone)"""
+
+
+class PolicySource(Protocol):
+    """Where the RBAC objects come from: the store when embedded, a dictionary in tests."""
+
+    def policies(self, gvr: GVR) -> Iterable[Object]: ...
+
+    def subscribe(self, change: PolicyChange) -> Callable[[], None]:
+        """Calls back after every change, before the next request is served; returns the function that ends it."""
+        ...
+
+
+class Reader(Protocol):
+    """Reads one object, for checks such as "does this token's ServiceAccount still exist"."""
+
+    def find(self, gvr: GVR, namespace: str, name: str) -> Object | None: ...
+
+
+class Authenticator(Protocol):
+    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Identity | None:
+        """Who sends this; None without credentials. StatusError 401 for credentials that are wrong."""
+        ...
+
+    def review(self, token: str, audiences: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]] | None:
+        """TokenReview: whose token this is and for which of the audiences it is good, or None."""
+        ...
+
+
+class Authorizer(Protocol):
+    def allows(
+        self, identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+    ) -> bool:
+        """`resource` is the plural, with "/subresource" where one is asked for."""
+        ...
+
+    def allows_path(self, identity: Identity, verb: str, path: str) -> bool: ...

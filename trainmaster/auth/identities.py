@@ -1,0 +1,101 @@
+"""Credentials to identities: bearer tokens, client certificates, service-account tokens.
+
+Tokens are kept as SHA-256 digests only; finding one is a dictionary look-up by digest, so that timing tells nothing
+about the stored ones. A certificate's common name is the user and its organizations are the groups, as upstream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from trainmaster.api import status
+from trainmaster.auth.contract import AUTHENTICATED
+from trainmaster.client.contract import Identity
+
+_MAX_TOKEN = 16 * 1024
+
+
+def digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def with_group(identity: Identity, *groups: str) -> Identity:
+    """The identity with these groups added where they are missing."""
+    added = tuple(group for group in groups if group not in identity.groups)
+    return Identity(identity.user, identity.uid, identity.groups + added, identity.extra) if added else identity
+
+
+class TokenSource(Protocol):
+    """One kind of bearer token."""
+
+    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[Identity, tuple[str, ...]] | None:
+        """The owner and the audiences the token is good for (() means any); None when it is not one of these."""
+        ...
+
+
+class StaticTokens:
+    """Tokens by digest: the owner's, and those that `app` loads from its token file."""
+
+    def __init__(self, identities: Mapping[str, Identity] | None = None) -> None:
+        self._by_digest: dict[str, Identity] = {}
+        for key, identity in (identities or {}).items():
+            self.add(key, identity)
+
+    def add(self, token_digest: str, identity: Identity) -> None:
+        self._by_digest[token_digest] = with_group(identity, AUTHENTICATED)
+
+    def remove(self, token_digest: str) -> None:
+        self._by_digest.pop(token_digest, None)
+
+    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[Identity, tuple[str, ...]] | None:
+        identity = self._by_digest.get(digest(token))
+        return None if identity is None else (identity, ())
+
+
+def read_certificate(certificate: Mapping[str, Any]) -> Identity | None:
+    """The identity in a verified client certificate (the form of `ssl.SSLSocket.getpeercert`)."""
+    user = ""
+    groups: list[str] = []
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                user = value
+            elif key == "organizationName":
+                groups.append(value)
+    return Identity(user, groups=(*groups, AUTHENTICATED)) if user else None
+
+
+class Credentials:
+    """Implements `auth.contract.Authenticator`: the certificate first, as upstream, then each token source."""
+
+    def __init__(self, sources: Sequence[TokenSource]) -> None:
+        self._sources = list(sources)
+
+    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Identity | None:
+        if certificate is not None:
+            identity = read_certificate(certificate)
+            if identity is not None:
+                return identity
+        if authorization is None:
+            return None
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
+            raise status.unauthorized()
+        for source in self._sources:
+            found = source.find(token)
+            if found is not None:
+                return found[0]
+        raise status.unauthorized()
+
+    def review(self, token: str, audiences: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]] | None:
+        if not token or len(token) > _MAX_TOKEN:
+            return None
+        for source in self._sources:
+            found = source.find(token, audiences)
+            if found is not None:
+                identity, good_for = found
+                return identity, good_for or audiences
+        return None

@@ -1,0 +1,171 @@
+"""The review kinds: may I, may they, what may I, who am I, whose token is this.
+
+Pure answers from the authorizer and the authenticator; nothing is stored. The registry calls `answer` for a posted
+review and returns the object with its status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trainmaster.api import fields, status
+from trainmaster.api.fields import FieldError
+from trainmaster.api.meta import GVR, Object
+from trainmaster.auth.contract import MASTERS, Authenticator
+from trainmaster.auth.rbac import RbacAuthorizer, Rule
+from trainmaster.client.contract import Identity
+
+AUTHORIZATION = "authorization.k8s.io"
+AUTHENTICATION = "authentication.k8s.io"
+
+Answer = Callable[[Identity, Object], Object]
+"""(who asks, the posted review) to its status."""
+
+
+class Reviews:
+    def __init__(self, authenticator: Authenticator, authorizer: RbacAuthorizer) -> None:
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self.answers: Mapping[GVR, Answer] = {
+            GVR(AUTHORIZATION, "v1", "selfsubjectaccessreviews"): self._self_access,
+            GVR(AUTHORIZATION, "v1", "subjectaccessreviews"): self._subject_access,
+            GVR(AUTHORIZATION, "v1", "localsubjectaccessreviews"): self._local_access,
+            GVR(AUTHORIZATION, "v1", "selfsubjectrulesreviews"): self._self_rules,
+            GVR(AUTHENTICATION, "v1", "selfsubjectreviews"): self._self_subject,
+            GVR(AUTHENTICATION, "v1", "tokenreviews"): self._token,
+        }
+
+    def answer(self, gvr: GVR, identity: Identity, review: Object) -> Object:
+        """The review with its status. StatusError 422 for a review that asks nothing or too much."""
+        return {**review, "status": self.answers[gvr](identity, review)}
+
+    # authorization.k8s.io
+
+    def _self_access(self, identity: Identity, review: Object) -> Object:
+        spec = review.get("spec") or {}
+        _check_attributes("SelfSubjectAccessReview", spec, [])
+        return self._decide(identity, spec)
+
+    def _subject_access(self, identity: Identity, review: Object) -> Object:
+        spec = review.get("spec") or {}
+        _check_attributes("SubjectAccessReview", spec, _subject_errors(spec))
+        return self._decide(_subject(spec), spec)
+
+    def _local_access(self, identity: Identity, review: Object) -> Object:
+        spec = review.get("spec") or {}
+        errors = _subject_errors(spec)
+        resource = spec.get("resourceAttributes") or {}
+        namespace = (review.get("metadata") or {}).get("namespace", "")
+        if spec.get("nonResourceAttributes"):
+            errors.append(fields.invalid("spec.nonResourceAttributes", None, "disallowed on this kind of request"))
+        if resource.get("namespace") != namespace:
+            text = "spec.resourceAttributes.namespace must match namespace"
+            errors.append(fields.invalid("spec.resourceAttributes.namespace", resource.get("namespace", ""), text))
+        _check_attributes("LocalSubjectAccessReview", spec, errors)
+        return self._decide(_subject(spec), spec)
+
+    def _decide(self, identity: Identity, spec: Object) -> Object:
+        resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+        if resource:
+            name = str(resource.get("resource") or "")
+            if resource.get("subresource"):
+                name += f"/{resource['subresource']}"
+            namespace = str(resource.get("namespace") or "")
+            allowed = self._authorizer.allows(
+                identity,
+                str(resource.get("verb") or ""),
+                str(resource.get("group") or ""),
+                name,
+                namespace,
+                str(resource.get("name") or ""),
+            )
+            missing = [] if allowed else self._authorizer.missing_roles(identity, namespace)
+        else:
+            assert path is not None
+            allowed = self._authorizer.allows_path(identity, str(path.get("verb") or ""), str(path.get("path") or ""))
+            missing = []
+        answer: Object = {"allowed": allowed}
+        if missing:
+            answer["reason"] = "RBAC: " + ", ".join(missing)
+        return answer
+
+    def _self_rules(self, identity: Identity, review: Object) -> Object:
+        namespace = str((review.get("spec") or {}).get("namespace") or "")
+        if not namespace:
+            raise status.bad_request("no namespace on request")
+        rules = list(self._authorizer.rules_for(identity, namespace))
+        if MASTERS in identity.groups:
+            everything = frozenset({"*"})
+            rules = [Rule(everything, everything, everything), Rule(everything, paths=("*",)), *rules]
+        unique = list(dict.fromkeys(rules))
+        return {
+            "resourceRules": [_resource_rule(rule) for rule in unique if not rule.paths],
+            "nonResourceRules": [
+                {"verbs": sorted(rule.verbs), "nonResourceURLs": list(rule.paths)} for rule in unique if rule.paths
+            ],
+            "incomplete": False,
+        }
+
+    # authentication.k8s.io
+
+    def _self_subject(self, identity: Identity, review: Object) -> Object:
+        return {"userInfo": describe_user(identity)}
+
+    def _token(self, identity: Identity, review: Object) -> Object:
+        spec = review.get("spec") or {}
+        token = spec.get("token")
+        if not token or not isinstance(token, str):
+            raise status.bad_request("token is required for TokenReview in authentication")
+        audiences = tuple(value for value in spec.get("audiences") or [] if isinstance(value, str))
+        found = self._authenticator.review(token, audiences)
+        if found is None:
+            return {"user": {}, "error": "invalid bearer token"}
+        owner, good_for = found
+        answer: Object = {"authenticated": True, "user": describe_user(owner)}
+        if good_for:
+            answer["audiences"] = list(good_for)
+        return answer
+
+
+def describe_user(identity: Identity) -> Object:
+    user: Object = {"username": identity.user}
+    if identity.uid:
+        user["uid"] = identity.uid
+    if identity.groups:
+        user["groups"] = list(identity.groups)
+    if identity.extra:
+        user["extra"] = {key: list(values) for key, values in identity.extra.items()}
+    return user
+
+
+def _subject(spec: Object) -> Identity:
+    extra = {str(key): tuple(values) for key, values in (spec.get("extra") or {}).items()}
+    return Identity(str(spec.get("user") or ""), str(spec.get("uid") or ""), tuple(spec.get("groups") or ()), extra)
+
+
+def _subject_errors(spec: Object) -> list[FieldError]:
+    if spec.get("user") or spec.get("groups"):
+        return []
+    return [fields.invalid("spec.user", spec.get("user") or "", "at least one of user or group must be specified")]
+
+
+def _check_attributes(kind: str, spec: Object, errors: list[FieldError]) -> None:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if bool(resource) == bool(path):
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        wrong: Any = resource if resource else None
+        errors.append(fields.invalid("spec.resourceAttributes", wrong, text))
+    if errors:
+        raise status.invalid(AUTHORIZATION, kind, "", errors)
+
+
+def _resource_rule(rule: Rule) -> Object:
+    answer: Object = {
+        "verbs": sorted(rule.verbs),
+        "apiGroups": sorted(rule.groups),
+        "resources": sorted(rule.resources),
+    }
+    if rule.names:
+        answer["resourceNames"] = sorted(rule.names)
+    return answer

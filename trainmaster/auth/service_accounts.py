@@ -1,0 +1,189 @@
+"""Tokens of ServiceAccounts: issued by TokenRequest, verified without a look at any list of tokens.
+
+A token is a JWT signed with a secret of this installation (HS256), carrying upstream's claims: subject, audiences,
+expiry, the ServiceAccount's uid and, when bound, a Pod or a Secret with its uid. It is good while its signature, time
+and audience are right and the objects it names still exist with those uids; deleting any of them revokes it at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from trainmaster.api import fields, status
+from trainmaster.api.meta import GVR, Object
+from trainmaster.auth.contract import AUTHENTICATED, Reader
+from trainmaster.client.contract import Identity
+from trainmaster.kit.clock import Clock, format_time
+from trainmaster.kit.ids import Ids
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+DEFAULT_AUDIENCE = ISSUER
+USER_PREFIX = "system:serviceaccount:"
+SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
+_BOUND = {"Pod": GVR("", "v1", "pods"), "Secret": GVR("", "v1", "secrets"), "Node": GVR("", "v1", "nodes")}
+_SHORTEST = 600
+_LONGEST = 365 * 24 * 3600
+_DEFAULT = 3600
+_HEADER = {"alg": "HS256", "typ": "JWT"}
+
+
+def _encode(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def _decode(text: bytes) -> bytes:
+    return base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4))
+
+
+def read_user(user: str) -> tuple[str, str] | None:
+    """(namespace, name) of a ServiceAccount's user name."""
+    if not user.startswith(USER_PREFIX):
+        return None
+    namespace, _, name = user[len(USER_PREFIX) :].partition(":")
+    return (namespace, name) if namespace and name else None
+
+
+class ServiceAccountTokens:
+    """Implements `identities.TokenSource`; `request` serves the token subresource."""
+
+    def __init__(self, secret: bytes, reader: Reader, *, clock: Clock, ids: Ids) -> None:
+        if len(secret) < 32:
+            raise ValueError("the signing secret needs at least 32 bytes")
+        self._secret = secret
+        self._reader = reader
+        self._clock = clock
+        self._ids = ids
+
+    # Issuing
+
+    def request(self, namespace: str, name: str, review: Object) -> Object:
+        """Answers a TokenRequest: the same object with its status. NotFound without the ServiceAccount."""
+        account = self._reader.find(SERVICE_ACCOUNTS, namespace, name)
+        if account is None:
+            raise status.not_found(SERVICE_ACCOUNTS, name)
+        spec = review.get("spec") or {}
+        audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
+        seconds = spec.get("expirationSeconds", _DEFAULT)
+        self._check(audiences, seconds)
+        bound = self._bind(namespace, spec.get("boundObjectRef"))
+        now = int(self._clock.now().timestamp())
+        kubernetes: Object = {
+            "namespace": namespace,
+            "serviceaccount": {"name": name, "uid": account["metadata"]["uid"]},
+        }
+        kubernetes.update(bound)
+        claims = {
+            "aud": audiences,
+            "exp": now + seconds,
+            "iat": now,
+            "iss": ISSUER,
+            "jti": self._ids.uid(),
+            "kubernetes.io": kubernetes,
+            "nbf": now,
+            "sub": f"{USER_PREFIX}{namespace}:{name}",
+        }
+        expires = format_time(datetime.fromtimestamp(now + seconds, UTC))
+        return {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"name": name, "namespace": namespace, "creationTimestamp": format_time(self._clock.now())},
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": seconds,
+                "boundObjectRef": spec.get("boundObjectRef"),
+            },
+            "status": {"token": self._sign(claims), "expirationTimestamp": expires},
+        }
+
+    def _check(self, audiences: Any, seconds: Any) -> None:
+        errors = []
+        if not isinstance(audiences, list) or not all(isinstance(value, str) and value for value in audiences):
+            errors.append(fields.invalid("spec.audiences", audiences, "must be a list of non-empty strings"))
+        if isinstance(seconds, bool) or not isinstance(seconds, int):
+            errors.append(fields.invalid("spec.expirationSeconds", seconds, "must be an integer"))
+        elif seconds < _SHORTEST:
+            errors.append(
+                fields.invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
+            )
+        elif seconds > _LONGEST:
+            errors.append(
+                fields.invalid("spec.expirationSeconds", seconds, "may not specify a duration of over a year")
+            )
+        if errors:
+            raise status.invalid("authentication.k8s.io", "TokenRequest", "", errors)
+
+    def _bind(self, namespace: str, ref: Any) -> Object:
+        if not ref:
+            return {}
+        kind, name, uid = (str(ref.get(key) or "") for key in ("kind", "name", "uid"))
+        gvr = _BOUND.get(kind)
+        if gvr is None:
+            raise status.bad_request(
+                "cannot bind token to object of type " + str(ref.get("apiVersion", "")) + "/" + kind
+            )
+        found = self._reader.find(gvr, "" if kind == "Node" else namespace, name)
+        if found is None:
+            raise status.not_found(gvr, name)
+        actual = found["metadata"]["uid"]
+        if uid and uid != actual:
+            text = f"the UID in the bound object reference ({uid}) does not match the UID in record."
+            raise status.conflict(gvr, name, text)
+        return {kind.lower(): {"name": name, "uid": actual}}
+
+    def _sign(self, claims: Object) -> str:
+        signed = _encode(orjson.dumps(_HEADER)) + b"." + _encode(orjson.dumps(claims))
+        return (signed + b"." + _encode(hmac.digest(self._secret, signed, hashlib.sha256))).decode()
+
+    # Verifying
+
+    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[Identity, tuple[str, ...]] | None:
+        claims = self._verify(token)
+        if claims is None:
+            return None
+        good_for = [value for value in claims["aud"] if value in (audiences or (DEFAULT_AUDIENCE,))]
+        if not good_for or not self._is_alive(claims):
+            return None
+        kubernetes = claims["kubernetes.io"]
+        account, namespace = kubernetes["serviceaccount"], kubernetes["namespace"]
+        extra: dict[str, tuple[str, ...]] = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
+        if "pod" in kubernetes:
+            extra["authentication.kubernetes.io/pod-name"] = (kubernetes["pod"]["name"],)
+            extra["authentication.kubernetes.io/pod-uid"] = (kubernetes["pod"]["uid"],)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+        return Identity(claims["sub"], account["uid"], groups, extra), tuple(good_for)
+
+    def _verify(self, token: str) -> Object | None:
+        """The claims of a token that we signed and that has not expired."""
+        signed, dot, signature = token.encode("ascii", "replace").rpartition(b".")
+        if not dot or signed.count(b".") != 1:
+            return None
+        try:
+            given = _decode(signature)
+            if not hmac.compare_digest(given, hmac.digest(self._secret, signed, hashlib.sha256)):
+                return None
+            claims: Object = orjson.loads(_decode(signed.partition(b".")[2]))
+        except (binascii.Error, ValueError):
+            return None
+        now = self._clock.now().timestamp()
+        return claims if claims["nbf"] - 5 <= now < claims["exp"] else None
+
+    def _is_alive(self, claims: Object) -> bool:
+        kubernetes = claims["kubernetes.io"]
+        namespace = kubernetes["namespace"]
+        named = [(SERVICE_ACCOUNTS, namespace, kubernetes["serviceaccount"])]
+        for kind, gvr in _BOUND.items():
+            if kind.lower() in kubernetes:
+                named.append((gvr, "" if kind == "Node" else namespace, kubernetes[kind.lower()]))
+        for gvr, where, ref in named:
+            found = self._reader.find(gvr, where, ref["name"])
+            if found is None or found["metadata"]["uid"] != ref["uid"]:
+                return False
+        return True
