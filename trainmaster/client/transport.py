@@ -1,0 +1,304 @@
+"""HTTP/1.1 for our own clients: kept-alive connections, whole answers and streams, over TLS or plain.
+
+One implementation for the command line, the node and the operator. It is an asyncio.Protocol around the httptools
+parser, because that starts in milliseconds and costs a fraction of the CPU of general libraries
+(bench/http_client.py). It knows nothing of Kubernetes; `client.http` does.
+
+Invariant: a connection carries one exchange at a time and goes back to the pool only after a complete answer.
+
+    TransportError
+    ├── Unsent        the request did not reach the server; sending it again is safe
+    └── Interrupted   the connection broke after the request was sent
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import httptools
+
+_STREAM_HIGH = 1024 * 1024
+_MAX_RESPONSE = 1024 * 1024 * 1024
+
+
+class TransportError(Exception):
+    pass
+
+
+class Unsent(TransportError):
+    pass
+
+
+class Interrupted(TransportError):
+    pass
+
+
+@dataclass(slots=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: Answer | None = None
+        self._pieces: deque[bytes] = deque()
+        self._waiting = 0
+        self._complete = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: BaseException | None = None
+        self._head_only = False
+        self.started = False
+        """Whether anything of the current answer has arrived."""
+        self.lost = False
+        self.reusable = True
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.started = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(Interrupted(f"the server's answer is not HTTP: {error}"))
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        if not self._complete:
+            self._fail(Interrupted(str(exc) if exc else "the server closed the connection"))
+
+    def eof_received(self) -> bool:
+        return False
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        self._answer = Answer(0, {})
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert self._answer is not None
+        key, text = name.decode("latin-1").lower(), value.decode("utf-8", "replace")
+        self._answer.headers[key] = text
+        if key == "warning":
+            self._answer.warnings.append(text)
+
+    def on_headers_complete(self) -> None:
+        assert self._answer is not None
+        self._answer.status = self._parser.get_status_code()
+        self.reusable = self._parser.should_keep_alive()
+        if self._head_only:
+            self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+        self._waiting += len(body)
+        if self._head_only:
+            if self._waiting > _STREAM_HIGH and self._transport is not None:
+                self._transport.pause_reading()
+            self._wake()
+        elif self._waiting > _MAX_RESPONSE:
+            self._fail(Interrupted("the answer is too large"))
+            self.close()
+
+    def on_message_complete(self) -> None:
+        if self._answer is not None and 100 <= self._answer.status < 200:
+            return
+        self._complete = True
+        self._wake()
+
+    # For the pool
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        self._wake()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def send(self, payload: bytes, *, stream: bool) -> None:
+        if self.lost or self._transport is None or self._transport.is_closing():
+            raise Unsent("the connection is closed")
+        self._answer, self._complete, self.started, self._error = None, False, False, None
+        self._pieces.clear()
+        self._waiting = 0
+        self._head_only = stream
+        self._transport.write(payload)
+
+    async def read(self) -> Answer:
+        """The whole answer."""
+        while not self._complete:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        assert self._answer is not None
+        self._answer.body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return self._answer
+
+    async def read_head(self) -> Answer:
+        while self._answer is None or self._answer.status < 200:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        return self._answer
+
+    async def read_piece(self) -> bytes:
+        """What has arrived since the last call; b"" at the end."""
+        while not self._pieces:
+            if self._complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        if self._waiting > _STREAM_HIGH and self._transport is not None and not self.lost:
+            self._transport.resume_reading()
+        self._waiting = 0
+        return piece
+
+    @property
+    def complete(self) -> bool:
+        return self._complete
+
+    def close(self) -> None:
+        self.reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Stream:
+    """An answer that is read as it comes. `close` in every case."""
+
+    def __init__(self, connection: _Connection, answer: Answer) -> None:
+        self._connection = connection
+        self.answer = answer
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while piece := await self._connection.read_piece():
+            yield piece
+
+    async def read_piece(self) -> bytes:
+        return await self._connection.read_piece()
+
+    async def read_all(self) -> bytes:
+        return b"".join([piece async for piece in self.pieces()])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Transport:
+    """Connections to one server. At most `most` plain exchanges at once; streams are not counted."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_name: str = "",
+        connect_seconds: float = 10.0,
+        most: int = 32,
+    ) -> None:
+        parts = urlsplit(server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"not an http(s) address: {server!r}")
+        self.server = server.rstrip("/")
+        self.prefix = parts.path.rstrip("/")
+        self._host = parts.hostname
+        self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.host_header = f"{host}:{self._port}"
+        self._tls = tls if parts.scheme == "https" else None
+        self._server_name = server_name or self._host
+        self._connect_seconds = connect_seconds
+        self._idle: list[_Connection] = []
+        self._slots = asyncio.Semaphore(most)
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                _, connection = await loop.create_connection(
+                    _Connection,
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._server_name if self._tls else None,
+                )
+        except TimeoutError:
+            raise Unsent(f"no connection to {self.server} within {self._connect_seconds:g} s") from None
+        except ssl.SSLCertVerificationError as error:
+            raise Unsent(f"the certificate of {self.server} is not trusted: {error.verify_message}") from error
+        except (OSError, ssl.SSLError) as error:
+            raise Unsent(f"cannot connect to {self.server}: {error}") from error
+        return connection
+
+    def _find_idle(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.lost:
+                return connection
+        return None
+
+    async def exchange(self, payload: bytes, *, repeatable: bool) -> Answer:
+        """Sends the request and returns the whole answer. A `repeatable` one is sent again when a kept-alive
+        connection turns out to be dead; others only when nothing of them was sent."""
+        async with self._slots:
+            connection = self._find_idle()
+            while connection is not None:
+                try:
+                    return await self._exchange_on(connection, payload)
+                except Unsent:
+                    connection = self._find_idle()
+                except Interrupted:
+                    if not repeatable or connection.started:
+                        raise
+                    connection = self._find_idle()
+            return await self._exchange_on(await self._connect(), payload)
+
+    async def _exchange_on(self, connection: _Connection, payload: bytes) -> Answer:
+        try:
+            connection.send(payload, stream=False)
+            answer = await connection.read()
+        except BaseException:
+            connection.close()
+            raise
+        if connection.reusable and not connection.lost:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answer
+
+    async def open_stream(self, payload: bytes) -> Stream:
+        connection = await self._connect()
+        try:
+            connection.send(payload, stream=True)
+            return Stream(connection, await connection.read_head())
+        except BaseException:
+            connection.close()
+            raise
+
+    def close(self) -> None:
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
