@@ -16,7 +16,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -74,9 +74,11 @@ def hold_lock(directory: Path) -> Iterator[None]:
 
 def open_database(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) -> apsw.Connection:
     """Opens or creates the file with our settings. The caller holds the lock."""
-    # Values may be secrets. SQLite gives its side files the permissions of the main one.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    sync_directory(path.parent)
+    # Values may be secrets; SQLite gives its side files the permissions of the main one. An existing file is not
+    # touched: closing any descriptor of it would drop the locks that SQLite has on it in this process.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        sync_directory(path.parent)
     connection = apsw.Connection(os.fspath(path), vfs=vfs)
     try:
         # Exclusive before the first access, else SQLite sets up shared memory.

@@ -76,7 +76,7 @@ class SqliteStore(StoreState):
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._executor: ThreadPoolExecutor | None = None
-        self._inline = False
+        self.commits_inline = False
         self._scheduled = False
         self._busy = False
         self._garbage = Garbage()
@@ -117,14 +117,14 @@ class SqliteStore(StoreState):
         self._connection.set_wal_hook(self._note_wal)
         mode = self._options.commit
         sync = measure_sync(self.directory, self._clock) if mode == "auto" else 0.0
-        self._inline = mode == "inline" or (mode == "auto" and sync <= self._options.thread_above)
+        self.commits_inline = mode == "inline" or (mode == "auto" and sync <= self._options.thread_above)
         log.info(
             "store opened",
             extra={
                 "action": "store.opened",
                 "revision": self.revision,
                 "objects": sum(len(held.records) for held in self._buckets.values()),
-                "commit": "inline" if self._inline else "thread",
+                "commit": "inline" if self.commits_inline else "thread",
                 "sync_us": round(sync * 1e6),
             },
         )
@@ -158,7 +158,7 @@ class SqliteStore(StoreState):
             self._loop.call_exception_handler({"message": "a store transaction was open across an await"})
         events = self._take_pending()
         part = self._build_slice() if len(self._garbage) >= self._options.compact_rows else None
-        if not self._inline or sum(len(event.record.value) for event in events) > self._options.inline_bytes:
+        if not self.commits_inline or sum(len(event.record.value) for event in events) > self._options.inline_bytes:
             self._start_job(partial(self._write, events, part, None), partial(self._committed, events))
             return
         try:

@@ -139,7 +139,18 @@ class VirtualClock:
 def run_virtual(work: Coroutine[Any, Any, T], *, limit: float = 30 * 86_400.0) -> T:
     """Runs the coroutine to its end in virtual time. `limit`: virtual seconds, after which OutOfTime is raised."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(limit)) as runner:
-        return runner.run(work)
+        try:
+            return runner.run(work)
+        except (Deadlock, OutOfTime):
+            _cancel_all(runner.get_loop())
+            raise
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
 async def settle(rounds: int = 100) -> None:
