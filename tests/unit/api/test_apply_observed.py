@@ -1,7 +1,7 @@
 """Field ownership as a real API server decided it, step by step.
 
-`observed_ownership.jsonl` was recorded by `tools/record_field_ownership.py` against kube-apiserver 1.36 with the Trainer
-CRDs. Each line has the object before a write, the write, and the answer. Times differ and are compared by presence.
+`observed_ownership.jsonl` was recorded by `tools/record_field_ownership.py` against kube-apiserver 1.36 with the
+Trainer CRDs. Each line has the object before a write, the write, and the answer. Times are compared by presence.
 """
 
 from __future__ import annotations

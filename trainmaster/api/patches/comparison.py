@@ -95,6 +95,8 @@ def compare(old: Any, new: Any, shape: Shape) -> tuple[FieldSet | None, FieldSet
             return changed or None, removed or None
         if form >= KEYED and _is(old, list) and _is(new, list):
             return _compare_items(old or [], new or [], shape)
+        # One of them has another structure than the schema says: the field changes, with all that is below it.
+        return added(new, shape), added_below(old, shape) or None
     return LEAF, None
 
 

@@ -86,10 +86,10 @@ class Shape:
             return WHOLE
         if node.additional is not None:
             self.item = Shape(node.additional, builtin)
+        elif node.type == "object" or node.properties:
+            self.item = ANY
         if not node.properties:
             return MAP
-        if node.additional is None:
-            self.item = ANY
         if builtin:
             self.implied = frozenset(node.required) | _embedded(node)
         return FIELDS
