@@ -1,0 +1,152 @@
+"""The command line without a server: parsing, texts, exit codes, output forms."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+import trainmaster
+from trainmaster.app.home import Home, ServerInfo
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.main import COMMANDS, main
+
+pytestmark = pytest.mark.unit
+
+
+class Shell:
+    """Runs commands in-process and keeps what they print."""
+
+    def __init__(self, home: Path) -> None:
+        self.environ = {"TRAINMASTER_HOME": str(home)}
+        self.out = ""
+        self.err = ""
+
+    def __call__(self, *argv: str) -> int:
+        out, err = io.StringIO(), io.StringIO()
+        code = main(argv, Context(self.environ, out, err))
+        self.out, self.err = out.getvalue(), err.getvalue()
+        return code
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "home")
+
+
+def test_without_a_command_the_overview_lists_all_commands(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell() == exits.OK
+    printed = capsys.readouterr().out
+    for name, text in COMMANDS.items():
+        assert f"{name} " in printed
+        assert text in printed
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(shell: Shell, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell(command, "--help") == exits.OK
+    assert f"usage: trainmaster {command}" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_refused_with_the_known_ones(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell("upp") == exits.USAGE
+    assert "invalid choice: 'upp'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv", [("up", "--prot", "1"), ("status", "-o", "xml"), ("up", "--port", "many"), ("backup",)]
+)
+def test_a_wrong_command_line_ends_with_2(
+    shell: Shell, argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shell(*argv) == exits.USAGE
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_a_wrong_setting_ends_with_2_before_anything_is_started(shell: Shell, tmp_path: Path) -> None:
+    shell.environ["TRAINMASTER_SERVER_PROT"] = "1"
+    assert shell("up") == exits.USAGE
+    assert "did you mean TRAINMASTER_SERVER_PORT?" in shell.err
+    assert not (tmp_path / "home").exists()
+
+
+def test_version_prints_the_version(shell: Shell) -> None:
+    assert shell("version") == exits.OK
+    assert shell.out == f"trainmaster {trainmaster.__version__}\n"
+    assert shell("version", "-o", "json") == exits.OK
+    assert json.loads(shell.out)["version"] == trainmaster.__version__
+
+
+def test_config_shows_value_and_origin_in_each_form(shell: Shell) -> None:
+    assert shell("config", "--port", "7000") == exits.OK
+    assert "server.port                  7000        flag --port" in shell.out
+    assert shell("config", "--port", "7000", "-o", "json") == exits.OK
+    data = json.loads(shell.out)
+    assert data["server.port"] == {"value": 7000, "from": "flag --port"}
+    assert shell("config", "--port", "7000", "-o", "yaml") == exits.OK
+    assert yaml.safe_load(shell.out) == data
+
+
+def test_config_reads_the_file_of_the_home_and_a_named_one(shell: Shell, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.prepare()
+    home.config.write_text("[server]\nport = 7001\n")
+    assert shell("config", "-o", "json") == exits.OK
+    assert json.loads(shell.out)["server.port"] == {"value": 7001, "from": f"file {home.config}"}
+    other = tmp_path / "other.toml"
+    other.write_text("[server]\nport = 7002\n")
+    assert shell("config", "-o", "json", "--config", str(other)) == exits.OK
+    assert json.loads(shell.out)["server.port"]["value"] == 7002
+    assert shell("config", "--config", str(tmp_path / "absent.toml")) == exits.USAGE
+
+
+def test_status_of_an_empty_home_ends_with_3(shell: Shell, tmp_path: Path) -> None:
+    assert shell("status") == exits.NOT_RUNNING
+    assert "start one with `trainmaster up`" in shell.out
+    assert shell("status", "-o", "json") == exits.NOT_RUNNING
+    assert json.loads(shell.out) == {"running": False, "ready": False, "home": str(tmp_path / "home")}
+
+
+def test_status_of_a_server_that_is_still_starting_ends_with_4(shell: Shell, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    with home.hold(ServerInfo(4711, "1.0", str(home.root))):
+        assert shell("status", "-o", "json") == exits.NOT_READY
+    data = json.loads(shell.out)
+    assert (data["running"], data["ready"], data["pid"]) == (True, False, 4711)
+    assert data["problem"] == "it is still starting"
+
+
+def test_down_without_a_server_says_so_and_is_content(shell: Shell) -> None:
+    assert shell("down") == exits.OK
+    assert "no server runs" in shell.out
+
+
+def test_down_does_not_signal_a_process_that_only_has_the_pid(shell: Shell, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.prepare()
+    home.write_info(ServerInfo(1, "1.0", str(home.root)))
+    assert shell("down") == exits.OK
+    assert "no server runs" in shell.out
+
+
+def test_kubeconfig_prints_the_path_or_the_content(shell: Shell, tmp_path: Path) -> None:
+    assert shell("kubeconfig") == exits.NOT_RUNNING
+    assert "`trainmaster up` writes it" in shell.err
+    home = Home(tmp_path / "home")
+    home.prepare()
+    home.write_private(home.kubeconfig, "kind: Config\n")
+    assert shell("kubeconfig") == exits.OK
+    assert shell.out == f"{home.kubeconfig}\n"
+    assert shell("kubeconfig", "--raw") == exits.OK
+    assert shell.out == "kind: Config\n"
+
+
+def test_up_in_the_background_is_refused_when_the_home_is_taken(shell: Shell, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    with home.hold(ServerInfo(4711, "1.0", str(home.root), "https://127.0.0.1:1")):
+        assert shell("up", "--detach") == exits.ALREADY_RUNNING
+    assert "process 4711 (trainmaster 1.0) already runs" in shell.err

@@ -1,0 +1,245 @@
+"""Embedded mode, put together: everything that starts in `trainmaster up`, in order, and stops in the opposite order.
+
+    home lock -> keys -> store -> registry (garbage collection, namespaces) -> HTTP server -> control socket
+
+Each part is an async context manager: entering returns when it is ready, leaving waits until it has stopped. So the
+order below is the whole truth about starting and stopping. Intake ends first (HTTP drains), the store closes last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import importlib
+import importlib.util
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from trainmaster import __version__
+from trainmaster.api import catalogue
+from trainmaster.api.meta import GVR, Object
+from trainmaster.apiserver.contract import Call
+from trainmaster.apiserver.http.access import Access
+from trainmaster.apiserver.http.audit import AuditLog
+from trainmaster.apiserver.http.endpoints import Endpoints
+from trainmaster.apiserver.http.handlers import Handlers
+from trainmaster.apiserver.http.server import ApiServer
+from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.state import Reviewer
+from trainmaster.app.bootstrap import ensure_roles
+from trainmaster.app.control import serve_control
+from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
+from trainmaster.app.home import Home, HomeError, ServerInfo
+from trainmaster.app.maintenance import serve_backup
+from trainmaster.app.policies import NoEscalation, StorePolicies
+from trainmaster.app.settings import Settings
+from trainmaster.app.signals import stop_on_signals
+from trainmaster.auth.identities import Credentials
+from trainmaster.auth.pki import Pki, build_server_tls
+from trainmaster.auth.rbac import RbacAuthorizer
+from trainmaster.auth.reviews import Reviews
+from trainmaster.auth.service_accounts import ServiceAccountTokens
+from trainmaster.kit import failpoints, logs
+from trainmaster.kit.clock import Clock, SystemClock, format_time
+from trainmaster.kit.ids import Ids, SystemIds
+from trainmaster.kit.metrics import Metrics
+from trainmaster.store.contract import Store, StoreError
+from trainmaster.store.sqlite import SqliteOptions, SqliteStore
+from trainmaster.store.state import WindowLimits
+
+log = logging.getLogger(__name__)
+
+Ready = Callable[[ServerInfo, list[str]], None]
+"""Called once, when requests are answered: who serves, and notes for the person who started it."""
+
+# A full collection walks every container object. After `freeze` those of the start are exempt; the thresholds let the
+# young ones die in peace. Requests make few cycles.
+_GC_THRESHOLDS = (20_000, 20, 50)
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all parts share and tests replace."""
+
+    home: Home
+    settings: Settings
+    clock: Clock
+    ids: Ids
+
+
+def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready) -> None:
+    """Serves until SIGTERM or SIGINT. HomeError with one sentence when it cannot start."""
+    logs.setup(level=settings.log.level, form=settings.log.form)
+    try:
+        failpoints.arm(environ.get("TRAINMASTER_FAILPOINTS", ""))
+    except ValueError as error:
+        raise HomeError(f"TRAINMASTER_FAILPOINTS: {error}") from None
+    world = World(home, settings, SystemClock(), SystemIds())
+    # Nothing made during the start is garbage, so looking for cycles then only costs time.
+    gc.disable()
+    with asyncio.Runner(loop_factory=find_loop_factory(settings.process.uvloop)) as runner:
+        try:
+            runner.run(_serve_until_stopped(world, ready))
+        except StoreError as error:
+            raise HomeError(str(error)) from error
+
+
+def find_loop_factory(wanted: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is wanted and installed, else asyncio's own."""
+    if not wanted or importlib.util.find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
+    return factory
+
+
+async def _serve_until_stopped(world: World, ready: Ready) -> None:
+    with stop_on_signals() as stop:
+        async with serving(world) as (info, notes):
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*_GC_THRESHOLDS)
+            gc.enable()
+            ready(info, notes)
+            reason = await stop.wait()
+            log.info("stopping", extra={"action": "app.stopping", "signal": reason})
+
+
+@asynccontextmanager
+async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
+    """The whole control plane of one home, ready to answer. Yields who serves it and notes for its owner."""
+    home, settings = world.home, world.settings
+    info = ServerInfo(os.getpid(), __version__, str(home.root), started=format_time(world.clock.now()))
+    with home.hold(info):
+        async with AsyncExitStack() as stack:
+            pki = Pki(home.pki, world.clock)
+            pki.ensure(_certificate_names(settings))
+            store = await stack.enter_async_context(SqliteStore.open(home.store, world.clock, _store_options(settings)))
+            api = ControlPlane(world, store)
+            stack.callback(api.close)
+            await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
+            ensure_roles(api.registry)
+            port, notes = choose_port(home, settings)
+            server = await stack.enter_async_context(_listen(api.build_server(pki, port), settings))
+            home.write_port(server.address[1])
+            url = _advertised_url(server)
+            write_kubeconfig(home, url, pki.ca.certificate, world.ids)
+            info = ServerInfo(info.pid, info.version, info.home, url, str(home.kubeconfig), info.started)
+            home.write_info(info)
+            operations = {"backup": functools.partial(serve_backup, store)}
+            await stack.enter_async_context(serve_control(home.root, operations))
+            log.info("serving", extra={"action": "app.serving", "server": url, "revision": store.revision})
+            yield info, notes
+
+
+class ControlPlane:
+    """Registry, identities and permissions on one store; no sockets."""
+
+    def __init__(self, world: World, store: Store) -> None:
+        self.world = world
+        self.store = store
+        self.metrics = Metrics()
+        policies = StorePolicies(store)
+        self.authorizer = RbacAuthorizer(policies)
+        signing = ensure_secret(world.home, "service-accounts.secret", world.ids).encode()
+        accounts = ServiceAccountTokens(signing, policies, clock=world.clock, ids=world.ids)
+        self.authenticator = Credentials([load_static_tokens(world.home, world.ids), accounts])
+        reviews = Reviews(self.authenticator, self.authorizer)
+        self.registry = Registry(store, catalogue.build(), world.clock, world.ids, reviewers=_build_reviewers(reviews))
+        self.registry.state.admission.add(NoEscalation(self.authorizer))
+
+    def build_server(self, pki: Pki, port: int) -> ApiServer:
+        world, settings = self.world, self.world.settings
+        kinds = self.registry.catalogue
+        access = Access(self.authenticator, self.authorizer)
+        endpoints = Endpoints(kinds, self.metrics)
+        handlers = Handlers(self.registry, kinds, access, endpoints, clock=world.clock, limits=settings.limits)
+        audit = settings.audit
+        return ApiServer(
+            handlers,
+            self.store,
+            clock=world.clock,
+            ids=world.ids,
+            limits=settings.limits,
+            metrics=self.metrics,
+            tls=build_server_tls(pki.server, pki.ca.certificate),
+            host=settings.server.address,
+            port=port,
+            audit=AuditLog(world.home.audit_log, max_bytes=audit.max_bytes, keep=audit.keep) if audit.enabled else None,
+        )
+
+    def close(self) -> None:
+        self.registry.close()
+        self.authorizer.close()
+
+
+def _build_reviewers(reviews: Reviews) -> dict[GVR, Reviewer]:
+    def reviewer(gvr: GVR) -> Reviewer:
+        def answer(call: Call, review: Object) -> Object:
+            return reviews.answer(gvr, call.identity, review)
+
+        return answer
+
+    return {gvr: reviewer(gvr) for gvr in reviews.answers}
+
+
+@asynccontextmanager
+async def _listen(server: ApiServer, settings: Settings) -> AsyncIterator[ApiServer]:
+    try:
+        await server.__aenter__()
+    except OSError as error:
+        where = f"{settings.server.address} port {settings.server.port}"
+        raise HomeError(
+            f"cannot listen on {where}: {error.strerror}: choose others with --address and --port"
+        ) from None
+    try:
+        yield server
+    finally:
+        await server.__aexit__(None, None, None)
+
+
+def choose_port(home: Home, settings: Settings) -> tuple[int, list[str]]:
+    """The port to listen on, and what its owner should know about it."""
+    if settings.server.port:
+        return settings.server.port, []
+    last = home.find_port()
+    if last is None or _is_free(settings.server.address, last):
+        return last or 0, []
+    return 0, [f"port {last} of the last start is taken by another program; using a new one, kubeconfig is updated"]
+
+
+def _is_free(address: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+def _certificate_names(settings: Settings) -> list[str]:
+    address = settings.server.address
+    return [*settings.server.names, *([] if address in _WILDCARDS else [address])]
+
+
+def _advertised_url(server: ApiServer) -> str:
+    """The address for clients on this machine."""
+    host, port = server.address
+    host = _WILDCARDS.get(host, host)
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _store_options(settings: Settings) -> SqliteOptions:
+    storage = settings.storage
+    return SqliteOptions(
+        limits=WindowLimits(storage.window_events, storage.window_bytes),
+        commit=storage.commit,
+        synchronous=storage.synchronous.upper(),
+    )

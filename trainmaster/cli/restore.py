@@ -1,0 +1,28 @@
+"""Replace all objects of this home by those of a backup. The server must be stopped.
+
+The backup is checked completely first, and what was there before is set aside, not deleted. Revisions continue far
+above the old ones, so that no client mistakes an old state for a new one: watches list again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from trainmaster.app import maintenance
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context, add_home
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_home(parser)
+    parser.add_argument("file", metavar="FILE", help="a file that `trainmaster backup` wrote")
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    home = context.home(options)
+    revision, aside = maintenance.restore(home, Path(options.file).expanduser().absolute())
+    context.say(f"restored {home.root} from {options.file} (continues at revision {revision})")
+    if aside is not None:
+        context.say(f"what was there before lies in {aside}: delete it when you no longer need it")
+    return exits.OK
