@@ -1,0 +1,130 @@
+"""The watch cache: current after every event, right again after every gap."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.unit.client.fake import FakeClient, ScriptedWatch, make_object
+from trainmaster.api import status
+from trainmaster.api.meta import GVR, Object
+from trainmaster.client.cache import WatchCache
+from trainmaster.client.contract import ObjectList, WatchEvent
+from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
+
+pytestmark = pytest.mark.unit
+
+PODS = GVR("", "v1", "pods")
+
+
+def run(client: FakeClient, check: Callable[[WatchCache], Awaitable[None]]) -> None:
+    async def body() -> None:
+        async with WatchCache(client, [PODS], clock=VirtualClock()) as cache:
+            await cache.wait_synced()
+            await check(cache)
+
+    run_virtual(body())
+
+
+def names(objects: object) -> list[str]:
+    return [obj["metadata"]["name"] for obj in objects]  # type: ignore[attr-defined]  # a sequence of objects
+
+
+def test_it_lists_then_follows_the_watch_from_the_lists_version() -> None:
+    client = FakeClient()
+    client.lists = [ObjectList([make_object("p", 3)], "10")]
+    events = [
+        WatchEvent("ADDED", make_object("q", 11, x="y")),
+        WatchEvent("MODIFIED", make_object("p", 12, x="y")),
+        WatchEvent("DELETED", make_object("q", 13)),
+        WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "20"}}),
+    ]
+    client.watches = [ScriptedWatch(events, hang=True)]
+
+    async def check(cache: WatchCache) -> None:
+        await settle()
+        assert names(cache.list(PODS)) == ["p"] and cache.resource_version(PODS) == "20"
+        assert names(cache.list(PODS, "a", {"x": "y"})) == ["p"]
+        assert cache.list(PODS, "b") == [] and cache.list(PODS, "a", {"x": "z"}) == []
+        assert cache.find(PODS, "a", "q") is None
+        assert client.watch_calls[0].resource_version == "10" and client.watch_calls[0].bookmarks
+
+    run(client, check)
+
+
+def test_a_watch_that_ends_is_resumed_without_a_list() -> None:
+    client = FakeClient()
+    client.lists = [ObjectList([], "10")]
+    client.watches = [ScriptedWatch([WatchEvent("ADDED", make_object("p", 11))]), ScriptedWatch([], hang=True)]
+
+    async def check(cache: WatchCache) -> None:
+        await settle()
+        assert [call.resource_version for call in client.watch_calls] == ["10", "11"]
+        assert len(client.list_calls) == 1
+
+    run(client, check)
+
+
+def test_after_410_it_lists_again_and_reports_what_went_and_what_changed() -> None:
+    client = FakeClient()
+    client.lists = [
+        ObjectList([make_object("gone", 1), make_object("same", 2), make_object("changed", 3)], "10"),
+        ObjectList([make_object("same", 2), make_object("changed", 30), make_object("new", 31)], "40"),
+    ]
+    client.watches = [ScriptedWatch([], status.too_old(10, 35))]
+    heard: list[str] = []
+
+    async def check(cache: WatchCache) -> None:
+        follower = asyncio.get_running_loop().create_task(
+            cache.follow(PODS, lambda obj: heard.append(obj["metadata"]["name"]))
+        )
+        await settle(5)
+        assert heard[:3] == ["changed", "gone", "same"]
+        await asyncio.sleep(5)
+        assert heard[3:] == ["gone", "changed", "new"]
+        assert names(cache.list(PODS)) == ["changed", "new", "same"]
+        follower.cancel()
+        await asyncio.gather(follower, return_exceptions=True)
+
+    run(client, check)
+
+
+def test_pages_are_put_together_and_an_expired_page_starts_over() -> None:
+    client = FakeClient()
+    client.lists = [
+        ObjectList([make_object("p", 1)], "10", "next"),
+        status.continue_expired(),
+        ObjectList([make_object("p", 1), make_object("q", 2)], "12"),
+    ]
+
+    async def check(cache: WatchCache) -> None:
+        assert names(cache.list(PODS)) == ["p", "q"] and cache.resource_version(PODS) == "12"
+        assert [(call.limit, call.continue_token) for call in client.list_calls] == [(500, ""), (500, "next"), (0, "")]
+
+    run(client, check)
+
+
+def test_an_unreachable_server_is_asked_again_with_growing_pauses() -> None:
+    client = FakeClient()
+    client.lists = [status.unavailable("down"), OSError("reset"), ObjectList([make_object("p", 1)], "10")]
+
+    async def check(cache: WatchCache) -> None:
+        assert names(cache.list(PODS)) == ["p"]
+
+    run(client, check)
+
+
+def test_objects_are_found_by_their_controller_and_the_index_follows_changes() -> None:
+    client = FakeClient()
+    client.lists = [ObjectList([make_object("p", 1, owner="u1"), make_object("q", 2, owner="u1")], "10")]
+    moved: Object = make_object("p", 11, owner="u2")
+    client.watches = [ScriptedWatch([WatchEvent("MODIFIED", moved)], hang=True)]
+
+    async def check(cache: WatchCache) -> None:
+        await settle()
+        assert names(cache.owned(PODS, "u1")) == ["q"] and names(cache.owned(PODS, "u2")) == ["p"]
+        assert list(cache.owned(PODS, "nobody")) == []
+
+    run(client, check)

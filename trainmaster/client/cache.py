@@ -1,0 +1,246 @@
+"""A watch cache: the objects of some collections in memory, kept current by list and watch.
+
+It is the `View` of reconcilers on a cluster, and their feed: `follow` tells of a change after the cache shows it. It
+may be behind the server, never wrong about what it has seen: on any gap (410, a broken list, an answer it cannot
+read) it lists again and reports the difference, deletions included.
+
+Objects are shared and read-only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.status import Expired, StatusError
+from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
+from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import Ids
+from trainmaster.kit.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+_PAGE = 500
+_WATCH_SECONDS = 300.0
+
+Notice = Callable[[Object], None]
+
+
+def _key(obj: Object) -> tuple[str, str]:
+    meta = obj["metadata"]
+    return meta.get("namespace", ""), meta["name"]
+
+
+def controller_uid(obj: Object) -> str:
+    """The uid of the object's controller, or ""."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference.get("uid", ""))
+    return ""
+
+
+class Collection:
+    """The objects of one kind with their indexes."""
+
+    def __init__(self) -> None:
+        self.synced = asyncio.Event()
+        self.resource_version = ""
+        self.notices: list[Notice] = []
+        self._namespaces: dict[str, dict[str, Object]] = {}
+        self._owned: dict[str, dict[tuple[str, str], Object]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(names) for names in self._namespaces.values())
+
+    def find(self, namespace: str, name: str) -> Object | None:
+        return self._namespaces.get(namespace, {}).get(name)
+
+    def all(self, namespace: str = "") -> Iterator[Object]:
+        """By namespace and name; "" is all namespaces."""
+        for where in (namespace,) if namespace else sorted(self._namespaces):
+            names = self._namespaces.get(where, {})
+            for name in sorted(names):
+                yield names[name]
+
+    def owned(self, uid: str) -> Sequence[Object]:
+        found = self._owned.get(uid)
+        return [found[key] for key in sorted(found)] if found else ()
+
+    def put(self, obj: Object) -> None:
+        key = _key(obj)
+        self._unlink(self.find(*key))
+        self._namespaces.setdefault(key[0], {})[key[1]] = obj
+        owner = controller_uid(obj)
+        if owner:
+            self._owned.setdefault(owner, {})[key] = obj
+        self._notify(obj)
+
+    def remove(self, obj: Object) -> None:
+        """`obj` is the last state; what the cache held under its name goes."""
+        namespace, name = _key(obj)
+        names = self._namespaces.get(namespace, {})
+        self._unlink(names.pop(name, None))
+        if not names:
+            self._namespaces.pop(namespace, None)
+        self._notify(obj)
+
+    def replace(self, objects: Sequence[Object]) -> None:
+        """A fresh list: puts what is new or changed, removes what is gone."""
+        present = {_key(obj) for obj in objects}
+        for old in list(self.all()):
+            if _key(old) not in present:
+                self.remove(old)
+        for obj in objects:
+            before = self.find(*_key(obj))
+            if before is None or before["metadata"].get("resourceVersion") != obj["metadata"].get("resourceVersion"):
+                self.put(obj)
+
+    def _unlink(self, old: Object | None) -> None:
+        if old is None:
+            return
+        owner = controller_uid(old)
+        found = self._owned.get(owner)
+        if found is not None:
+            found.pop(_key(old), None)
+            if not found:
+                del self._owned[owner]
+
+    def _notify(self, obj: Object) -> None:
+        for notice in self.notices:
+            notice(obj)
+
+
+class WatchCache:
+    """Implements `client.view.View` and the engine's feed. Async context manager: entering starts the watches."""
+
+    def __init__(
+        self,
+        client: Client,
+        collections: Sequence[GVR],
+        *,
+        clock: Clock,
+        ids: Ids | None = None,
+        namespace: str = "",
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._ids = ids
+        self._namespace = namespace
+        self._collections = {gvr: Collection() for gvr in collections}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        scope = await self._stack.enter_async_context(Scope("cache"))
+        for gvr, collection in self._collections.items():
+            scope.spawn_forever(self._keep(gvr, collection), name=f"cache.{gvr.qualified}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def wait_synced(self) -> None:
+        """Returns once every collection has been listed completely."""
+        for collection in self._collections.values():
+            await collection.synced.wait()
+
+    def resource_version(self, gvr: GVR) -> str:
+        """How far the cache has come; for tests and metrics."""
+        return self._collections[gvr].resource_version
+
+    # View
+
+    def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        return self._collections[gvr].find(namespace, name)
+
+    def list(self, gvr: GVR, namespace: str = "", labels: Mapping[str, str] | None = None) -> Sequence[Object]:
+        found = self._collections[gvr].all(namespace)
+        if not labels:
+            return list(found)
+        wanted = labels.items()
+        return [obj for obj in found if wanted <= (obj["metadata"].get("labels") or {}).items()]
+
+    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+        return self._collections[gvr].owned(owner_uid)
+
+    # Feed
+
+    async def follow(self, gvr: GVR, notice: Notice) -> None:
+        """Runs for ever: every object there is, then every one that changes or goes, after the cache shows it."""
+        collection = self._collections[gvr]
+        for obj in list(collection.all()):
+            notice(obj)
+        collection.notices.append(notice)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            collection.notices.remove(notice)
+
+    # Keeping up
+
+    async def _keep(self, gvr: GVR, collection: Collection) -> None:
+        backoff = Backoff(Policy(first=0.1, cap=30.0, jitter=0.3), self._ids)
+        while True:
+            try:
+                if not collection.resource_version:
+                    await self._relist(gvr, collection)
+                await self._follow_watch(gvr, collection, backoff)
+            except Expired:
+                collection.resource_version = ""
+                # A server that expires every watch at once must not be listed in a tight loop.
+                await self._clock.sleep(backoff.next())
+            except (StatusError, OSError, KeyError, ValueError) as error:
+                if not isinstance(error, StatusError | OSError):
+                    collection.resource_version = ""
+                log.warning(
+                    "watch broke, trying again",
+                    extra={"action": "cache.retry", "resource": gvr.qualified, "error": str(error)},
+                )
+                await self._clock.sleep(backoff.next())
+
+    async def _relist(self, gvr: GVR, collection: Collection) -> None:
+        objects: list[Object] = []
+        token, version = "", ""
+        limit = _PAGE
+        while True:
+            try:
+                page = await self._client.list(gvr, self._namespace, ListOptions(limit=limit, continue_token=token))
+            except Expired:
+                if not token:
+                    raise
+                # The pages took longer than the server keeps their snapshot: all at once, then.
+                objects, token, limit = [], "", 0
+                continue
+            objects += page.items
+            version = page.resource_version
+            token = page.continue_token
+            if not token:
+                break
+        collection.replace(objects)
+        collection.resource_version = version
+        collection.synced.set()
+
+    async def _follow_watch(self, gvr: GVR, collection: Collection, backoff: Backoff) -> None:
+        options = WatchOptions(
+            resource_version=collection.resource_version, bookmarks=True, timeout_seconds=_WATCH_SECONDS
+        )
+        async with self._client.watch(gvr, self._namespace, options) as events:
+            async for event in events:
+                backoff.reset()
+                _take(collection, event)
+
+
+def _take(collection: Collection, event: WatchEvent) -> None:
+    obj = event.object
+    if event.type == "DELETED":
+        collection.remove(obj)
+    elif event.type != "BOOKMARK":
+        collection.put(obj)
+    collection.resource_version = obj["metadata"]["resourceVersion"]
