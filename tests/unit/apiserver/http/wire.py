@@ -1,0 +1,106 @@
+"""A connection without a socket: bytes in, bytes out, and an application that tests script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import orjson
+
+from trainmaster.api.status import StatusError
+from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.messages import Request, Response, encode, error_response
+from trainmaster.apiserver.http.protocol import Connection
+
+
+class FakeTransport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.closed = False
+        self.aborted = False
+        self.reading = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed, "written after close"
+        self.sent += bytes(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
+
+
+class FakeApplication:
+    """Implements `protocol.Application`: answers with `respond`, or keeps the request in `held`."""
+
+    def __init__(self, respond: Callable[[Request], Response] | None = None, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.tick = 0
+        self.requests: list[Request] = []
+        self.held: list[tuple[Request, Connection]] = []
+        self._respond = respond
+
+    def opened(self, connection: Connection) -> None:
+        pass
+
+    def closed(self, connection: Connection) -> None:
+        pass
+
+    def serve(self, request: Request, connection: Connection) -> None:
+        self.requests.append(request)
+        if self._respond is None:
+            self.held.append((request, connection))
+        else:
+            self._send(request, connection, self._respond(request))
+
+    def release(self) -> None:
+        """Answers the oldest held request."""
+        request, connection = self.held.pop(0)
+        self._send(request, connection, Response(orjson.dumps(request.target)))
+
+    def _send(self, request: Request, connection: Connection, response: Response) -> None:
+        connection.answer(encode(response, "id", b"now", request.keep_alive), request.keep_alive)
+
+    def refuse(self, error: StatusError, connection: Connection) -> None:
+        connection.answer(encode(error_response(error), "id", b"now", keep_alive=False), keep_alive=False, linger=True)
+
+
+def connect(
+    respond: Callable[[Request], Response] | None = None, limits: Limits | None = None
+) -> tuple[FakeApplication, Connection, FakeTransport]:
+    application = FakeApplication(respond, limits)
+    connection, transport = Connection(application), FakeTransport()
+    connection.connection_made(transport)
+    return application, connection, transport
+
+
+def echo(request: Request) -> Response:
+    return Response(orjson.dumps([request.method, request.target, request.body.decode()]))
+
+
+def get(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode()
+
+
+def post(path: str, body: bytes, *headers: str) -> bytes:
+    head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *headers, "", ""])
+    return head.encode() + body

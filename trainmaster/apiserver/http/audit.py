@@ -1,0 +1,65 @@
+"""The audit log: one JSON line per write that was let in or refused, who did it, what it was, how it ended.
+
+Bodies and headers are never written. Lines are collected and written once per turn of the event loop; the file is
+renamed when it has reached its size, and a fixed number of old ones is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+class AuditLog:
+    def __init__(self, path: Path, *, max_bytes: int = 16 * 1024 * 1024, keep: int = 3) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._lines: list[bytes] = []
+        self._scheduled = False
+        self._file = -1
+        self._size = 0
+        self._open()
+
+    def _open(self) -> None:
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._file).st_size
+
+    def write(self, entry: dict[str, Any]) -> None:
+        self._lines.append(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._scheduled = False
+        if not self._lines or self._file < 0:
+            return
+        data = memoryview(b"".join(self._lines))
+        self._lines.clear()
+        self._size += len(data)
+        while data:
+            data = data[os.write(self._file, data) :]
+        if self._size >= self._max_bytes:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        os.close(self._file)
+        for number in range(self._keep - 1, 0, -1):
+            older = self._path.with_name(f"{self._path.name}.{number}")
+            if older.exists():
+                older.replace(self._path.with_name(f"{self._path.name}.{number + 1}"))
+        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        self._open()
+
+    def close(self) -> None:
+        self.flush()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

@@ -1,0 +1,176 @@
+"""A request as the protocol hands it over, and a response before it is bytes.
+
+`encode` builds head and body as one piece, because two small writes cost a kept-alive client 40 ms (wire 1.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+
+from trainmaster.api import status
+from trainmaster.api.status import StatusError
+from trainmaster.apiserver.http.routes import Route
+from trainmaster.client.contract import Identity
+
+JSON = b"application/json"
+TEXT = b"text/plain; charset=utf-8"
+
+_REASONS = {code.value: code.phrase for code in HTTPStatus}
+_LINES = {code: f"HTTP/1.1 {code} {phrase}\r\n".encode() for code, phrase in _REASONS.items()}
+_TRUE = ("true", "1", "t")
+
+
+class Request:
+    """One request, complete with its body. Header names are lower case; repeated headers are joined with ", "."""
+
+    __slots__ = ("body", "headers", "id", "identity", "keep_alive", "method", "peer", "query", "repeated", "route",
+                 "started", "target")  # fmt: skip
+
+    def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.repeated: list[tuple[str, str]] = []
+        """Every line of those headers that came more than once, in order, values unjoined."""
+        self.body = body
+        self.keep_alive = True
+        self.peer: Mapping[str, Any] | None = None
+        """The client certificate as `ssl` decodes it, verified against our CA; None without one."""
+        self.id = ""
+        self.started = 0.0
+        self.query: Query = EMPTY_QUERY
+        self.route: Route = Route("", "")
+        self.identity: Identity = ANONYMOUS
+
+    def values(self, name: str) -> list[str]:
+        """All values of a header that may be repeated."""
+        many = [value for key, value in self.repeated if key == name]
+        if many:
+            return many
+        one = self.headers.get(name)
+        return [] if one is None else [one]
+
+
+ANONYMOUS = Identity("system:anonymous", groups=("system:unauthenticated",))
+
+
+class Query:
+    """Query parameters. Unknown ones are ignored by everybody; of repeated ones the first counts, as upstream."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, text: str = "") -> None:
+        self._values: dict[str, str] = {}
+        if text:
+            try:
+                pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=200)
+            except ValueError as error:
+                raise status.bad_request(f"invalid query: {error}") from error
+            for key, value in pairs:
+                self._values.setdefault(key, value)
+
+    def get(self, name: str) -> str:
+        return self._values.get(name, "")
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        """Booleans as clients write them: true, True, 1; the empty value of a present parameter is true."""
+        value = self._values.get(name)
+        return value is not None and (value == "" or value.lower() in _TRUE)
+
+    def find_integer(self, name: str) -> int | None:
+        value = self._values.get(name, "")
+        if not value:
+            return None
+        try:
+            if not value.lstrip("-").isascii():
+                raise ValueError
+            number = int(value)
+        except ValueError:
+            raise status.bad_request(
+                f"unable to convert query parameter {name}: strconv.ParseInt: parsing {orjson.dumps(value).decode()}: "
+                "invalid syntax"
+            ) from None
+        if not -(2**63) <= number < 2**63:
+            raise status.bad_request(f"query parameter {name}: value out of range")
+        return number
+
+
+EMPTY_QUERY = Query()
+
+
+@dataclass(slots=True)
+class Response:
+    body: bytes
+    status: int = 200
+    revision: int = 0
+    """Leaves the process once this revision is durable."""
+    content_type: bytes = JSON
+    headers: bytes = b""
+    """Further header lines, each ending in CRLF."""
+    close: bool = False
+
+
+def header_line(name: str, value: str) -> bytes:
+    """One header line; characters that would end the line are replaced."""
+    clean = "".join(char if ord(char) >= 32 and ord(char) != 127 else " " for char in value)
+    return f"{name}: {clean}\r\n".encode("utf-8", "replace")
+
+
+def warning_lines(texts: list[str]) -> bytes:
+    """`Warning: 299` headers (RFC 7234), with quotes escaped and as many as fit into 4 KiB, like upstream."""
+    lines = []
+    left = 4096
+    for text in dict.fromkeys(texts):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        left -= len(quoted)
+        if left < 0:
+            break
+        lines.append(header_line("Warning", f'299 - "{quoted}"'))
+    return b"".join(lines)
+
+
+def error_response(error: StatusError, revision: int = 0) -> Response:
+    """The one place where a StatusError becomes an answer."""
+    headers = b""
+    if error.retry_after is not None:
+        headers = b"Retry-After: %d\r\n" % error.retry_after
+    if error.code == 401:
+        headers += b'WWW-Authenticate: Bearer realm="trainmaster"\r\n'
+    return Response(orjson.dumps(error.to_object()), error.code, revision, headers=headers)
+
+
+def encode(response: Response, request_id: str, date: bytes, keep_alive: bool) -> bytes:
+    body = response.body
+    head = b"%bAudit-Id: %b\r\nContent-Type: %b\r\nDate: %b\r\n%b%bContent-Length: %d\r\n\r\n" % (
+        _LINES.get(response.status) or b"HTTP/1.1 %d Unknown\r\n" % response.status,
+        request_id.encode(),
+        response.content_type,
+        date,
+        response.headers if b"Cache-Control" in response.headers else response.headers + _PRIVATE,
+        b"" if keep_alive else b"Connection: close\r\n",
+        len(body),
+    )
+    return head + body if response.status != 304 else head
+
+
+_PRIVATE = b"Cache-Control: no-cache, private\r\n"
+
+
+def encode_stream_head(content_type: bytes, request_id: str, date: bytes, headers: bytes = b"") -> bytes:
+    return b"%bAudit-Id: %b\r\nContent-Type: %b\r\nDate: %b\r\n%b%bTransfer-Encoding: chunked\r\n\r\n" % (
+        _LINES[200],
+        request_id.encode(),
+        content_type,
+        date,
+        headers,
+        _PRIVATE,
+    )

@@ -1,0 +1,326 @@
+"""HTTP/1.1 on one connection: asyncio.Protocol around the httptools parser.
+
+Bytes come in, complete requests go to the application one at a time and in order; answers are written in one piece.
+Pipelined requests wait (and reading pauses) until their turn. The application answers at once or later; no task is
+made here. A stream (watch, log) is chunked and tells its writer when to wait.
+
+Invariants: every parsed request gets exactly one answer or the connection is closed; nothing from a connection is
+kept beyond the limits; a broken request is answered with a Status and `Connection: close`, never with silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+import httptools
+
+from trainmaster.api import status
+from trainmaster.api.status import StatusError
+from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.messages import Request
+
+# How long a refused peer may go on sending before the connection is cut.
+_LINGER_SECONDS = 5
+
+
+class Phase(Enum):
+    IDLE = "idle"
+    HEADERS = "headers"
+    BODY = "body"
+    SERVING = "serving"
+    STREAMING = "streaming"
+
+
+class Application(Protocol):
+    limits: Limits
+    tick: int
+    """Counts seconds; connections compare it with the tick of their last change of phase."""
+
+    def opened(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def serve(self, request: Request, connection: Connection) -> None:
+        """Ends in exactly one `connection.answer`, or in `begin_stream` and `end_stream`."""
+        ...
+
+    def refuse(self, error: StatusError, connection: Connection) -> None:
+        """Answers a request that could not be read, and closes."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self._limits = application.limits
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._ready: deque[Request] = deque()
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._repeated: list[tuple[str, str]] = []
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._head_size = 0
+        self._fresh = False
+        self._refusal: StatusError | None = None
+        self._reading = True
+        self._pumping = False
+        self._writable: asyncio.Event | None = None
+        self._lingering = False
+        self.busy = False
+        self.closing = False
+        self.phase = Phase.IDLE
+        self.since = application.tick
+        self.peer: Mapping[str, Any] | None = None
+        self.task: asyncio.Task[None] | None = None
+        """Set by the application while a task serves this connection; cancelled when the peer goes away."""
+        self.overload = False
+        """Above the connection limit: the first request is answered 429."""
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._limits.stream_buffer_bytes)
+        self.peer = transport.get_extra_info("peercert") or None
+        self._application.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closing = True
+        self._ready.clear()
+        if self._writable is not None:
+            self._writable.set()
+        if self.task is not None:
+            self.task.cancel()
+        self._application.closed(self)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.Event()
+        self.since = self._application.tick
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.closing:
+            return
+        self._fresh = False
+        if self.phase is Phase.IDLE:
+            self._enter(Phase.HEADERS)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Nothing is upgraded: the request is answered like any other, and what follows is not HTTP.
+            if self._ready:
+                self._ready[-1].keep_alive = False
+            self._pause_reading()
+        except httptools.HttpParserError as error:
+            # A refusal of our own set inside a callback counts first; otherwise the bytes were not HTTP.
+            self._refusal = self._refusal or status.bad_request(f"malformed HTTP request: {error}")
+        if self.phase is Phase.HEADERS and not self._fresh:
+            self._head_size += len(data)
+            if self._head_size > self._limits.header_bytes:
+                self._refuse(431, "request headers are too large")
+        self._pump()
+
+    # httptools callbacks
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers = {}
+        self._repeated = []
+        self._body = []
+        self._body_size = 0
+        self._head_size = 0
+        self._fresh = True
+        if not self.busy:
+            self._enter(Phase.HEADERS)
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+        if len(self._url) > self._limits.url_bytes:
+            self._refuse(414, "request URI is too long")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        before = self._headers.get(key)
+        if before is None:
+            self._headers[key] = text
+            return
+        if not any(seen == key for seen, _ in self._repeated):
+            self._repeated.append((key, before))
+        self._repeated.append((key, text))
+        self._headers[key] = f"{before}, {text}"
+
+    def on_headers_complete(self) -> None:
+        if not self.busy:
+            self._enter(Phase.BODY)
+        headers = self._headers
+        length = headers.get("content-length")
+        if length is not None:
+            if "transfer-encoding" in headers:
+                self._refuse(400, "both Content-Length and Transfer-Encoding are set")
+            elif not length.isdigit() or int(length) > self._limits.body_bytes:
+                self._refusal = self._refusal or status.too_large(self._limits.body_bytes)
+        if "host" not in headers and self._parser.get_http_version() == "1.1":
+            self._refuse(400, "missing required Host header")
+        if headers.get("expect", "").lower() == "100-continue" and self._refusal is None and not self.busy:
+            assert self._transport is not None
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        self._body_size += len(body)
+        if self._body_size > self._limits.body_bytes:
+            self._refusal = self._refusal or status.too_large(self._limits.body_bytes)
+            self._body = []
+            return
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._refusal is not None:
+            return
+        body = self._body
+        request = Request(
+            self._parser.get_method().decode("latin-1"),
+            self._url.decode("latin-1"),
+            self._headers,
+            body[0] if len(body) == 1 else b"".join(body),
+        )
+        request.repeated = self._repeated
+        request.keep_alive = self._parser.should_keep_alive()
+        request.peer = self.peer
+        self._body = []
+        self._ready.append(request)
+
+    # Turn taking
+
+    def _pump(self) -> None:
+        """Serves what is complete, in order, as long as answers come at once."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._ready and not self.busy and not self.closing:
+                self.busy = True
+                self._enter(Phase.SERVING)
+                self._application.serve(self._ready.popleft(), self)
+        finally:
+            self._pumping = False
+        if self.busy:
+            if len(self._ready) > 0 or self._refusal is not None:
+                self._pause_reading()
+        elif self._refusal is not None and not self.closing:
+            self.busy = True
+            self._application.refuse(self._refusal, self)
+        elif not self._reading and not self.closing and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _refuse(self, code: int, message: str) -> None:
+        if self._refusal is None:
+            reason = {400: "BadRequest", 414: "RequestURITooLong", 431: "RequestHeaderFieldsTooLarge"}
+            self._refusal = StatusError(code, reason.get(code, "BadRequest"), message)
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.since = self._application.tick
+
+    def _pause_reading(self) -> None:
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = False
+            self._transport.pause_reading()
+
+    # For the application
+
+    def answer(self, payload: bytes, keep_alive: bool, *, linger: bool = False) -> None:
+        """The whole answer of the request being served; `linger` when the peer may still be sending."""
+        transport = self._transport
+        if self.closing or transport is None:
+            self.busy = False
+            return
+        transport.write(payload)
+        if linger:
+            self.linger()
+        elif keep_alive:
+            self._finished()
+        else:
+            self.close()
+
+    def begin_stream(self, head: bytes) -> None:
+        assert self._transport is not None
+        self._enter(Phase.STREAMING)
+        self._transport.write(head)
+
+    async def send(self, payload: bytes) -> None:
+        """One chunk of a stream; waits while the reader is behind by more than the buffer limit."""
+        transport = self._transport
+        if self.closing or transport is None:
+            raise ConnectionResetError("the peer is gone")
+        transport.write(b"%x\r\n%b\r\n" % (len(payload), payload))
+        while self._writable is not None:
+            await self._writable.wait()
+            if self.closing:
+                raise ConnectionResetError("the peer is gone")
+
+    def end_stream(self, keep_alive: bool) -> None:
+        if self.closing or self._transport is None:
+            return
+        self._transport.write(b"0\r\n\r\n")
+        if not keep_alive:
+            self.close()
+            return
+        self._finished()
+
+    def _finished(self) -> None:
+        self.busy = False
+        self.task = None
+        self._enter(Phase.IDLE)
+        if not self._pumping:
+            self._pump()
+
+    def linger(self) -> None:
+        """Closes once the peer has had time to read: closing with unread input would destroy the answer on its way."""
+        self.closing = True
+        self._lingering = True
+        self.since = self._application.tick
+        if not self._reading and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """After what was written has left."""
+        self.closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """At once: a peer that does not read would hold a polite close for ever."""
+        self.closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def overdue(self) -> bool:
+        """Whether this peer has kept us waiting longer than the limits allow (asked once a second)."""
+        limits = self._limits
+        waited = self._application.tick - self.since
+        if self._lingering:
+            return waited > _LINGER_SECONDS
+        if self._writable is not None or self.closing:
+            return waited > limits.write_seconds
+        if self.phase is Phase.HEADERS:
+            return waited > limits.header_seconds
+        if self.phase is Phase.BODY:
+            return waited > limits.body_seconds
+        return self.phase is Phase.IDLE and waited > limits.idle_seconds
