@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import httptools
 
@@ -85,8 +85,8 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's TLS transport has all of asyncio.Transport's methods and none of its type.
+        self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=self._limits.stream_buffer_bytes)
         self.peer = transport.get_extra_info("peercert") or None
         self._application.opened(self)
