@@ -76,11 +76,6 @@ class WorkQueue(Generic[K]):
         """The key's work succeeded: its back-off starts over."""
         self._failures.pop(key, None)
 
-    def drop(self, key: K) -> None:
-        """The object is gone: no back-off and no wake-up is kept for it."""
-        self._failures.pop(key, None)
-        self._due.pop(key, None)
-
     def done(self, key: K) -> None:
         self._busy.discard(key)
         if key in self._again:

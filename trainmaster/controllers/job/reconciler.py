@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from trainmaster.api.conditions import build_condition, find_condition, is_true, list_conditions, set_condition
 from trainmaster.api.labels import POD_UNCOUNTED
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
+from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
-from trainmaster.controllers.conditions import build_condition, find_condition, is_true, list_conditions, set_condition
 from trainmaster.controllers.job.fields import JOB
 from trainmaster.controllers.job.pods import build_pod, find_index
 from trainmaster.controllers.job.tally import Tally, count_pods, format_indexes, get_finish_time
 from trainmaster.controllers.ownership import is_terminating
-from trainmaster.controllers.supported import list_unsupported
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.labels import POD_UNCOUNTED
 from trainmaster.api.meta import Object
-from trainmaster.controllers.conditions import is_true, list_conditions
 from trainmaster.controllers.job.pods import find_index, get_attempt
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.kit.clock import parse_time

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.api import labels
+from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.controllers.conditions import is_true, list_conditions
 from trainmaster.controllers.ownership import build_owner_reference
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.controllers.conditions import find_condition, list_conditions
 from trainmaster.controllers.jobset.status import Draft
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import parse_time

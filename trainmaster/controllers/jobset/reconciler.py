@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from trainmaster.api.conditions import is_true
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, SERVICES
+from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
-from trainmaster.controllers.conditions import is_true
 from trainmaster.controllers.jobset import failure_policy, success_policy
 from trainmaster.controllers.jobset.children import (
     Buckets,
@@ -28,7 +29,6 @@ from trainmaster.controllers.jobset.children import (
 from trainmaster.controllers.jobset.fields import JOB_SET, RESTART_STRATEGIES, STARTUP_ORDERS
 from trainmaster.controllers.jobset.status import Draft, are_all_started
 from trainmaster.controllers.ownership import is_terminating
-from trainmaster.controllers.supported import list_unsupported
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan

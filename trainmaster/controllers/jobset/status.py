@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from trainmaster.api import labels
+from trainmaster.api.conditions import build_condition, find_condition, list_conditions, set_condition
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.client.writes import Patch
-from trainmaster.controllers.conditions import build_condition, find_condition, list_conditions, set_condition
 from trainmaster.controllers.jobset.children import Buckets, count_replicas, list_replicated
 from trainmaster.engine.plan import Note
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from trainmaster.api.conditions import build_condition, find_condition, list_conditions, set_condition
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import NODES, PODS
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch, Refusal
-from trainmaster.controllers.conditions import build_condition, find_condition, list_conditions, set_condition
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan

@@ -13,10 +13,10 @@ import orjson
 
 from trainmaster.api.labels import ANCESTOR_STEP
 from trainmaster.api.meta import Object
+from trainmaster.api.supported import list_unsupported
 from trainmaster.controllers.frameworks import select_framework
 from trainmaster.controllers.frameworks.contract import Injection, Training
 from trainmaster.controllers.ownership import build_owner_reference
-from trainmaster.controllers.supported import list_unsupported
 from trainmaster.controllers.trainjob.fields import RUNTIME, TRAIN_JOB
 from trainmaster.controllers.waiting import Waiting
 

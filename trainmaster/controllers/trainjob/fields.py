@@ -6,7 +6,7 @@ cluster the JobSet controller there decides about them, and embedded our own doe
 
 from __future__ import annotations
 
-from trainmaster.controllers.supported import Table
+from trainmaster.api.supported import Table
 
 TRAIN_JOB: Table = {
     "runtimeRef": True,

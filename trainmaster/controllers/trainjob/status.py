@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from trainmaster.api.meta import Object
-from trainmaster.controllers.conditions import (
+from trainmaster.api.conditions import (
     Condition,
     build_condition,
     find_condition,
@@ -18,6 +17,7 @@ from trainmaster.controllers.conditions import (
     list_conditions,
     set_condition,
 )
+from trainmaster.api.meta import Object
 from trainmaster.controllers.waiting import Waiting, find_annotated
 
 _COUNTS = ("name", "ready", "succeeded", "failed", "active", "suspended")

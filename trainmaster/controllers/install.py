@@ -1,0 +1,87 @@
+"""Installs the shipped runtimes (`trainmaster/manifests/*.yaml`) at start, and never overwrites an edited one.
+
+Each installed runtime carries the hash of the spec that the server stored for it. While the hash still fits, nobody
+has edited it, and a newer release may replace it; when it does not fit, it belongs to whoever edited it. One that was
+deleted comes back at the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from importlib import resources
+
+import orjson
+
+from trainmaster.api.labels import SHIPPED_HASH
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
+from trainmaster.api.status import Conflict, NotFound
+from trainmaster.client.contract import Client, PatchType, WriteOptions
+
+log = logging.getLogger(__name__)
+
+_MANAGER = WriteOptions(field_manager="trainmaster-installer")
+SOURCE_HASH = "trainmaster.io/shipped-source"
+"""Annotation: the hash of the manifest it was made from. Equal means that there is nothing to do."""
+
+
+def load_manifests() -> Iterator[Object]:
+    import yaml  # noqa: PLC0415  # costs 20 ms, and is not needed before somebody serves jobs
+
+    for entry in sorted(resources.files("trainmaster").joinpath("manifests").iterdir(), key=lambda path: path.name):
+        if entry.name.endswith(".yaml"):
+            yield yaml.safe_load(entry.read_text())
+
+
+def compute_hash(value: Object) -> str:
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+
+
+async def install_runtimes(client: Client) -> None:
+    for manifest in load_manifests():
+        try:
+            await _install(client, manifest)
+        except Conflict:
+            # Somebody edits it at this very moment: then it is theirs.
+            log.info("shipped runtime left alone", extra={"runtime": manifest["metadata"]["name"]})
+
+
+async def _install(client: Client, manifest: Object) -> None:
+    name = manifest["metadata"]["name"]
+    source = compute_hash(manifest)
+    try:
+        old = await client.get(CLUSTER_TRAINING_RUNTIMES, name)
+    except NotFound:
+        new = await client.create(CLUSTER_TRAINING_RUNTIMES, _annotate(manifest, source), options=_MANAGER)
+        await _seal(client, new)
+        log.info("shipped runtime installed", extra={"action": "runtimes.installed", "runtime": name})
+        return
+    annotations = old["metadata"].get("annotations") or {}
+    if annotations.get(SOURCE_HASH) == source and SHIPPED_HASH in annotations:
+        return
+    if annotations.get(SHIPPED_HASH, compute_hash(old["spec"])) != compute_hash(old["spec"]):
+        log.info("edited runtime kept", extra={"action": "runtimes.kept", "runtime": name})
+        return
+    if SOURCE_HASH not in annotations:
+        log.info("runtime of others kept", extra={"action": "runtimes.kept", "runtime": name})
+        return
+    replacement = _annotate(manifest, source)
+    replacement["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    await _seal(client, await client.update(CLUSTER_TRAINING_RUNTIMES, replacement, options=_MANAGER))
+    log.info("shipped runtime updated", extra={"action": "runtimes.updated", "runtime": name})
+
+
+def _annotate(manifest: Object, source: str) -> Object:
+    meta = manifest["metadata"]
+    annotations = {**(meta.get("annotations") or {}), SOURCE_HASH: source}
+    return {**manifest, "metadata": {**meta, "annotations": annotations}}
+
+
+async def _seal(client: Client, stored: Object) -> None:
+    """The hash is taken from what the server stored, defaults included, so that a later comparison is fair."""
+    head = {"resourceVersion": stored["metadata"]["resourceVersion"]}
+    patch = {"metadata": {**head, "annotations": {SHIPPED_HASH: compute_hash(stored["spec"])}}}
+    name = stored["metadata"]["name"]
+    await client.patch(CLUSTER_TRAINING_RUNTIMES, name, PatchType.MERGE, patch, options=_MANAGER)

@@ -1,0 +1,38 @@
+"""The two ways to carry out a plan's writes: as one transaction in-process, or in order through any client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from trainmaster.client.contract import Client
+from trainmaster.client.writes import Applied, Refusal, Write, apply_in_order
+
+Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
+"""(writes, field manager)."""
+
+
+class AtomicClient(Protocol):
+    """What `apiserver.local.LocalClient` offers beyond a Client."""
+
+    def apply_atomically(self, writes: Sequence[Write], *, field_manager: str) -> Applied: ...
+
+
+def apply_in_one(client: AtomicClient) -> Apply:
+    async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
+        return client.apply_atomically(writes, field_manager=field_manager)
+
+    return apply
+
+
+def apply_one_by_one(client: Client) -> Apply:
+    async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
+        return await apply_in_order(client, writes, field_manager=field_manager)
+
+    return apply
+
+
+def is_passing(refusal: Refusal) -> bool:
+    """The view was not up to date, or the server was busy: reading again and trying again is all there is to do."""
+    error = refusal.error
+    return error.code in (404, 409, 410, 429) or error.code >= 500

@@ -1,0 +1,143 @@
+"""Runs controllers: sources fill queues, workers reconcile and carry out plans. All tasks belong to one scope.
+
+One pass: read the view, get a plan, apply it, then send its events and note when to look again. A refusal that time
+or a fresh read can heal is tried again with back-off. Any other refusal goes back to the reconciler at once, as data;
+it returns a plan that only explains, and the object is looked at again with back-off. So nothing loops without a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.client.view import View
+from trainmaster.client.writes import Refusal
+from trainmaster.engine.apply import Apply, is_passing
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.events import Recorder
+from trainmaster.engine.feed import Feed
+from trainmaster.engine.metrics import EngineMetrics
+from trainmaster.engine.plan import Plan
+from trainmaster.engine.queue import WorkQueue
+from trainmaster.engine.request import Request
+from trainmaster.engine.source import Source
+from trainmaster.kit import logs
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.metrics import Metrics
+from trainmaster.kit.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+
+class Manager:
+    def __init__(
+        self,
+        controllers: Sequence[Controller],
+        *,
+        view: View,
+        feed: Feed,
+        apply: Apply,
+        recorder: Recorder,
+        clock: Clock,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._controllers = tuple(controllers)
+        self._view = view
+        self._feed = feed
+        self._apply = apply
+        self._recorder = recorder
+        self._clock = clock
+        self._queues = {controller.name: WorkQueue[Request](clock) for controller in self._controllers}
+        self._metrics = EngineMetrics(metrics or Metrics(), self._read_depths)
+
+    @property
+    def is_idle(self) -> bool:
+        """No request waits and none is worked on; wake-ups in the future do not count."""
+        return all(queue.is_idle for queue in self._queues.values())
+
+    def add(self, controller: str, request: Request) -> None:
+        """Asks for a look, as a source does."""
+        self._queues[controller].add(request)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with Scope("controllers") as scope:
+            for gvr in dict.fromkeys(source.gvr for item in self._controllers for source in item.sources):
+                work = self._feed.follow(gvr, self._make_notice(gvr))
+                scope.spawn_forever(work, name=f"controllers.feed.{gvr.qualified}")
+            for controller in self._controllers:
+                for number in range(controller.workers):
+                    name = f"controllers.{controller.name}.{number}"
+                    scope.spawn_forever(self._work(controller), name=name)
+            yield
+
+    def _make_notice(self, gvr: GVR) -> Callable[[Object], None]:
+        targets: list[tuple[WorkQueue[Request], Source]] = []
+        for controller in self._controllers:
+            queue = self._queues[controller.name]
+            targets.extend((queue, source) for source in controller.sources if source.gvr == gvr)
+
+        def notice(obj: Object) -> None:
+            for queue, source in targets:
+                for request in source.requests(self._view, obj):
+                    queue.add(request)
+
+        return notice
+
+    async def _work(self, controller: Controller) -> None:
+        queue = self._queues[controller.name]
+        while True:
+            request = await queue.get()
+            try:
+                with logs.context(controller=controller.name, request=str(request)):
+                    await self._pass(controller, queue, request)
+            finally:
+                queue.done(request)
+            # In-process nothing in a pass waits; the API server must get its turn between two passes.
+            await asyncio.sleep(0)
+
+    async def _pass(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> None:
+        began = self._clock.monotonic()
+        try:
+            result = await self._reconcile(controller, queue, request)
+        except Exception:  # the engine's border: one object's trouble must not stop the controller
+            delay = queue.retry(request)
+            log.exception("reconcile failed", extra={"retry_seconds": delay})
+            result = "error"
+        self._metrics.passes.add(controller.name, result)
+        self._metrics.seconds.observe(self._clock.monotonic() - began, controller.name)
+
+    async def _reconcile(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> str:
+        plan = controller.reconcile(self._view, request, self._clock.now(), ())
+        refusal = await self._carry_out(controller, plan)
+        if refusal is None:
+            queue.forget(request)
+            if plan.requeue_after is None:
+                return "ok"
+            queue.add_after(request, max(plan.requeue_after, 0.001))
+            return "wait"
+        if is_passing(refusal):
+            log.debug("plan refused, reading again", extra={"error": refusal.error.message})
+            queue.retry(request)
+            return "retry"
+        explanation = controller.reconcile(self._view, request, self._clock.now(), (refusal,))
+        await self._carry_out(controller, explanation)
+        queue.retry(request)
+        return "refused"
+
+    async def _carry_out(self, controller: Controller, plan: Plan) -> Refusal | None:
+        writes = plan.all_writes
+        if writes:
+            applied = await self._apply(writes, controller.name)
+            if applied.refusal is not None:
+                return applied.refusal
+            self._metrics.writes.add(controller.name, amount=len(writes))
+        for note in plan.notes:
+            await self._recorder.record(note, controller.reporter)
+        return None
+
+    def _read_depths(self) -> dict[tuple[str, ...], float]:
+        return {(name,): float(len(queue)) for name, queue in self._queues.items()}

@@ -1,0 +1,56 @@
+"""Ports for rendezvous on a shared network: one per gang, so that two jobs may both ask for 29500.
+
+The asked-for port is kept when nobody has it. Leases live in memory and are rebuilt from Pod directories (the agent
+calls `restore`) when the control plane starts again.
+"""
+
+from __future__ import annotations
+
+import socket
+
+
+class PortLeases:
+    def __init__(self) -> None:
+        self._by_gang: dict[str, dict[int, int]] = {}
+
+    def lease(self, gang: str, asked: int) -> int:
+        """The port that this gang uses where it asked for `asked`; the same for all its Pods."""
+        ports = self._by_gang.setdefault(gang, {})
+        if asked not in ports:
+            ports[asked] = self._choose(gang, asked)
+        return ports[asked]
+
+    def restore(self, gang: str, asked: int, leased: int) -> None:
+        self._by_gang.setdefault(gang, {})[asked] = leased
+
+    def release(self, gang: str) -> None:
+        self._by_gang.pop(gang, None)
+
+    def list_leases(self, gang: str) -> dict[int, int]:
+        return dict(self._by_gang.get(gang, {}))
+
+    def _choose(self, gang: str, asked: int) -> int:
+        taken = {port for other, ports in self._by_gang.items() if other != gang for port in ports.values()}
+        if asked not in taken and is_free(asked):
+            return asked
+        for _ in range(100):
+            port = _find_free()
+            if port not in taken:
+                return port
+        raise OSError("no free port found for the rendezvous")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _find_free() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
