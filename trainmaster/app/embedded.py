@@ -1,6 +1,7 @@
 """Embedded mode, put together: everything that starts in `trainmaster up`, in order, and stops in the opposite order.
 
-    home lock -> keys -> store -> registry (garbage collection, namespaces) -> HTTP server -> control socket
+    home lock -> keys -> store -> registry (garbage collection, namespaces) -> controllers and node -> HTTP server
+    -> control socket
 
 Each part is an async context manager: entering returns when it is ready, leaving waits until it has stopped. So the
 order below is the whole truth about starting and stopping. Intake ends first (HTTP drains), the store closes last.
@@ -39,6 +40,7 @@ from trainmaster.app.maintenance import serve_backup
 from trainmaster.app.policies import NoEscalation, StorePolicies
 from trainmaster.app.settings import Settings
 from trainmaster.app.signals import stop_on_signals
+from trainmaster.app.workloads import running_workloads
 from trainmaster.auth.identities import Credentials
 from trainmaster.auth.pki import Pki, build_server_tls
 from trainmaster.auth.rbac import RbacAuthorizer
@@ -69,6 +71,7 @@ class World:
 
     home: Home
     settings: Settings
+    environ: Mapping[str, str]
     clock: Clock
     ids: Ids
 
@@ -80,7 +83,7 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
         failpoints.arm(environ.get("TRAINMASTER_FAILPOINTS", ""))
     except ValueError as error:
         raise HomeError(f"TRAINMASTER_FAILPOINTS: {error}") from None
-    world = World(home, settings, SystemClock(), SystemIds())
+    world = World(home, settings, environ, SystemClock(), SystemIds())
     # Nothing made during the start is garbage, so looking for cycles then only costs time.
     gc.disable()
     with asyncio.Runner(loop_factory=find_loop_factory(settings.process.uvloop)) as runner:
@@ -124,6 +127,10 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             stack.callback(api.close)
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
             ensure_roles(api.registry)
+            if settings.process.workloads:
+                await stack.enter_async_context(
+                    running_workloads(api.registry, home.pods, world.environ, world.clock, api.metrics)
+                )
             port, notes = choose_port(home, settings)
             server = await stack.enter_async_context(_listen(api.build_server(pki, port), settings))
             home.write_port(server.address[1])

@@ -7,7 +7,8 @@
       port            the port of the last start, tried first at the next one
       lock            held by the server for its whole life
       store/          the SQLite file
-      pki/            the CA, keys and token digests
+      pki/            the CA, keys and tokens
+      pods/           working directories and logs of Pods
       logs/           server.log (--detach), audit.log
 
 Whether a server runs is decided by the lock alone: the kernel lets go of it when the process ends, however it ends, so
@@ -76,6 +77,7 @@ class Home:
         self.store = self.root / "store"
         self.pki = self.root / "pki"
         self.logs = self.root / "logs"
+        self.pods = self.root / "pods"
         self.server_log = self.logs / "server.log"
         self.audit_log = self.logs / "audit.log"
         self._lock = self.root / "lock"
@@ -84,7 +86,7 @@ class Home:
     def prepare(self) -> None:
         """Makes the directories, readable by the owner only."""
         try:
-            for folder in (self.root, self.store, self.pki, self.logs):
+            for folder in (self.root, self.store, self.pki, self.logs, self.pods):
                 folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         except OSError as error:
             raise HomeError(

@@ -86,6 +86,8 @@ class Process:
 
     uvloop: bool = True
     """Use the faster event loop when it is installed."""
+    workloads: bool = True
+    """Run the controllers and the node. false: an API server only, on which jobs are stored and nothing happens."""
     stop_seconds: float = 20.0
     """How long a stopping server may take before it gives up waiting and ends anyway."""
 

@@ -1,0 +1,135 @@
+"""Cold start to ready, and memory then: ours against etcd and the Kubernetes control plane, in one run.
+
+Counted is the time from starting the process to the first 200 of /readyz over TLS, with TLS, RBAC, audit and garbage
+collection on; memory is VmRSS at that moment. A home that exists (certificates are made once), page cache warm. The
+other side is etcd, kube-apiserver and kube-controller-manager, each until its own health answers.
+
+Promises: at most 300 ms and 60 MB; with 100,000 stored objects at most 1 s; at least 10x faster and 8x smaller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import json
+import ssl
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.kube.cluster import KubeCluster
+from tests.support.server import launch_server
+from trainmaster.kit.clock import SystemClock
+from trainmaster.store.sqlite import SqliteStore
+
+OBJECTS = 100_000
+START_MS, MEMORY_MB, FULL_MS = 300.0, 60.0, 1000.0
+FASTER, SMALLER = 10.0, 8.0
+
+
+def resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise ValueError(f"process {pid} has no memory")
+
+
+def ask_ready(url: str, ca: Path) -> None:
+    context = ssl.create_default_context(cafile=str(ca))
+    connection = http.client.HTTPSConnection(url.removeprefix("https://"), context=context, timeout=30)
+    try:
+        connection.request("GET", "/readyz")
+        response = connection.getresponse()
+        response.read()
+        if response.status != 200:
+            raise RuntimeError(f"/readyz answered {response.status}")
+    finally:
+        connection.close()
+
+
+def start_once(home: Path) -> tuple[float, float]:
+    """(milliseconds to ready, megabytes)."""
+    began = time.perf_counter()
+    server = launch_server(home)
+    try:
+        ask_ready(server.url, server.ca)
+        return (time.perf_counter() - began) * 1000, resident_mb(server.pid)
+    finally:
+        server.stop()
+
+
+def measure(home: Path, runs: int) -> tuple[float, float]:
+    start_once(home)
+    results = [start_once(home) for _ in range(runs)]
+    times, sizes = zip(*results, strict=True)
+    return statistics.median(times), max(sizes)
+
+
+def make_config_maps(count: int, first_revision: int) -> Iterator[tuple[str, bytes]]:
+    for number in range(count):
+        metadata = {
+            "name": f"object-{number:06d}",
+            "namespace": "default",
+            "uid": str(uuid.UUID(int=number + 1, version=4)),
+            "resourceVersion": str(first_revision + number),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"batch": str(number % 100)},
+        }
+        data = {"text": "x" * 500}
+        obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        yield f"default/{metadata['name']}", json.dumps(obj, separators=(",", ":")).encode()
+
+
+async def fill(directory: Path, count: int) -> None:
+    async with SqliteStore.open(directory, SystemClock()) as store:
+        for number, (name, value) in enumerate(make_config_maps(count, store.revision + 1), 1):
+            store.put("configmaps", name, value)
+            if number % 5000 == 0:
+                await store.durable(store.revision)
+        await store.durable(store.revision)
+
+
+def measure_kube() -> tuple[float, float]:
+    with KubeCluster() as cluster:
+        slowest = max(cluster.processes.ready_after.values()) * 1000
+        return slowest, sum(resident_mb(pid) for pid in cluster.processes.pids.values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--ours-only", action="store_true", help="leave out the comparison")
+    options = parser.parse_args()
+    kept = []
+
+    def promise(text: str, value: float, limit: float, *, at_most: bool = True) -> None:
+        good = value <= limit if at_most else value >= limit
+        kept.append(good)
+        sign = "<=" if at_most else ">="
+        print(f"{'ok    ' if good else 'MISSED'} {text:<44} {value:8.1f}  (promised {sign} {limit:g})", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="trainmaster-bench-") as folder:
+        empty, full = Path(folder) / "empty", Path(folder) / "full"
+        start_ms, size_mb = measure(empty, options.runs)
+        promise("start of an empty home, ms (median)", start_ms, START_MS)
+        promise("memory when ready, MB (largest)", size_mb, MEMORY_MB)
+        start_once(full)
+        asyncio.run(fill(full / "store", OBJECTS))
+        full_ms, full_mb = measure(full, options.runs)
+        promise(f"start with {OBJECTS:,} objects, ms (median)", full_ms, FULL_MS)
+        print(f"       memory with {OBJECTS:,} objects, MB: {full_mb:.1f}")
+    if not options.ours_only:
+        kube_ms, kube_mb = measure_kube()
+        print(f"       etcd, kube-apiserver, controller manager: {kube_ms:.0f} ms, {kube_mb:.0f} MB")
+        promise("times faster than Kubernetes", kube_ms / start_ms, FASTER, at_most=False)
+        promise("times smaller than Kubernetes", kube_mb / size_mb, SMALLER, at_most=False)
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""What makes jobs run in embedded mode: the controllers and the node, on the in-process client.
+
+Separate from `embedded` because a server without it is still a whole API server (`process.workloads = false`), and
+because these are the parts that operator mode composes differently.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from trainmaster.apiserver.local import LocalClient
+from trainmaster.apiserver.local_view import LocalView
+from trainmaster.apiserver.registry import Registry
+from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
+from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
+from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
+from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
+from trainmaster.engine.apply import apply_in_one
+from trainmaster.engine.events import EventRecorder
+from trainmaster.engine.feed import WatchFeed
+from trainmaster.engine.manager import Manager
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.metrics import Metrics
+from trainmaster.node.agent import NodeAgent
+from trainmaster.node.runner import Settings as NodeSettings
+
+CONTROLLERS = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER)
+
+
+@asynccontextmanager
+async def running_workloads(
+    registry: Registry, pods: Path, environ: Mapping[str, str], clock: Clock, metrics: Metrics
+) -> AsyncIterator[NodeAgent]:
+    """Controllers and node at work. Leaving stops them and leaves the processes of Pods alone."""
+    client = LocalClient(registry)
+    view = LocalView(registry)
+    recorder = EventRecorder(client, clock)
+    manager = Manager(
+        CONTROLLERS,
+        view=view,
+        feed=WatchFeed(client, clock),
+        apply=apply_in_one(client),
+        recorder=recorder,
+        clock=clock,
+        metrics=metrics,
+    )
+    settings = NodeSettings(root=pods, python_prefix=sys.prefix, path=environ.get("PATH", os.defpath))
+    try:
+        async with manager.running(), NodeAgent(client, recorder, clock, settings).running() as agent:
+            yield agent
+    finally:
+        view.close()
