@@ -32,6 +32,7 @@ _BOUND = {"Pod": GVR("", "v1", "pods"), "Secret": GVR("", "v1", "secrets"), "Nod
 _SHORTEST = 600
 _LONGEST = 365 * 24 * 3600
 _DEFAULT = 3600
+_REMEMBERED = 1000
 _HEADER = {"alg": "HS256", "typ": "JWT"}
 
 
@@ -61,6 +62,8 @@ class ServiceAccountTokens:
         self._reader = reader
         self._clock = clock
         self._ids = ids
+        self._verified: dict[str, Object] = {}
+        """Claims of tokens whose signature was checked. Time and objects are looked at on every use."""
 
     # Issuing
 
@@ -162,6 +165,18 @@ class ServiceAccountTokens:
 
     def _verify(self, token: str) -> Object | None:
         """The claims of a token that we signed and that has not expired."""
+        claims = self._verified.get(token)
+        if claims is None:
+            claims = self._read_claims(token)
+            if claims is None:
+                return None
+            if len(self._verified) >= _REMEMBERED:
+                self._verified.clear()
+            self._verified[token] = claims
+        now = self._clock.now().timestamp()
+        return claims if claims["nbf"] - 5 <= now < claims["exp"] else None
+
+    def _read_claims(self, token: str) -> Object | None:
         signed, dot, signature = token.encode("ascii", "replace").rpartition(b".")
         if not dot or signed.count(b".") != 1:
             return None
@@ -172,8 +187,7 @@ class ServiceAccountTokens:
             claims: Object = orjson.loads(_decode(signed.partition(b".")[2]))
         except (binascii.Error, ValueError):
             return None
-        now = self._clock.now().timestamp()
-        return claims if claims["nbf"] - 5 <= now < claims["exp"] else None
+        return claims
 
     def _is_alive(self, claims: Object) -> bool:
         kubernetes = claims["kubernetes.io"]
