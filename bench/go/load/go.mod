@@ -1,0 +1,3 @@
+module trainmaster/bench/load
+
+go 1.24

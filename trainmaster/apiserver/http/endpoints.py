@@ -1,0 +1,150 @@
+"""Everything outside the resources: version, health, metrics, discovery, OpenAPI.
+
+Documents are made on first use and kept with their ETag, because clients ask again with every command and are content
+with 304 (wire 4.3, 5.3).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from trainmaster import __version__
+from trainmaster.api import discovery, status
+from trainmaster.api.kinds import Catalogue
+from trainmaster.apiserver.http.messages import JSON, TEXT, Request, Response, header_line
+from trainmaster.apiserver.http.negotiate import find_discovery_version
+from trainmaster.kit.metrics import Metrics
+
+MINOR = "33"
+"""The Kubernetes minor whose wire features are implemented; the Google Cloud SDK's kubectl picks its client by it."""
+
+Check = Callable[[], str]
+"""A health check: "" when healthy, else why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    body: bytes
+    etag: str
+    content_type: bytes = JSON
+
+
+def make_document(body: bytes, content_type: bytes = JSON) -> Document:
+    return Document(body, hashlib.sha256(body).hexdigest()[:32].upper(), content_type)
+
+
+class Endpoints:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        metrics: Metrics,
+        *,
+        ready: Mapping[str, Check] | None = None,
+        live: Mapping[str, Check] | None = None,
+    ) -> None:
+        self._catalogue = catalogue
+        self._metrics = metrics
+        self._live: Mapping[str, Check] = {"ping": lambda: "", **(live or {})}
+        self._ready: Mapping[str, Check] = {**self._live, **(ready or {})}
+        self._documents: dict[str, Document] = {}
+
+    def handle(self, request: Request) -> Response:
+        path = request.route.path
+        if request.method not in ("GET", "HEAD"):
+            raise status.method_not_allowed()
+        if path.startswith(("/healthz", "/livez", "/readyz")):
+            return self._health(request, path)
+        bare = path.rstrip("/")
+        if bare == "/version":
+            return Response(self._document("version", lambda: make_document(build_version())).body)
+        if bare == "/metrics":
+            return Response(self._metrics.render().encode(), content_type=b"text/plain; version=0.0.4; charset=utf-8")
+        if bare.startswith("/openapi/"):
+            return self._openapi(request, bare)
+        if bare in ("", "/api", "/apis") or bare.startswith(("/api/", "/apis/")):
+            return self._discovery(request, bare)
+        raise status.unknown_path()
+
+    def _document(self, name: str, build: Callable[[], Document]) -> Document:
+        found = self._documents.get(name)
+        if found is None:
+            found = self._documents[name] = build()
+        return found
+
+    # Health
+
+    def _health(self, request: Request, path: str) -> Response:
+        area, _, name = path.lstrip("/").partition("/")
+        if area not in ("healthz", "livez", "readyz"):
+            raise status.unknown_path()
+        checks = self._ready if area == "readyz" else self._live
+        if name:
+            if name not in checks:
+                raise status.unknown_path()
+            checks = {name: checks[name]}
+        problems = {check: text for check, run in checks.items() if (text := run())}
+        if not problems and not request.query.has("verbose"):
+            return Response(b"ok", content_type=TEXT)
+        lines = [f"[-]{check} failed: {problems[check]}" if check in problems else f"[+]{check} ok" for check in checks]
+        lines.append(f"{area} check {'failed' if problems else 'passed'}")
+        return Response("\n".join([*lines, ""]).encode(), 500 if problems else 200, content_type=TEXT)
+
+    # Discovery
+
+    def _discovery(self, request: Request, path: str) -> Response:
+        if path == "":
+            paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3",
+                     "/readyz", "/version"]  # fmt: skip
+            return Response(orjson.dumps({"paths": paths}))
+        version = find_discovery_version(request.headers.get("accept")) if path in ("/api", "/apis") else ""
+        if version:
+            core = path == "/api"
+            content_type = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList".encode()
+            document = self._document(
+                f"{path} {version}",
+                lambda: make_document(
+                    orjson.dumps(discovery.aggregated(self._catalogue, core=core, version=version)), content_type
+                ),
+            )
+        else:
+            document = self._document(path, lambda: make_document(self._legacy(path)))
+        return self._conditional(request, document, b"Cache-Control: public\r\nVary: Accept\r\n")
+
+    def _legacy(self, path: str) -> bytes:
+        answer = discovery.legacy(self._catalogue, path)
+        if answer is None:
+            raise status.unknown_path()
+        return orjson.dumps(answer)
+
+    # OpenAPI
+
+    def _openapi(self, request: Request, path: str) -> Response:
+        raise status.unknown_path()
+
+    def _conditional(self, request: Request, document: Document, headers: bytes) -> Response:
+        etag = f'"{document.etag}"'
+        headers = header_line("ETag", etag) + headers
+        if etag in request.headers.get("if-none-match", ""):
+            return Response(b"", 304, content_type=document.content_type, headers=headers)
+        return Response(document.body, content_type=document.content_type, headers=headers)
+
+
+def build_version() -> bytes:
+    return orjson.dumps(
+        {
+            "major": "1",
+            "minor": MINOR,
+            "gitVersion": f"v1.{MINOR}.0-trainmaster.{__version__}",
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": f"python{platform.python_version()}",
+            "compiler": platform.python_implementation().lower(),
+            "platform": f"{platform.system().lower()}/{platform.machine()}",
+        }
+    )

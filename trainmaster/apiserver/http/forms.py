@@ -1,0 +1,110 @@
+"""Objects and lists in the form a client asked for: JSON as stored, YAML, Table, PartialObjectMetadata.
+
+Plain JSON is assembled from stored bytes without parsing. The other forms parse each object once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from trainmaster.api import tables
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.apiserver.contract import Frame, Page
+from trainmaster.apiserver.http.messages import JSON, Query
+from trainmaster.apiserver.http.negotiate import Form
+from trainmaster.kit.clock import Clock
+
+CONTENT_TYPES = {
+    Form.JSON: JSON,
+    Form.YAML: b"application/yaml",
+    Form.TABLE: JSON,
+    Form.TABLE_BETA: JSON,
+    Form.PARTIAL: JSON,
+    Form.PARTIAL_LIST: JSON,
+}
+_TABLE_VERSIONS = {Form.TABLE: "meta.k8s.io/v1", Form.TABLE_BETA: "meta.k8s.io/v1beta1"}
+
+
+def list_metadata(page: Page) -> Object:
+    metadata: Object = {"resourceVersion": str(page.revision)}
+    if page.continue_token:
+        metadata["continue"] = page.continue_token
+        if page.remaining is not None:
+            metadata["remainingItemCount"] = page.remaining
+    return metadata
+
+
+def join_list(kind: Kind, page: Page) -> bytes:
+    return b'{"kind":"%b","apiVersion":"%b","metadata":%b,"items":[%b]}' % (
+        kind.list_kind.encode(),
+        kind.api_version.encode(),
+        orjson.dumps(list_metadata(page)),
+        b",".join(page.values),
+    )
+
+
+def _to_yaml(raw: bytes) -> bytes:
+    import yaml  # noqa: PLC0415 - only a person with curl asks for YAML
+
+    return yaml.safe_dump(orjson.loads(raw), sort_keys=False, allow_unicode=True).encode()
+
+
+def _table(form: Form, kind: Kind, objects: list[Object], metadata: Object, query: Query, clock: Clock) -> Object:
+    table = tables.build_table(kind, objects, clock.now(), include=query.get("includeObject"), metadata=metadata)
+    table["apiVersion"] = _TABLE_VERSIONS[form]
+    return table
+
+
+def render_object(form: Form, kind: Kind, raw: bytes, query: Query, clock: Clock) -> tuple[bytes, bytes]:
+    """Body and content type of a single object."""
+    if form is Form.YAML:
+        return _to_yaml(raw), CONTENT_TYPES[form]
+    obj: Object = orjson.loads(raw)
+    if form in (Form.PARTIAL, Form.PARTIAL_LIST):
+        return orjson.dumps(tables.build_partial(obj)), JSON
+    version = obj.get("metadata", {}).get("resourceVersion", "")
+    return orjson.dumps(_table(form, kind, [obj], {"resourceVersion": version}, query, clock)), JSON
+
+
+def render_page(form: Form, kind: Kind, page: Page, query: Query, clock: Clock) -> tuple[bytes, bytes]:
+    if form is Form.YAML:
+        return _to_yaml(join_list(kind, page)), CONTENT_TYPES[form]
+    objects = [orjson.loads(value) for value in page.values]
+    metadata = list_metadata(page)
+    answer: dict[str, Any]
+    if form in (Form.PARTIAL, Form.PARTIAL_LIST):
+        answer = tables.build_partial_list(objects, metadata)
+    else:
+        answer = _table(form, kind, objects, metadata, query, clock)
+    return orjson.dumps(answer), JSON
+
+
+def event_renderer(form: Form, kind: Kind, query: Query, clock: Clock) -> Callable[[Frame], bytes]:
+    """Renders the events of one watch; column definitions come with the first Table only, as upstream."""
+    first = True
+
+    def render(frame: Frame) -> bytes:
+        nonlocal first
+        obj: Object = orjson.loads(frame.value)
+        if form in (Form.PARTIAL, Form.PARTIAL_LIST):
+            shown = tables.build_partial(obj)
+        else:
+            metadata = {"resourceVersion": obj.get("metadata", {}).get("resourceVersion", "")}
+            if frame.type == "BOOKMARK":
+                annotations = obj.get("metadata", {}).get("annotations")
+                if annotations:
+                    metadata["annotations"] = annotations
+                rows: list[Object] = []
+            else:
+                rows = [obj]
+            shown = _table(form, kind, rows, metadata, query, clock)
+            if not first:
+                shown["columnDefinitions"] = None
+            first = False
+        return b'{"type":"%b","object":%b}\n' % (frame.type.encode(), orjson.dumps(shown))
+
+    return render

@@ -1,0 +1,62 @@
+"""What is served: paths to handlers. One call per request, after access control.
+
+Composed by `app` (or a test) from the registry, the catalogue and the identities; `ApiServer` calls `handle`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from trainmaster.api import status
+from trainmaster.api.kinds import Catalogue
+from trainmaster.apiserver.contract import Registry
+from trainmaster.apiserver.http.access import Access
+from trainmaster.apiserver.http.endpoints import Endpoints
+from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.logs import LogHandler, PodLogs, refuse_stream
+from trainmaster.apiserver.http.messages import Request
+from trainmaster.apiserver.http.resources import Outcome, Resources
+from trainmaster.kit.clock import Clock
+
+
+class Handlers:
+    def __init__(
+        self,
+        registry: Registry,
+        catalogue: Catalogue,
+        access: Access,
+        endpoints: Endpoints,
+        *,
+        clock: Clock,
+        limits: Limits | None = None,
+        logs: PodLogs | None = None,
+    ) -> None:
+        self.access = access
+        self.resources = Resources(registry, catalogue, limits or Limits(), clock)
+        self.resources.specials[("", "pods", "log")] = LogHandler(registry, logs).handle
+        for stream in ("exec", "attach", "portforward", "proxy"):
+            self.resources.specials[("", "pods", stream)] = refuse_stream
+        self.endpoints = endpoints
+
+    def handle(self, request: Request) -> Outcome:
+        if request.method not in _METHODS:
+            raise status.method_not_allowed()
+        self.access.admit(request)
+        if request.route.is_resource:
+            return self.resources.handle(request)
+        return self.endpoints.handle(request)
+
+    def find_name(self, request: Request, code: int, body: bytes) -> str:
+        """The name that a create gave the object, for the audit log."""
+        if code != 201 or request.route.verb != "create":
+            return ""
+        try:
+            answer: Any = orjson.loads(body)
+            return str(answer["metadata"]["name"])
+        except (ValueError, KeyError, TypeError):
+            return ""
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})

@@ -1,0 +1,93 @@
+"""pods/NAME/log: which container is meant and whether it can have a log; the bytes come from the node.
+
+The node is injected as `PodLogs`, because the API server runs no Pods. The sentences are those of upstream's API server
+and kubelet (wire 14.1). exec, attach and port-forward are refused with a Status, which kubectl prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+import orjson
+
+from trainmaster.api import status
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.status import StatusError
+from trainmaster.apiserver.contract import Registry
+from trainmaster.apiserver.http.messages import TEXT, Request, Response
+from trainmaster.apiserver.http.options import read_log_options
+from trainmaster.apiserver.http.watching import StreamResponse
+from trainmaster.client.contract import LogOptions
+
+
+class PodLogs(Protocol):
+    def read(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        """The log of one container as pieces that end with a line; with `follow` until the container ends.
+
+        StatusError when there is none.
+        """
+        ...
+
+
+class LogHandler:
+    def __init__(self, registry: Registry, logs: PodLogs | None) -> None:
+        self._registry = registry
+        self._logs = logs
+
+    def handle(self, request: Request, kind: Kind) -> Response | StreamResponse:
+        route = request.route
+        if route.verb != "get":
+            raise status.method_not_allowed()
+        options = read_log_options(request.query)
+        pod: Object = orjson.loads(self._registry.get(kind, route.namespace, route.name).value)
+        container = choose_container(pod, options.container)
+        if not pod["spec"].get("nodeName"):
+            return Response(b"", content_type=TEXT)
+        check_started(pod, container, previous=options.previous)
+        if self._logs is None:
+            raise StatusError(501, "NotImplemented", "this server runs no Pods and has no logs")
+        return StreamResponse(self._logs.read(pod, container, options), content_type=TEXT)
+
+
+def refuse_stream(request: Request, kind: Kind) -> Response:
+    raise status.bad_request(f"pods/{request.route.subresource} is not supported by this server")
+
+
+def choose_container(pod: Object, name: str) -> str:
+    spec, pod_name = pod["spec"], pod["metadata"]["name"]
+    ordinary = [item["name"] for item in spec.get("containers") or []]
+    init = [item["name"] for item in spec.get("initContainers") or []]
+    if name:
+        if name not in ordinary and name not in init:
+            raise status.bad_request(f"container {name} is not valid for pod {pod_name}")
+        return name
+    if len(ordinary) == 1:
+        return str(ordinary[0])
+    text = f"a container name must be specified for pod {pod_name}, choose one of: [{' '.join(ordinary)}]"
+    if init:
+        text += f" or one of the init containers: [{' '.join(init)}]"
+    raise status.bad_request(text)
+
+
+def check_started(pod: Object, container: str, *, previous: bool) -> None:
+    found = _find_status(pod, container)
+    name = pod["metadata"]["name"]
+    state = found.get("state") or {}
+    ended_before = bool((found.get("lastState") or {}).get("terminated"))
+    if previous and not ended_before:
+        raise status.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+    if "running" in state or "terminated" in state or ended_before:
+        return
+    reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
+    raise status.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+
+
+def _find_status(pod: Object, container: str) -> dict[str, Any]:
+    current = pod.get("status") or {}
+    for key in ("containerStatuses", "initContainerStatuses"):
+        for found in current.get(key) or []:
+            if found.get("name") == container:
+                return dict(found)
+    return {}

@@ -1,0 +1,189 @@
+"""The verbs on resources: decode, call the registry, encode.
+
+Everything but lists, watches and deletions of collections is answered in the same call, without a task. What the
+registry returns is bytes as stored; they are parsed only for a Table, a PartialObjectMetadata or YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from trainmaster.api import status
+from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api.meta import Object
+from trainmaster.apiserver.contract import Call, Page, Registry, Written
+from trainmaster.apiserver.http import bodies, forms, options
+from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.messages import Request, Response, warning_lines
+from trainmaster.apiserver.http.negotiate import Form, choose_form
+from trainmaster.apiserver.http.routes import Route
+from trainmaster.apiserver.http.watching import StreamResponse, watch_stream
+from trainmaster.client.contract import DeleteOptions
+from trainmaster.kit.clock import Clock
+
+Outcome = Response | StreamResponse | Awaitable[Response]
+Special = Callable[[Request, Kind], Outcome]
+"""A handler for one subresource that is not an object of the registry."""
+
+
+class Resources:
+    def __init__(self, registry: Registry, catalogue: Catalogue, limits: Limits, clock: Clock) -> None:
+        self._registry = registry
+        self._catalogue = catalogue
+        self._limits = limits
+        self._clock = clock
+        self.specials: dict[tuple[str, str, str], Special] = {}
+        """(group, plural, subresource) to its handler."""
+
+    def handle(self, request: Request) -> Outcome:
+        route = request.route
+        kind = self._catalogue.find(route.gvr) if route.gvr is not None else None
+        if kind is None or route.extra:
+            raise status.unknown_path()
+        special = self.specials.get((route.group, route.plural, route.subresource))
+        if special is not None:
+            self._check_scope(route, kind)
+            return special(request, kind)
+        namespace = self._check_scope(route, kind)
+        self._check_verb(route, kind)
+        verb = route.verb
+        if verb == "get":
+            written = self._registry.get(kind, namespace, route.name)
+            return self._object(request, kind, written)
+        if verb == "list":
+            return self._list(request, kind, namespace)
+        if verb == "watch":
+            return self._watch(request, kind, namespace)
+        if verb == "create":
+            return self._create(request, kind, namespace)
+        if verb == "update":
+            return self._update(request, kind, namespace)
+        if verb == "patch":
+            return self._patch(request, kind, namespace)
+        if verb == "delete":
+            return self._delete(request, kind, namespace)
+        if verb == "deletecollection":
+            return self._delete_collection(request, kind, namespace)
+        raise status.method_not_allowed()
+
+    def _check_scope(self, route: Route, kind: Kind) -> str:
+        """The namespace to act in; 404 for paths that do not fit the kind's scope."""
+        if not kind.namespaced:
+            if route.namespace and not (kind.plural == "namespaces" and not kind.group):
+                raise status.unknown_path()
+            return ""
+        if not route.namespace:
+            if route.name:
+                raise status.unknown_path()
+            if route.verb not in ("list", "watch"):
+                raise status.method_not_allowed()
+        return route.namespace
+
+    def _check_verb(self, route: Route, kind: Kind) -> None:
+        verb, subresource = route.verb, route.subresource
+        if subresource == "status" and kind.status:
+            if verb in ("get", "update", "patch") or (verb == "create" and kind.custom):
+                return
+        elif subresource:
+            for known in kind.subresources:
+                if known.name == subresource:
+                    if verb in known.verbs:
+                        return
+                    raise status.method_not_allowed()
+            raise status.unknown_path()
+        elif verb in kind.verbs and (verb != "create" or not route.name):
+            return
+        raise status.method_not_allowed()
+
+    # Reads
+
+    def _object(
+        self, request: Request, kind: Kind, written: Written, code: int = 200, headers: bytes = b""
+    ) -> Response:
+        accept = request.headers.get("accept")
+        form = choose_form(accept)
+        if form is Form.JSON:
+            return Response(written.value, code, written.revision, headers=headers)
+        body, content_type = forms.render_object(form, kind, written.value, request.query, self._clock)
+        return Response(body, code, written.revision, content_type, headers)
+
+    async def _list(self, request: Request, kind: Kind, namespace: str) -> Response:
+        form = choose_form(request.headers.get("accept"))
+        page = await self._registry.list(kind, namespace, options.read_list_options(request.query))
+        if len(page.values) > self._limits.list_items:
+            raise status.too_many_requests(
+                f"the list would hold {len(page.values)} items, more than {self._limits.list_items}; use limit", 1
+            )
+        return self._page(request, kind, page, form)
+
+    def _page(self, request: Request, kind: Kind, page: Page, form: Form) -> Response:
+        if form is Form.JSON:
+            return Response(forms.join_list(kind, page), 200, page.revision)
+        body, content_type = forms.render_page(form, kind, page, request.query, self._clock)
+        return Response(body, 200, page.revision, content_type)
+
+    def _watch(self, request: Request, kind: Kind, namespace: str) -> StreamResponse:
+        form = choose_form(request.headers.get("accept"))
+        asked = options.read_watch_options(request.query, name=request.route.name, longest=self._limits.watch_seconds)
+        frames = self._registry.watch(kind, namespace, asked)
+        return watch_stream(frames, form, kind, request.query, self._clock)
+
+    # Writes
+
+    def _call(self, request: Request) -> Call:
+        return Call(request.identity, request.headers.get("user-agent", ""))
+
+    def _body(self, request: Request) -> Object:
+        return bodies.parse_object(request.body, request.headers.get("content-type"), self._limits.json_depth)
+
+    def _create(self, request: Request, kind: Kind, namespace: str) -> Response:
+        route = request.route
+        asked = options.read_write_options(request.query, "CreateOptions")
+        call = self._call(request)
+        obj = self._body(request)
+        written = self._registry.create(
+            call, kind, namespace, obj, asked, name=route.name, subresource=route.subresource
+        )
+        code = 200 if route.subresource == "status" else 201
+        return self._object(request, kind, written, code, warning_lines(call.warnings) if call.warnings else b"")
+
+    def _update(self, request: Request, kind: Kind, namespace: str) -> Response:
+        route = request.route
+        asked = options.read_write_options(request.query, "UpdateOptions")
+        call = self._call(request)
+        obj = self._body(request)
+        written = self._registry.update(call, kind, namespace, route.name, obj, asked, subresource=route.subresource)
+        code = 201 if written.created else 200
+        return self._object(request, kind, written, code, warning_lines(call.warnings) if call.warnings else b"")
+
+    def _patch(self, request: Request, kind: Kind, namespace: str) -> Response:
+        route = request.route
+        asked = options.read_write_options(request.query, "PatchOptions")
+        patch_type, patch = bodies.parse_patch(
+            request.body, request.headers.get("content-type"), self._limits.json_depth
+        )
+        call = self._call(request)
+        written = self._registry.patch(
+            call, kind, namespace, route.name, patch_type, patch, asked, subresource=route.subresource
+        )
+        code = 201 if written.created else 200
+        return self._object(request, kind, written, code, warning_lines(call.warnings) if call.warnings else b"")
+
+    def _delete_options(self, request: Request) -> DeleteOptions:
+        body = self._body(request) if request.body else None
+        return options.read_delete_options(request.query, body)
+
+    def _delete(self, request: Request, kind: Kind, namespace: str) -> Response:
+        call = self._call(request)
+        deleted = self._registry.delete(call, kind, namespace, request.route.name, self._delete_options(request))
+        headers = warning_lines(call.warnings) if call.warnings else b""
+        if deleted.gone:
+            return Response(deleted.value, 200, deleted.revision, headers=headers)
+        return self._object(request, kind, Written(deleted.value, deleted.revision), 200, headers)
+
+    async def _delete_collection(self, request: Request, kind: Kind, namespace: str) -> Response:
+        selection = options.read_list_options(request.query)
+        page = await self._registry.delete_collection(
+            self._call(request), kind, namespace, selection, self._delete_options(request)
+        )
+        return self._page(request, kind, page, Form.JSON)
