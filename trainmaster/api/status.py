@@ -146,14 +146,12 @@ def apply_conflict(message: str, causes: Iterable[Mapping[str, str]]) -> Conflic
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Invalid:
-    """422 with one cause per field error; upstream joins several with brackets."""
-    texts = [str(error) for error in errors]
+    """422 with one cause per field error; upstream joins several with brackets, and says the same thing once."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
-    details: dict[str, Any] = {"name": name}
-    if group:
-        details["group"] = group
-    details["kind"] = kind
+    named = {"name": name, "group": group, "kind": kind}
+    details: dict[str, Any] = {field: value for field, value in named.items() if value}
     details["causes"] = [error.to_cause() for error in errors]
     return Invalid(422, "Invalid", f'{qualified} "{name}" is invalid: {joined}', details=details)
 

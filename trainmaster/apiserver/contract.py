@@ -27,6 +27,8 @@ class Call:
     """The part before "/" is the field manager when none is named."""
     warnings: list[str] = field(default_factory=list)
     """Texts for `Warning: 299` headers, filled by the registry."""
+    track_fields: bool = True
+    """Whether the write is recorded in managedFields; our own controllers' writes are not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,105 @@
+"""POST: a new object gets its metadata, passes admission and validation, and is stored.
+
+Also what is not stored: reviews (answered by `State.reviewers`) and subresources that are created (`State.creators`).
+"""
+
+from __future__ import annotations
+
+from trainmaster.api import status
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.apiserver import intake, metadata, stored
+from trainmaster.apiserver.admission import Attributes, Operation
+from trainmaster.apiserver.contract import Call, Written
+from trainmaster.apiserver.state import State
+from trainmaster.client.contract import WriteOptions
+from trainmaster.store.contract import Record
+
+# Upstream draws that many names before it gives up.
+_ATTEMPTS = 8
+
+
+def create(state: State, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions) -> Written:
+    intake.check_options("CreateOptions", options)
+    intake.decode(call, kind, obj, options)
+    if kind.review:
+        return review(state, call, kind, obj)
+    intake.check_resource_version_unset(obj)
+    return store_new(state, call, kind, namespace, obj, options)
+
+
+def store_new(
+    state: State, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions, *, applied: bool = False
+) -> Written:
+    """Everything after decoding. `applied`: the object comes from server-side apply and carries its managedFields."""
+    meta = obj["metadata"]
+    metadata.fit_namespace(kind, meta, namespace)
+    managed = meta.get("managedFields")
+    metadata.complete_new(meta, state.ids.uid(), state.now(), generation=kind.generation)
+    if applied:
+        meta["managedFields"] = managed
+    if kind.status:
+        obj.pop("status", None)
+    intake.default(kind, obj)
+    kind.prepare(obj)
+    attributes = Attributes(
+        call, kind, Operation.CREATE, namespace, meta.get("name") or "", obj, None, dry_run=options.dry_run
+    )
+    state.admission.mutate(attributes)
+    name_new(state, kind, obj)
+    intake.validate(kind, obj, None)
+    call.warnings.extend(kind.warnings(obj, None))
+    state.admission.validate(attributes)
+    standing = state.find(kind, namespace, meta["name"])
+    if standing is not None:
+        raise occupied(kind, standing, meta["name"])
+    if not applied:
+        intake.track(state, call, kind, None, obj, options)
+    if options.dry_run:
+        return Written(stored.dump(obj), 0, created=True)
+    record = state.put(kind, obj, None)
+    return Written(state.show(kind, record), record.revision, created=True)
+
+
+def name_new(state: State, kind: Kind, obj: Object) -> None:
+    """Draws a name for generateName. Without either, validation reports that one is required."""
+    meta = obj["metadata"]
+    base = meta.get("generateName")
+    if meta.get("name") or not base:
+        return
+    for _ in range(_ATTEMPTS):
+        meta["name"] = metadata.generate_name(base, state.ids)
+        if state.find(kind, meta.get("namespace", ""), meta["name"]) is None:
+            return
+
+
+def occupied(kind: Kind, standing: Record, name: str) -> status.AlreadyExists:
+    error = status.already_exists(kind.gvr, name)
+    if not stored.peek_deletion(standing.value):
+        return error
+    return status.AlreadyExists(409, error.reason, f"object is being deleted: {error.message}", details=error.details)
+
+
+def review(state: State, call: Call, kind: Kind, obj: Object) -> Written:
+    reviewer = state.reviewers.get(kind.gvr)
+    if reviewer is None:
+        raise status.method_not_allowed()
+    intake.validate(kind, obj, None)
+    return Written(stored.dump(reviewer(call, obj)), 0, created=True)
+
+
+def create_subresource(
+    state: State,
+    call: Call,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    subresource: str,
+    obj: Object,
+    options: WriteOptions,
+) -> Written:
+    creator = state.creators.get((kind.gvr, subresource))
+    if creator is None:
+        raise status.method_not_allowed()
+    intake.check_options("CreateOptions", options)
+    return creator(call, kind, namespace, name, obj, options)

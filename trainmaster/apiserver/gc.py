@@ -1,0 +1,233 @@
+"""Owner-reference garbage collection.
+
+An object whose owners are all gone is deleted. An owner that is deleted in the foreground stays until the dependents
+that block it are gone; one that is deleted with orphaning stays until its dependents have forgotten it. Ownership is by
+uid: an object of the same name with another uid is another object. An owner of a kind that is not served here is left
+alone, and so is what it owns.
+
+Driven by the store's own events and, after a restart, by one pass over everything that has an owner. Each decision is
+one transaction, and repeating it does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.status import NotFound
+from trainmaster.apiserver import delete, stored, update
+from trainmaster.apiserver.contract import Call
+from trainmaster.apiserver.metadata import FOREGROUND, ORPHAN
+from trainmaster.apiserver.owners import OwnerIndex, Place
+from trainmaster.apiserver.state import State
+from trainmaster.apiserver.work import Worker
+from trainmaster.client.contract import DeleteOptions, Identity
+from trainmaster.store.contract import Event, EventType, Record
+
+COLLECTOR = Identity("system:serviceaccount:kube-system:generic-garbage-collector", groups=("system:masters",))
+
+
+@dataclass(slots=True)
+class _Item:
+    """A record under consideration."""
+
+    kind: Kind
+    record: Record
+    obj: Object
+
+    @property
+    def metadata(self) -> Object:
+        found: Object = self.obj["metadata"]
+        return found
+
+    @property
+    def uid(self) -> str:
+        return str(self.metadata["uid"])
+
+    @property
+    def deleting_dependents(self) -> bool:
+        return "deletionTimestamp" in self.metadata and FOREGROUND in (self.metadata.get("finalizers") or ())
+
+
+class GarbageCollector:
+    def __init__(self, state: State, index: OwnerIndex) -> None:
+        self._state = state
+        self._index = index
+        self.worker: Worker[Place] = Worker("garbage-collector", self._collect, state.clock)
+        self._kinds = {stored.bucket(kind): kind for kind in state.catalogue.kinds if kind.storage is None}
+        self._end: Callable[[], None] = state.store.subscribe(self._follow)
+        for place in index.places():
+            self.worker.add(place)
+        self._add_unfinished()
+
+    async def run(self) -> None:
+        await self.worker.run()
+
+    def close(self) -> None:
+        self._end()
+
+    def _add_unfinished(self) -> None:
+        """Deletions that a stop interrupted."""
+        for bucket in self._state.store.buckets():
+            for record in self._state.store.scan(bucket):
+                if _is_unfinished(record.value):
+                    self.worker.add((bucket, record.name))
+
+    def _follow(self, events: Sequence[Event]) -> None:
+        for event in events:
+            record, previous = event.record, event.previous
+            owners = stored.peek_owners(record.value)
+            if event.type is EventType.DELETE:
+                if self._index.has_dependents(stored.peek_uid(record.value)):
+                    for place in self._index.dependents(stored.peek_uid(record.value)):
+                        self.worker.add(place)
+                self._add_owners(owners, record)
+                continue
+            before = stored.peek_owners(previous.value) if previous is not None else []
+            if owners != before:
+                self._add_owners(before, record)
+                if owners:
+                    self.worker.add((record.bucket, record.name))
+            if _is_unfinished(record.value):
+                self.worker.add((record.bucket, record.name))
+
+    def _add_owners(self, owners: Sequence[dict[str, Any]], record: Record) -> None:
+        """An owner may have waited for this dependent."""
+        for owner in owners:
+            found = self._locate(owner, record)
+            if found is not None and _is_unfinished(found.value):
+                self.worker.add((found.bucket, found.name))
+
+    def _collect(self, place: Place) -> None:
+        with self._state.store.transaction():
+            item = self._find(place)
+            if item is None:
+                return
+            finalizers = item.metadata.get("finalizers") or ()
+            if "deletionTimestamp" in item.metadata:
+                if ORPHAN in finalizers:
+                    self._orphan_dependents(item)
+                elif FOREGROUND in finalizers:
+                    self._await_dependents(item)
+            elif item.metadata.get("ownerReferences"):
+                self._judge(item)
+
+    def _find(self, place: Place) -> _Item | None:
+        kind = self._kinds.get(place[0])
+        record = self._state.store.get(*place)
+        if kind is None or record is None:
+            return None
+        return _Item(kind, record, stored.parse(record.value))
+
+    def _judge(self, item: _Item) -> None:
+        """Deletes the item, or takes those owners off it that are gone while another one stays."""
+        solid, waiting, dangling = self._classify(item)
+        if solid is None:
+            return
+        references = item.metadata["ownerReferences"]
+        if solid:
+            if waiting or dangling:
+                kept = [owner for owner in references if owner["uid"] in solid]
+                self._rewrite(item, ownerReferences=kept)
+            return
+        dependents = [found for place in self._index.dependents(item.uid) if (found := self._find(place)) is not None]
+        if waiting and dependents:
+            if any(dependent.deleting_dependents for dependent in dependents):
+                # A circle of owners: the one that is met again must not block.
+                free = [{**owner, "blockOwnerDeletion": False} for owner in references]
+                self._rewrite(item, ownerReferences=free)
+                item = self._find((item.record.bucket, item.record.name)) or item
+            self._delete(item, "Foreground")
+            return
+        finalizers = item.metadata.get("finalizers") or ()
+        policy = "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
+        self._delete(item, policy)
+
+    def _classify(self, item: _Item) -> tuple[set[str] | None, set[str], set[str]]:
+        """Uids of owners that stay, that wait for their dependents, and that are gone; None when one is unknown."""
+        solid: set[str] = set()
+        waiting: set[str] = set()
+        dangling: set[str] = set()
+        for owner in item.metadata["ownerReferences"]:
+            if self._kind_of(owner, item.kind) is None:
+                return None, waiting, dangling
+            record = self._locate(owner, item.record)
+            if record is None or stored.peek_uid(record.value) != owner["uid"]:
+                dangling.add(owner["uid"])
+            elif _has_finalizer(record, FOREGROUND):
+                waiting.add(owner["uid"])
+            else:
+                solid.add(owner["uid"])
+        return solid, waiting, dangling
+
+    def _kind_of(self, owner: dict[str, Any], dependent: Kind) -> Kind | None:
+        kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+        if kind is None or (kind.namespaced and not dependent.namespaced):
+            return None
+        return kind
+
+    def _locate(self, owner: dict[str, Any], dependent: Record) -> Record | None:
+        """The record at the coordinates that a reference gives; its uid may be another."""
+        kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+        if kind is None:
+            return None
+        namespace, _ = stored.split_name(dependent.name)
+        return self._state.find(kind, namespace, str(owner.get("name", "")))
+
+    def _await_dependents(self, item: _Item) -> None:
+        """Foreground: deletes the dependents that block, and lets the owner go when none is left."""
+        blocking = [place for place in self._index.dependents(item.uid) if self._blocks(place, item.uid)]
+        if not blocking:
+            self._rewrite(item, finalizers=[name for name in item.metadata["finalizers"] if name != FOREGROUND])
+            return
+        for place in blocking:
+            self.worker.add(place)
+
+    def _blocks(self, place: Place, uid: str) -> bool:
+        record = self._state.store.get(*place)
+        if record is None:
+            return False
+        owners = stored.peek_owners(record.value)
+        return any(owner.get("uid") == uid and owner.get("blockOwnerDeletion") for owner in owners)
+
+    def _orphan_dependents(self, item: _Item) -> None:
+        for place in self._index.dependents(item.uid):
+            dependent = self._find(place)
+            if dependent is not None:
+                owners = dependent.metadata.get("ownerReferences") or []
+                self._rewrite(dependent, ownerReferences=[owner for owner in owners if owner["uid"] != item.uid])
+        self._rewrite(item, finalizers=[name for name in item.metadata["finalizers"] if name != ORPHAN])
+
+    def _rewrite(self, item: _Item, **metadata: Any) -> None:
+        """Stores the item with other metadata; empty lists go away."""
+        changed = {**item.metadata, **metadata}
+        for name, value in metadata.items():
+            if not value:
+                del changed[name]
+        new = {**item.obj, "metadata": changed}
+        update.store_change(self._state, update.Change(item.kind, item.record, item.obj, new))
+
+    def _delete(self, item: _Item, policy: str) -> None:
+        metadata = item.metadata
+        options = DeleteOptions(policy, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+        call = Call(COLLECTOR, track_fields=False)
+        try:
+            delete.delete(self._state, call, item.kind, metadata.get("namespace", ""), metadata["name"], options)
+        except NotFound:
+            return
+
+
+def _is_unfinished(value: bytes) -> bool:
+    """Deleted, and held by a finalizer that the garbage collector works off."""
+    if not stored.peek_deletion(value):
+        return False
+    return b'"orphan"' in value or b'"foregroundDeletion"' in value
+
+
+def _has_finalizer(record: Record, name: str) -> bool:
+    if not stored.peek_deletion(record.value):
+        return False
+    return name in (stored.parse(record.value)["metadata"].get("finalizers") or ())

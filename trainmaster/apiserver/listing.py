@@ -1,0 +1,220 @@
+"""GET on a collection: selection, pages and the rules about resourceVersion.
+
+A page is cut from the state at the revision of the first page: what was written since is undone from the replay window
+(`Event.previous`), so pages fit together as upstream's do. Once the window does not reach back that far, the token has
+expired. Without a selector the answer is the stored bytes; nothing is parsed.
+
+Long lists are worked through in slices, so that nobody else waits longer than a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+
+import orjson
+
+from trainmaster.api import fields, status
+from trainmaster.api.kinds import Kind
+from trainmaster.api.status import StatusError
+from trainmaster.apiserver import metadata, stored
+from trainmaster.apiserver.contract import Page
+from trainmaster.apiserver.selection import Selection, parse_selection
+from trainmaster.apiserver.state import State
+from trainmaster.client.contract import ListOptions
+from trainmaster.store.contract import Compacted, Record
+
+# Records examined before others get a turn: 2 ms at about 4 us for one that has to be parsed.
+_SLICE = 500
+_TOKEN_VERSION = "meta.k8s.io/v1"
+_MATCHES = ("Exact", "NotOlderThan", "")
+
+
+async def list_page(state: State, kind: Kind, namespace: str, options: ListOptions) -> Page:
+    check_options(options)
+    selection = parse_selection(kind, namespace, options.label_selector, options.field_selector)
+    revision = state.store.revision
+    after = ""
+    exact = False
+    if options.continue_token:
+        if options.resource_version not in ("", "0"):
+            raise status.bad_request("specifying resource version is not allowed when using continue")
+        revision, after = read_token(options.continue_token)
+        exact = True
+    elif options.resource_version:
+        asked = read_revision(options.resource_version)
+        if asked > revision:
+            raise too_large(asked, revision)
+        if options.resource_version_match == "Exact":
+            revision, exact = asked, True
+    records = records_at(state, kind, selection, revision, after) if exact else current(state, kind, selection, after)
+    return await cut_page(state, kind, selection, records, revision, options.limit)
+
+
+def check_options(options: ListOptions) -> None:
+    match = options.resource_version_match
+    if not match:
+        return
+    errors = []
+    if not options.resource_version:
+        errors.append(
+            fields.forbidden(
+                "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            )
+        )
+    if options.continue_token:
+        errors.append(
+            fields.forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+        )
+    if match not in _MATCHES:
+        errors.append(fields.not_supported("resourceVersionMatch", match, _MATCHES))
+    if match == "Exact" and options.resource_version == "0":
+        errors.append(
+            fields.forbidden(
+                "resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            )
+        )
+    if errors:
+        raise metadata.options_invalid("ListOptions", errors)
+
+
+def read_revision(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    quoted = fields.render_value(text)
+    raise status.bad_request(
+        f"invalid resource version: resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: "
+        "invalid syntax"
+    )
+
+
+def too_large(asked: int, current: int) -> StatusError:
+    """A revision that has not been reached. Upstream waits a moment for it and then says this."""
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]},
+        retry_after=1,
+    )
+
+
+def current(state: State, kind: Kind, selection: Selection, after: str) -> Sequence[Record]:
+    """The records that may match, as they stand now."""
+    bucket = stored.bucket(kind)
+    if selection.name:
+        if kind.namespaced and not selection.prefix:
+            return [
+                record
+                for record in state.store.scan(bucket, "", after)
+                if stored.split_name(record.name)[1] == selection.name
+            ]
+        name = selection.prefix + selection.name
+        record = state.store.get(bucket, name)
+        return [record] if record is not None and record.name > after else []
+    return state.store.scan(bucket, selection.prefix, after)
+
+
+def records_at(state: State, kind: Kind, selection: Selection, revision: int, after: str) -> Sequence[Record]:
+    """The records that may match, as they stood at a revision."""
+    bucket = stored.bucket(kind)
+    try:
+        watch = state.store.watch(bucket, revision, durable=False)
+    except Compacted as error:
+        if error.asked > state.store.revision:
+            raise too_large(error.asked, state.store.revision) from None
+        raise status.continue_expired() from None
+    try:
+        events = watch.take()
+    finally:
+        watch.close()
+    records = current(state, kind, selection, after)
+    if not events:
+        return records
+    before: dict[str, Record | None] = {}
+    for event in events:
+        before.setdefault(event.record.name, event.previous)
+    kept = [record for record in records if record.name not in before]
+    kept += [
+        record
+        for name, record in before.items()
+        if record is not None and name > after and name.startswith(selection.prefix)
+    ]
+    return sorted(kept, key=lambda record: record.name)
+
+
+async def cut_page(
+    state: State, kind: Kind, selection: Selection, records: Sequence[Record], revision: int, limit: int
+) -> Page:
+    if selection.plain:
+        chosen = records if limit <= 0 else records[:limit]
+        left = len(records) - len(chosen)
+    else:
+        chosen, left = await select(kind, selection, records, limit), 0
+    values = [record.value for record in chosen]
+    if kind.from_storage is not None:
+        values = [state.show(kind, record) for record in chosen]
+    if limit <= 0 or len(chosen) < limit:
+        return Page(values, revision)
+    if selection.plain:
+        if not left:
+            return Page(values, revision)
+        return Page(values, revision, write_token(revision, chosen[-1].name), left)
+    if chosen[-1] is records[-1]:
+        return Page(values, revision)
+    # With a selector nobody knows how many of the rest match, so no number is given.
+    return Page(values, revision, write_token(revision, chosen[-1].name))
+
+
+async def select(kind: Kind, selection: Selection, records: Sequence[Record], limit: int) -> list[Record]:
+    """The first `limit` records that match (all for 0)."""
+    chosen: list[Record] = []
+    for start in range(0, len(records), _SLICE):
+        if start:
+            await asyncio.sleep(0)
+        for record in records[start : start + _SLICE]:
+            if selection.matches(kind, record):
+                chosen.append(record)
+                if len(chosen) == limit:
+                    return chosen
+    return chosen
+
+
+def write_token(revision: int, last: str) -> str:
+    token = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": last + "\0"})
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def read_token(text: str) -> tuple[int, str]:
+    """(revision, name of the last record of the page before)."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        token = orjson.loads(raw)
+    except (binascii.Error, ValueError) as error:
+        raise status.bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+    if not isinstance(token, dict) or token.get("v") != _TOKEN_VERSION:
+        version = token.get("v", "") if isinstance(token, dict) else ""
+        raise status.bad_request(
+            "invalid continue token: continue key is not valid: server does not recognize this encoded version "
+            f"{fields.render_value(version)}"
+        )
+    revision, start = token.get("rv"), token.get("start")
+    if not isinstance(revision, int) or isinstance(revision, bool) or revision <= 0:
+        raise status.bad_request(
+            "invalid continue token: continue key is not valid: incorrect encoded start resourceVersion (version "
+            f"{_TOKEN_VERSION})"
+        )
+    if not isinstance(start, str) or not start:
+        raise status.bad_request(
+            f"invalid continue token: continue key is not valid: encoded start key empty (version {_TOKEN_VERSION})"
+        )
+    return revision, start.removesuffix("\0")
+
+
+def matching(kind: Kind, selection: Selection, records: Iterable[Record]) -> list[Record]:
+    """As `select`, at once; for what must not be interrupted."""
+    if selection.plain:
+        return list(records)
+    return [record for record in records if selection.matches(kind, record)]

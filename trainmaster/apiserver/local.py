@@ -1,0 +1,281 @@
+"""The in-process client: the Client protocol straight onto the registry. No HTTP, and admission like everybody else.
+
+Writes are visible at once and durable later: whoever lets something out of the process first awaits `durable`. What a
+caller receives is its own copy. As the owner (`LocalClient` itself) everything is allowed; `as_user` acts as somebody
+else and asks the authorizer first.
+
+`apply_atomically` carries out a reconciler's writes as one transaction: all of them or none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import orjson
+
+from trainmaster.api import status
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.status import StatusError, from_object
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.contract import Call, Frame, Frames
+from trainmaster.apiserver.registry import Registry
+from trainmaster.client.contract import (
+    DeleteOptions,
+    Identity,
+    ListOptions,
+    LogOptions,
+    ObjectList,
+    PatchType,
+    WatchEvent,
+    WatchOptions,
+    WriteOptions,
+)
+from trainmaster.client.writes import Applied, Create, Delete, Patch, Refusal, Write
+
+SYSTEM = Identity("system:trainmaster", groups=("system:masters", "system:authenticated"))
+_AGENT = "trainmaster"
+
+LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
+"""(Pod name, namespace, options): the log as the node has it."""
+
+
+class Authorizer(Protocol):
+    """What `as_user` asks; `auth.contract.Authorizer` fits."""
+
+    def allows(
+        self, identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+    ) -> bool: ...
+
+
+class LocalClient:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        identity: Identity = SYSTEM,
+        user_agent: str = _AGENT,
+        authorizer: Authorizer | None = None,
+        log_source: LogSource | None = None,
+        checked: bool = False,
+    ) -> None:
+        self._registry = registry
+        self._identity = identity
+        self._user_agent = user_agent
+        self._authorizer = authorizer
+        self._log_source = log_source
+        self._checked = checked
+        self.warnings: deque[str] = deque(maxlen=100)
+        """The last API warnings, newest last; whoever shows them to a person empties this."""
+
+    def as_user(self, identity: Identity) -> LocalClient:
+        return LocalClient(
+            self._registry,
+            identity=identity,
+            user_agent=self._user_agent,
+            authorizer=self._authorizer,
+            log_source=self._log_source,
+            checked=True,
+        )
+
+    async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
+        kind = self._admit("get", gvr, namespace, name, subresource)
+        if subresource and not (subresource == "status" and kind.status):
+            raise status.unknown_path()
+        return stored.parse(self._registry.get(kind, namespace, name).value)
+
+    async def list(self, gvr: GVR, namespace: str = "", options: ListOptions | None = None) -> ObjectList:
+        kind = self._admit("list", gvr, namespace)
+        page = await self._registry.list(kind, namespace, options or ListOptions())
+        items = [stored.parse(value) for value in page.values]
+        return ObjectList(items, str(page.revision), page.continue_token, page.remaining)
+
+    def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions | None = None) -> LocalWatch:
+        kind = self._admit("watch", gvr, namespace)
+        return LocalWatch(lambda: self._registry.watch(kind, namespace, options or WatchOptions(), durable=False))
+
+    async def create(
+        self,
+        gvr: GVR,
+        obj: Object,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        name: str = "",
+        options: WriteOptions | None = None,
+    ) -> Object:
+        kind = self._admit("create", gvr, namespace, name, subresource)
+        call = self._call()
+        written = self._registry.create(
+            call, kind, namespace, _copy(obj), options or WriteOptions(), name=name, subresource=subresource
+        )
+        return self._answer(call, written.value)
+
+    async def update(
+        self, gvr: GVR, obj: Object, namespace: str = "", *, subresource: str = "", options: WriteOptions | None = None
+    ) -> Object:
+        name = str((obj.get("metadata") or {}).get("name") or "")
+        kind = self._admit("update", gvr, namespace, name, subresource)
+        call = self._call()
+        written = self._registry.update(
+            call, kind, namespace, name, _copy(obj), options or WriteOptions(), subresource=subresource
+        )
+        return self._answer(call, written.value)
+
+    async def patch(
+        self,
+        gvr: GVR,
+        name: str,
+        patch_type: PatchType,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        options: WriteOptions | None = None,
+    ) -> Object:
+        kind = self._admit("patch", gvr, namespace, name, subresource)
+        call = self._call()
+        written = self._registry.patch(
+            call,
+            kind,
+            namespace,
+            name,
+            patch_type,
+            _copy(patch),
+            options or WriteOptions(),
+            subresource=subresource,
+        )
+        return self._answer(call, written.value)
+
+    async def delete(self, gvr: GVR, name: str, namespace: str = "", options: DeleteOptions | None = None) -> Object:
+        kind = self._admit("delete", gvr, namespace, name)
+        call = self._call()
+        deleted = self._registry.delete(call, kind, namespace, name, options or DeleteOptions())
+        return self._answer(call, deleted.value)
+
+    async def delete_collection(
+        self,
+        gvr: GVR,
+        namespace: str = "",
+        list_options: ListOptions | None = None,
+        options: DeleteOptions | None = None,
+    ) -> Sequence[Object]:
+        kind = self._admit("deletecollection", gvr, namespace)
+        page = await self._registry.delete_collection(
+            self._call(), kind, namespace, list_options or ListOptions(), options or DeleteOptions()
+        )
+        return [stored.parse(value) for value in page.values]
+
+    def logs(self, name: str, namespace: str, options: LogOptions | None = None) -> AsyncIterator[bytes]:
+        self._admit("get", GVR("", "v1", "pods"), namespace, name, "log")
+        if self._log_source is None:
+            raise status.unavailable("no node serves logs")
+        return self._log_source(name, namespace, options or LogOptions())
+
+    async def durable(self, revision: int) -> None:
+        await self._registry.store.durable(revision)
+
+    async def close(self) -> None:
+        """Nothing to close: the registry belongs to whoever made it."""
+
+    def apply_atomically(self, writes: Sequence[Write], *, field_manager: str) -> Applied:
+        """One transaction. On a refusal nothing is kept. Not recorded in managedFields."""
+        store = self._registry.store
+        call = Call(self._identity, self._user_agent, track_fields=False)
+        options = WriteOptions(field_manager=field_manager, field_validation="Ignore")
+        write: Write | None = None
+        try:
+            with store.transaction():
+                for write in writes:
+                    self._carry_out(call, write, options)
+        except StatusError as error:
+            assert write is not None
+            return Applied(Refusal(write, error), 0)
+        return Applied(None, store.revision if writes else 0)
+
+    def _carry_out(self, call: Call, write: Write, options: WriteOptions) -> None:
+        match write:
+            case Create(gvr, obj):
+                namespace = obj["metadata"].get("namespace", "")
+                kind = self._admit("create", gvr, namespace, obj["metadata"].get("name", ""))
+                self._registry.create(call, kind, namespace, _copy(obj), options)
+            case Patch(gvr, namespace, name, patch, subresource):
+                kind = self._admit("patch", gvr, namespace, name, subresource)
+                self._registry.patch(
+                    call, kind, namespace, name, PatchType.MERGE, patch, options, subresource=subresource
+                )
+            case Delete(gvr, namespace, name, uid, resource_version, propagation):
+                kind = self._admit("delete", gvr, namespace, name)
+                asked = DeleteOptions(propagation, uid=uid, resource_version=resource_version)
+                self._registry.delete(call, kind, namespace, name, asked)
+
+    def _call(self) -> Call:
+        return Call(self._identity, self._user_agent)
+
+    def _answer(self, call: Call, value: bytes) -> Object:
+        self.warnings.extend(call.warnings)
+        return stored.parse(value)
+
+    def _admit(self, verb: str, gvr: GVR, namespace: str, name: str = "", subresource: str = "") -> Kind:
+        """The kind, if it is served and the identity may do this to it."""
+        kind = self._registry.catalogue.find(gvr)
+        if kind is None:
+            raise status.unknown_path()
+        if self._checked:
+            self._authorize(verb, gvr, namespace, name, subresource)
+        return kind
+
+    def _authorize(self, verb: str, gvr: GVR, namespace: str, name: str, subresource: str) -> None:
+        resource = f"{gvr.plural}/{subresource}" if subresource else gvr.plural
+        user = self._identity.user
+        if self._authorizer is not None and self._authorizer.allows(
+            self._identity, verb, gvr.group, resource, namespace, name
+        ):
+            return
+        where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+        raise status.forbidden(
+            gvr,
+            name,
+            f'User "{user}" cannot {verb} resource "{resource}" in API group "{gvr.group}" {where}',
+        )
+
+
+def _copy(obj: Any) -> Any:
+    """The registry keeps what it is given; the caller keeps its own."""
+    return orjson.loads(orjson.dumps(obj))
+
+
+class LocalWatch:
+    """See `client.contract.WatchStream`. Opened on entering, so that a refusal is raised there, as over HTTP."""
+
+    def __init__(self, open_frames: Callable[[], Frames]) -> None:
+        self._open = open_frames
+        self._frames: Frames | None = None
+        self._ready: list[Frame] = []
+
+    async def __aenter__(self) -> Self:
+        self._frames = self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._frames is not None:
+            self._frames.close()
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        assert self._frames is not None, "enter the watch first"
+        if not self._ready:
+            self._ready = list(await anext(self._frames))
+            self._ready.reverse()
+        frame = self._ready.pop()
+        obj = stored.parse(frame.value)
+        if frame.type == "ERROR":
+            raise from_object(obj)
+        return WatchEvent(frame.type, obj)

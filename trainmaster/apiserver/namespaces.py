@@ -1,0 +1,193 @@
+"""The life of namespaces: what every one of them holds, who may create in them, and how they end.
+
+`NamespaceLifecycle` is the admission plugin: no namespace, no content; a terminating one takes no new content; the
+immortal ones cannot be deleted. `NamespaceController` gives each namespace its `default` ServiceAccount and the
+`kube-root-ca.crt` ConfigMap, empties terminating ones, and removes them when nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from trainmaster.api import status
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.status import AlreadyExists, NotFound
+from trainmaster.apiserver import create, delete, stored, update
+from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.contract import Call
+from trainmaster.apiserver.state import State
+from trainmaster.apiserver.work import Worker
+from trainmaster.client.contract import DeleteOptions, Identity, WriteOptions
+from trainmaster.store.contract import Event, EventType, Store
+
+NAMESPACES = GVR("", "v1", "namespaces")
+SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
+CONFIG_MAPS = GVR("", "v1", "configmaps")
+PODS = GVR("", "v1", "pods")
+
+CONTROLLER = Identity("system:serviceaccount:kube-system:namespace-controller", groups=("system:masters",))
+INITIAL = ("default", "kube-system", "kube-public", "kube-node-lease", "kubeflow-system")
+"""There from the first start. The SDK looks for its runtimes' namespace, kubectl for `default`."""
+
+_IMMORTAL = ("default", "kube-system", "kube-public")
+_NAME_LABEL = "kubernetes.io/metadata.name"
+_FINALIZER = "kubernetes"
+_BUCKET = "namespaces"
+
+
+class NamespaceLifecycle(Plugin):
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def mutate(self, attributes: Attributes) -> None:
+        if attributes.operation is Operation.CREATE and attributes.kind.namespaced:
+            self._check_open(attributes)
+        elif attributes.kind.gvr == NAMESPACES:
+            if attributes.operation is Operation.DELETE:
+                if attributes.name in _IMMORTAL:
+                    raise status.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
+            elif attributes.new is not None:
+                _complete(attributes.new, new=attributes.operation is Operation.CREATE)
+
+    def _check_open(self, attributes: Attributes) -> None:
+        namespace = attributes.namespace
+        record = self._store.get(_BUCKET, namespace)
+        if record is None:
+            raise status.not_found(NAMESPACES, namespace)
+        if stored.peek_deletion(record.value):
+            raise status.forbidden(
+                attributes.kind.gvr,
+                attributes.name,
+                f"unable to create new content in namespace {namespace} because it is being terminated",
+                causes=[
+                    {
+                        "reason": "NamespaceTerminating",
+                        "message": f"namespace {namespace} is being terminated",
+                        "field": "metadata.namespace",
+                    }
+                ],
+            )
+
+
+def _complete(namespace: Object, *, new: bool) -> None:
+    """Every namespace carries its name as a label; a new one is Active and held by the namespace controller."""
+    metadata = namespace["metadata"]
+    if metadata.get("name"):
+        metadata.setdefault("labels", {})[_NAME_LABEL] = metadata["name"]
+    if new:
+        namespace["spec"] = {"finalizers": [_FINALIZER]}
+        namespace["status"] = {"phase": "Active"}
+
+
+class NamespaceController:
+    def __init__(self, state: State, root_ca: str = "") -> None:
+        """`root_ca`: the certificate in PEM that clients inside the namespace check the server with."""
+        self._state = state
+        self._root_ca = root_ca
+        self._contents = [
+            kind for kind in state.catalogue.kinds if kind.namespaced and not kind.review and kind.storage is None
+        ]
+        self._kinds = {kind.gvr: kind for kind in state.catalogue.kinds}
+        self._terminating: set[str] = set()
+        self.worker: Worker[str] = Worker("namespaces", self._empty, state.clock)
+        self._end: Callable[[], None] = state.store.subscribe(self._follow)
+
+    def start(self) -> None:
+        """Creates what must be there, and takes up what a stop interrupted."""
+        for name in INITIAL:
+            self._create(NAMESPACES, "", {"metadata": {"name": name}})
+        for record in self._state.store.scan(_BUCKET):
+            if stored.peek_deletion(record.value):
+                self._end_namespace(record.name)
+            else:
+                self._furnish(record.name)
+
+    async def run(self) -> None:
+        await self.worker.run()
+
+    def close(self) -> None:
+        self._end()
+
+    def _follow(self, events: Sequence[Event]) -> None:
+        for event in events:
+            record = event.record
+            if record.bucket == _BUCKET:
+                if event.type is EventType.DELETE:
+                    self._terminating.discard(record.name)
+                elif stored.peek_deletion(record.value):
+                    self._end_namespace(record.name)
+                elif event.previous is None:
+                    self._furnish(record.name)
+            elif self._terminating and event.type is EventType.DELETE:
+                namespace, _ = stored.split_name(record.name)
+                if namespace in self._terminating:
+                    self.worker.add(namespace)
+
+    def _furnish(self, namespace: str) -> None:
+        self._create(SERVICE_ACCOUNTS, namespace, {"metadata": {"name": "default"}})
+        description = (
+            "Certificate of the authority that signs this API server's certificate, for clients inside the namespace."
+        )
+        self._create(
+            CONFIG_MAPS,
+            namespace,
+            {
+                "metadata": {
+                    "name": "kube-root-ca.crt",
+                    "annotations": {"kubernetes.io/description": description},
+                },
+                "data": {"ca.crt": self._root_ca},
+            },
+        )
+
+    def _create(self, gvr: GVR, namespace: str, obj: Object) -> None:
+        kind = self._kinds.get(gvr)
+        if kind is None or self._state.find(kind, namespace, obj["metadata"]["name"]) is not None:
+            return
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+        try:
+            create.create(self._state, _call(), kind, namespace, body, WriteOptions())
+        except (AlreadyExists, NotFound):
+            # Somebody was faster, or the namespace went again in the same moment.
+            return
+
+    def _end_namespace(self, name: str) -> None:
+        self._terminating.add(name)
+        self.worker.add(name)
+
+    def _empty(self, namespace: str) -> None:
+        """Deletes the content; the last object to go brings us here again."""
+        kind = self._kinds[NAMESPACES]
+        record = self._state.find(kind, "", namespace)
+        if record is None or not stored.peek_deletion(record.value):
+            return
+        left = 0
+        for content in self._in_order():
+            left += self._empty_kind(content, namespace)
+        if left:
+            return
+        old = stored.parse(record.value)
+        new = {**old, "metadata": dict(old["metadata"]), "spec": {}}
+        update.store_change(self._state, update.Change(kind, record, old, new))
+
+    def _in_order(self) -> Iterable[Kind]:
+        """Pods last: what would make new ones is gone by then."""
+        return sorted(self._contents, key=lambda kind: kind.gvr == PODS)
+
+    def _empty_kind(self, kind: Kind, namespace: str) -> int:
+        """Deletes all objects of a kind; returns how many stay for now."""
+        left = 0
+        for record in self._state.store.scan(stored.bucket(kind), f"{namespace}/"):
+            if stored.peek_deletion(record.value):
+                left += 1
+                continue
+            _, name = stored.split_name(record.name)
+            options = DeleteOptions("Background")
+            if not delete.delete(self._state, _call(), kind, namespace, name, options).gone:
+                left += 1
+        return left
+
+
+def _call() -> Call:
+    return Call(CONTROLLER, track_fields=False)

@@ -1,0 +1,65 @@
+"""Who depends on whom: an index from an owner's uid to the records that name it in their ownerReferences.
+
+Kept current by a store subscription, so it is right whenever other code runs. Used by the garbage collector and by
+`local.LocalView`. Built at start by looking at bytes, without parsing objects that have no owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from trainmaster.apiserver import stored
+from trainmaster.store.contract import Event, EventType, Store
+
+Place: TypeAlias = tuple[str, str]
+"""(bucket, record name)"""
+
+
+class OwnerIndex:
+    def __init__(self, store: Store) -> None:
+        self._dependents: dict[str, dict[Place, None]] = {}
+        for bucket in store.buckets():
+            for record in store.scan(bucket):
+                self._add(stored.peek_owners(record.value), (bucket, record.name))
+        self._end: Callable[[], None] = store.subscribe(self._follow)
+
+    def dependents(self, uid: str) -> Sequence[Place]:
+        """The records that name this uid as an owner, oldest entry first."""
+        return tuple(self._dependents.get(uid, ()))
+
+    def has_dependents(self, uid: str) -> bool:
+        return uid in self._dependents
+
+    def places(self) -> Iterable[Place]:
+        """Every record with an owner; some come more than once."""
+        for places in tuple(self._dependents.values()):
+            yield from tuple(places)
+
+    def close(self) -> None:
+        self._end()
+
+    def _follow(self, events: Sequence[Event]) -> None:
+        for event in events:
+            record, previous = event.record, event.previous
+            before = stored.peek_owners(previous.value) if previous is not None else []
+            after = stored.peek_owners(record.value) if event.type is EventType.PUT else []
+            if before == after:
+                continue
+            place = (record.bucket, record.name)
+            kept = {owner.get("uid") for owner in after}
+            self._drop([owner for owner in before if owner.get("uid") not in kept], place)
+            self._add(after, place)
+
+    def _add(self, owners: Iterable[dict[str, str]], place: Place) -> None:
+        for owner in owners:
+            self._dependents.setdefault(owner.get("uid", ""), {})[place] = None
+
+    def _drop(self, owners: Iterable[dict[str, str]], place: Place) -> None:
+        for owner in owners:
+            uid = owner.get("uid", "")
+            places = self._dependents.get(uid)
+            if places is not None:
+                places.pop(place, None)
+                if not places:
+                    del self._dependents[uid]

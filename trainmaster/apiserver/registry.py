@@ -1,0 +1,158 @@
+"""The registry: every read and write of API objects, whoever asks. See `contract.Registry` for what callers rely on.
+
+One module per verb does the work (`create`, `update`, `patch`, `delete`, `listing`, `watching`); this class holds what
+they share and is what `http` and `local` see. A write is one store transaction. Objects given to `create` and `update`
+belong to the registry from then on.
+
+`running` is the whole thing alive: admission in place, garbage collection and namespace controller at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from trainmaster.api import status
+from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api.meta import GVR, Object
+from trainmaster.apiserver import create, delete, listing, patch, stored, update, watching
+from trainmaster.apiserver.contract import Call, Deleted, Page, Written
+from trainmaster.apiserver.gc import GarbageCollector
+from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
+from trainmaster.apiserver.owners import OwnerIndex
+from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
+from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import Ids
+from trainmaster.kit.scopes import Scope
+from trainmaster.store.contract import Store
+
+
+class Registry:
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        clock: Clock,
+        ids: Ids,
+        *,
+        reviewers: Mapping[GVR, Reviewer] | None = None,
+    ) -> None:
+        self.state = State(store, catalogue, clock, ids, reviewers=reviewers or {})
+        self.state.admission.add(NamespaceLifecycle(store))
+        self.owners = OwnerIndex(store)
+        self._frames = watching.FrameCache()
+        self._collector: GarbageCollector | None = None
+        self._namespaces: NamespaceController | None = None
+
+    @property
+    def store(self) -> Store:
+        return self.state.store
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.state.catalogue
+
+    @asynccontextmanager
+    async def running(self, root_ca: str = "") -> AsyncIterator[None]:
+        """Creates the initial namespaces and keeps garbage collection going."""
+        self._collector = GarbageCollector(self.state, self.owners)
+        self._namespaces = NamespaceController(self.state, root_ca)
+        try:
+            self._namespaces.start()
+            async with Scope("registry") as scope:
+                scope.spawn_forever(self._collector.run(), name="registry.garbage-collector")
+                scope.spawn_forever(self._namespaces.run(), name="registry.namespaces")
+                yield
+        finally:
+            self._collector.close()
+            self._namespaces.close()
+
+    async def settled(self) -> None:
+        """Returns once garbage collection and namespace clean-up have nothing left to do."""
+        workers = [part.worker for part in (self._collector, self._namespaces) if part is not None]
+        while any(worker.busy for worker in workers):
+            for worker in workers:
+                await worker.idle()
+
+    def close(self) -> None:
+        self.owners.close()
+
+    def serve_subresource(self, gvr: GVR, subresource: str, creator: SubresourceCreator) -> None:
+        """POST on that subresource is answered by `creator`."""
+        self.state.creators[(gvr, subresource)] = creator
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Written:
+        record = self.state.store.get(stored.bucket(kind), stored.record_name(kind, namespace, name))
+        if record is None:
+            raise status.not_found(kind.gvr, name)
+        value = record.value if kind.from_storage is None else self.state.show(kind, record)
+        return Written(value, record.revision)
+
+    async def list(self, kind: Kind, namespace: str, options: ListOptions) -> Page:
+        return await listing.list_page(self.state, kind, namespace, options)
+
+    def watch(
+        self, kind: Kind, namespace: str, options: WatchOptions, *, durable: bool = True
+    ) -> watching.RegistryFrames:
+        return watching.open_watch(self.state, self._frames, kind, namespace, options, durable=durable)
+
+    def create(
+        self,
+        call: Call,
+        kind: Kind,
+        namespace: str,
+        obj: Object,
+        options: WriteOptions,
+        *,
+        name: str = "",
+        subresource: str = "",
+    ) -> Written:
+        if subresource:
+            return create.create_subresource(self.state, call, kind, namespace, name, subresource, obj, options)
+        return create.create(self.state, call, kind, namespace, obj, options)
+
+    def update(
+        self,
+        call: Call,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        obj: Object,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Written:
+        return update.update(self.state, call, kind, namespace, name, obj, options, subresource=subresource)
+
+    def patch(
+        self,
+        call: Call,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch_type: PatchType,
+        patch_body: Any,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Written:
+        target = patch.Target(kind, namespace, name, subresource)
+        return patch.patch(self.state, call, target, patch_type, patch_body, options)
+
+    def delete(self, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+        return delete.delete(self.state, call, kind, namespace, name, options)
+
+    async def delete_collection(
+        self, call: Call, kind: Kind, namespace: str, selection: ListOptions, options: DeleteOptions
+    ) -> Page:
+        """Deletes what is selected; the page holds the objects as they were before."""
+        delete.check_options(options)
+        page = await listing.list_page(self.state, kind, namespace, selection)
+        revision = page.revision
+        for value in page.values:
+            deleted = delete.delete_listed(self.state, call, kind, value, options)
+            if deleted is not None:
+                revision = max(revision, deleted.revision)
+        return Page(page.values, revision, page.continue_token, page.remaining)

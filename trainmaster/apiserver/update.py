@@ -1,0 +1,200 @@
+"""PUT, and the half of PATCH that follows once the new object is known.
+
+`replace` is the only way an existing object changes: optimistic lock, protected metadata, status apart from the rest,
+generation, admission, validation, field ownership. A write that changes nothing keeps the revision and makes no event.
+An object that was deleted and lost its last finalizer by the write is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainmaster.api import fields, status
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import GVR, Object
+from trainmaster.apiserver import intake, metadata, stored
+from trainmaster.apiserver.admission import Attributes, Operation
+from trainmaster.apiserver.contract import Call, Written
+from trainmaster.apiserver.create import store_new
+from trainmaster.apiserver.state import State
+from trainmaster.client.contract import WriteOptions
+from trainmaster.store.contract import Record
+
+# Built-in kinds that upstream does not let anyone overwrite without a resourceVersion; custom kinds never.
+_CONDITIONAL = {"leases", "customresourcedefinitions"}
+# Built-in kinds that upstream creates by PUT.
+_CREATED_BY_PUT = {
+    ("", "endpoints"),
+    ("", "events"),
+    ("", "limitranges"),
+    ("", "services"),
+    ("coordination.k8s.io", "leases"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+}
+PODS = GVR("", "v1", "pods")
+
+
+@dataclass(slots=True)
+class Change:
+    """One update of one object: where it stands, what it was, what it shall be."""
+
+    kind: Kind
+    record: Record
+    old: Object
+    new: Object
+    subresource: str = ""
+    applied: bool = False
+    """From server-side apply: managedFields are already right."""
+
+
+def update(
+    state: State,
+    call: Call,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    obj: Object,
+    options: WriteOptions,
+    *,
+    subresource: str = "",
+) -> Written:
+    intake.check_options("UpdateOptions", options)
+    check_subresource(kind, subresource)
+    intake.decode(call, kind, obj, options)
+    metadata.check_name(obj["metadata"], name)
+    metadata.fit_namespace(kind, obj["metadata"], namespace)
+    record = state.find(kind, namespace, name)
+    if record is None:
+        if (kind.group, kind.plural) in _CREATED_BY_PUT and not subresource:
+            intake.check_resource_version_unset(obj)
+            return store_new(state, call, kind, namespace, obj, options)
+        raise status.not_found(kind.gvr, name)
+    old = state.read(kind, record)
+    check_uid(kind, obj, old)
+    return replace(state, call, Change(kind, record, old, obj, subresource), options)
+
+
+def check_subresource(kind: Kind, subresource: str) -> None:
+    if subresource and not (subresource == "status" and kind.status):
+        raise status.unknown_path()
+
+
+def check_uid(kind: Kind, new: Object, old: Object) -> None:
+    """A PUT that names a uid means that object and no successor of the same name."""
+    uid = new["metadata"].get("uid")
+    if not uid or uid == old["metadata"]["uid"]:
+        return
+    meta = old["metadata"]
+    place = [kind.group] if kind.custom else []
+    place += [kind.plural, *([meta["namespace"]] if kind.namespaced else []), meta["name"]]
+    raise status.conflict(
+        kind.gvr,
+        meta["name"],
+        f"StorageError: invalid object, Code: 4, Key: /registry/{'/'.join(place)}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}",
+    )
+
+
+def check_resource_version(kind: Kind, new: Object, old: Object) -> None:
+    asked = new["metadata"].get("resourceVersion") or ""
+    name = old["metadata"]["name"]
+    if asked in ("", "0"):
+        if kind.custom or kind.plural in _CONDITIONAL:
+            error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise status.invalid(kind.group, kind.plural, name, [error])
+        return
+    if asked == old["metadata"]["resourceVersion"]:
+        return
+    if not asked.isdigit():
+        raise status.bad_request(f"strconv.ParseUint: parsing {fields.render_value(asked)}: invalid syntax")
+    raise status.conflict(kind.gvr, name)
+
+
+def replace(state: State, call: Call, change: Change, options: WriteOptions) -> Written:
+    kind, old, new = change.kind, change.old, change.new
+    check_resource_version(kind, new, old)
+    keep_apart(change)
+    metadata.keep_immutable(new["metadata"], old["metadata"])
+    if not change.subresource:
+        intake.default(kind, new)
+        count_generation(kind, new, old)
+    meta = old["metadata"]
+    attributes = Attributes(
+        call,
+        kind,
+        Operation.UPDATE,
+        meta.get("namespace", ""),
+        meta["name"],
+        new,
+        old,
+        change.subresource,
+        options.dry_run,
+    )
+    state.admission.mutate(attributes)
+    errors = metadata.update_errors(new["metadata"], meta)
+    intake.validate(kind, new, old, subresource=change.subresource, errors=errors)
+    call.warnings.extend(kind.warnings(new, old))
+    state.admission.validate(attributes)
+    if not change.applied:
+        intake.track(state, call, kind, old, new, options, subresource=change.subresource)
+    return store_change(state, change, dry_run=options.dry_run)
+
+
+def store_change(state: State, change: Change, *, dry_run: bool = False) -> Written:
+    """Stores what `change.new` says, or removes the object when nothing holds it any more."""
+    kind, record, new = change.kind, change.record, change.new
+    new["metadata"]["resourceVersion"] = change.old["metadata"]["resourceVersion"]
+    if new == change.old:
+        return Written(state.show(kind, record), record.revision)
+    if dry_run:
+        return Written(stored.dump(new), 0)
+    if metadata.is_deletable(kind, new):
+        # The answer shows the object as it was written last; watchers see the deletion under its own revision.
+        gone = state.remove(kind, new, record)
+        return Written(stored.dump(new), gone.revision)
+    written = state.put(kind, new, record)
+    return Written(state.show(kind, written), written.revision)
+
+
+def keep_apart(change: Change) -> None:
+    """Status is written through /status alone, and everything else not through it."""
+    kind, old, new = change.kind, change.old, change.new
+    if change.subresource == "status":
+        _keep_all_but_status(kind, old, new)
+    elif kind.status:
+        _copy_field(old, new, "status")
+    if not kind.group and kind.plural == "namespaces":
+        # Its finalizers belong to the namespace controller.
+        _copy_field(old, new, "spec")
+
+
+def _keep_all_but_status(kind: Kind, old: Object, new: Object) -> None:
+    for name in set(old) | set(new):
+        if name not in ("metadata", "status"):
+            _copy_field(old, new, name)
+    meta = new["metadata"]
+    if kind.custom:
+        # Of the metadata of custom kinds only the field ownership follows a status write.
+        kept = {**old["metadata"], "resourceVersion": meta.get("resourceVersion", "")}
+        if "managedFields" in meta:
+            kept["managedFields"] = meta["managedFields"]
+        if meta.get("uid"):
+            kept["uid"] = meta["uid"]
+        new["metadata"] = kept
+    elif kind.gvr == PODS:
+        _copy_field(old["metadata"], meta, "ownerReferences")
+
+
+def _copy_field(source: Object, target: Object, name: str) -> None:
+    if name in source:
+        target[name] = source[name]
+    else:
+        target.pop(name, None)
+
+
+def count_generation(kind: Kind, new: Object, old: Object) -> None:
+    if kind.generation and metadata.differs_outside_metadata(new, old, status_apart=kind.status):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

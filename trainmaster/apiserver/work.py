@@ -1,0 +1,73 @@
+"""A background worker over a set of keys: what the garbage collector and the namespace controller are built on.
+
+Each key is handled synchronously; between slices of work others get a turn. A key that fails is logged and tried again
+with growing delay, because clean-up is a state that has to become true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from trainmaster.api.status import StatusError
+from trainmaster.kit.clock import Clock
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+
+_SLICE_SECONDS = 0.002
+_FIRST_DELAY = 0.1
+_LONGEST_DELAY = 30.0
+
+
+class Worker(Generic[K]):
+    def __init__(self, name: str, handle: Callable[[K], None], clock: Clock) -> None:
+        self._name = name
+        self._handle = handle
+        self._clock = clock
+        self._keys: dict[K, None] = {}
+        self._delays: dict[K, float] = {}
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def add(self, key: K) -> None:
+        self._keys[key] = None
+        self._idle.clear()
+        self._wake.set()
+
+    @property
+    def busy(self) -> bool:
+        return not self._idle.is_set()
+
+    async def idle(self) -> None:
+        """Returns once everything known so far is done (for tests and for stopping)."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            began = self._clock.monotonic()
+            while self._keys:
+                self._handle_one()
+                if self._clock.monotonic() - began > _SLICE_SECONDS:
+                    await asyncio.sleep(0)
+                    began = self._clock.monotonic()
+            self._idle.set()
+
+    def _handle_one(self) -> None:
+        key = next(iter(self._keys))
+        del self._keys[key]
+        try:
+            self._handle(key)
+        except StatusError as error:
+            delay = min(_LONGEST_DELAY, self._delays.get(key, _FIRST_DELAY / 2) * 2)
+            self._delays[key] = delay
+            log.warning("clean-up refused, trying again", extra={"worker": self._name, "key": key, "error": str(error)})
+            asyncio.get_running_loop().call_later(delay, self.add, key)
+        else:
+            self._delays.pop(key, None)

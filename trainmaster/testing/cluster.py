@@ -1,0 +1,73 @@
+"""A whole embedded server in one process, without sockets: store, registry, garbage collection, client and view.
+
+For unit, flow and contract tests, usually under virtual time (`testing.virtual`):
+
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            await cluster.client.create(...)
+            await cluster.settle()
+    run_virtual(main())
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmaster.api import catalogue
+from trainmaster.api.kinds import Catalogue
+from trainmaster.apiserver.local import Authorizer, LocalClient
+from trainmaster.apiserver.local_view import LocalView
+from trainmaster.apiserver.registry import Registry
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import Ids, SeededIds
+from trainmaster.store.contract import Store
+from trainmaster.store.memory import MemoryStore
+from trainmaster.store.sqlite import SqliteStore
+from trainmaster.testing.virtual import VirtualClock
+
+ROOT_CA = "-----BEGIN CERTIFICATE-----\n(a test)\n-----END CERTIFICATE-----\n"
+
+
+@dataclass(slots=True)
+class Cluster:
+    store: Store
+    registry: Registry
+    client: LocalClient
+    view: LocalView
+    clock: Clock
+    ids: Ids
+
+    async def settle(self) -> None:
+        """Returns once garbage collection and namespace clean-up have nothing left to do."""
+        await self.registry.settled()
+
+
+@asynccontextmanager
+async def running_cluster(
+    *,
+    directory: Path | None = None,
+    store: Store | None = None,
+    clock: Clock | None = None,
+    kinds: Catalogue | None = None,
+    authorizer: Authorizer | None = None,
+    seed: int = 1,
+) -> AsyncIterator[Cluster]:
+    """In memory, or with `directory` in SQLite there; a `store` that is given stays open."""
+    clock = clock or VirtualClock()
+    ids = SeededIds(seed)
+    async with AsyncExitStack() as stack:
+        if store is None:
+            if directory is None:
+                store = MemoryStore()
+            else:
+                store = await stack.enter_async_context(SqliteStore.open(directory, clock))
+        registry = Registry(store, kinds or catalogue.build(), clock, ids)
+        stack.callback(registry.close)
+        view = LocalView(registry)
+        stack.callback(view.close)
+        client = LocalClient(registry, authorizer=authorizer)
+        await stack.enter_async_context(registry.running(ROOT_CA))
+        yield Cluster(store, registry, client, view, clock, ids)
