@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
 
 from trainmaster.api import status
@@ -47,18 +48,19 @@ class PodLogReader:
         left = options.limit_bytes
         with path.open("rb") as file:
             file.seek(find_tail(path, options.tail_lines))
-            async for piece in self._follow(file.fileno(), path, uid, container, attempt, options.follow):
-                if left is not None:
-                    piece = piece[:left]
-                    left -= len(piece)
-                if piece:
+            pieces = self._follow(file.fileno(), path, uid, container, attempt, options.follow)
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    if left is not None:
+                        piece = piece[:left]
+                        left -= len(piece)
                     yield piece
-                if left == 0:
-                    return
+                    if left == 0:
+                        return
 
     async def _follow(
         self, fd: int, path: Path, uid: str, container: str, attempt: int, follow: bool
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         ended = self._find_end(uid, container, attempt)
         with self._inotify.watch(path) as grown:
             while True:

@@ -114,7 +114,9 @@ def build_job(jobset: Object, place: Place, restarts: int) -> Object:
     pod_meta = dict(pod.get("metadata") or {})
     for key in ("labels", "annotations"):
         pod_meta[key] = {**(pod_meta.get(key) or {}), **marks}
-    pod_spec = dict(pod.get("spec") or {})
+    # The API server defaults both when a JobSet is created; an object that lost them since must not change meaning.
+    pod_spec = {"restartPolicy": "OnFailure", **(pod.get("spec") or {})}
+    spec.setdefault("completionMode", "Indexed")
     if has_dns(jobset):
         pod_spec["subdomain"] = get_subdomain(jobset)
     spec["template"] = {**pod, "metadata": pod_meta, "spec": pod_spec}
