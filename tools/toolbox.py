@@ -257,11 +257,19 @@ def kubectl_version(path: Path) -> str:
 
 def run_go(command: Sequence[str], module: str) -> str:
     # Without cgo the result does not depend on a C compiler; `local` keeps Go from fetching another Go.
-    environ = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    environ = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", **certificates()}
     done = subprocess.run(command, cwd=GO_MODULES / module, capture_output=True, text=True, env=environ)
     if done.returncode:
         raise Unavailable(f"{' '.join(command[1:3])}: {last(done)}")
     return done.stdout
+
+
+def certificates() -> dict[str, str]:
+    """On a bare Debian nobody has installed certificate authorities; pip brings its own, and Go can use them."""
+    if "SSL_CERT_FILE" in os.environ or any(Path("/etc/ssl/certs").glob("*")):
+        return {}
+    bundle = next(Path(sys.prefix).glob("lib/python3*/site-packages/pip/_vendor/certifi/cacert.pem"), None)
+    return {"SSL_CERT_FILE": str(bundle)} if bundle else {}
 
 
 def copy_writable(source: Path, target: Path) -> None:
