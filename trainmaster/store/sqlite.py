@@ -194,6 +194,10 @@ class SqliteStore(StoreState):
         if self._wal_pages >= self._options.checkpoint_pages and not self._busy:
             self._start_job(self._checkpoint, lambda _: None)
 
+    def _note_readable(self, revision: int) -> None:
+        # Behind the watchers that were just woken, and so after they have read.
+        self._loop.call_soon(super()._note_readable, revision)
+
     def _die(self, what: str, error: BaseException) -> None:
         self._fail(StoreError(f"{what}: {error}"))
         self._options.fatal(what, error)

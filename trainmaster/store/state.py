@@ -74,6 +74,8 @@ class StoreState:
         self.revision = 0
         self.durable_revision = 0
         self.limits = limits
+        self._readable_revision = 0
+        """Watchers had a chance to read up to here; windows are not trimmed above it."""
         self._floor = 0
         """No bucket has history up to this revision (a restore, for one)."""
         self._buckets: dict[str, Bucket] = {}
@@ -93,7 +95,7 @@ class StoreState:
     def adopt(self, buckets: dict[str, Bucket], *, revision: int, floor: int) -> None:
         """Takes over what was loaded, all of it durable. Only for a store that is still empty."""
         self._buckets = buckets
-        self.revision = self.durable_revision = revision
+        self.revision = self.durable_revision = self._readable_revision = revision
         self._floor = floor
 
     # Reads
@@ -203,7 +205,7 @@ class StoreState:
         for event in events:
             window = self._buckets[event.record.bucket].window
             if window.needs_trim():
-                self._forget(window.trim(self.durable_revision))
+                self._forget(window.trim(self._readable_revision))
             window.append(event)
         self._pending += events
         self._request_commit()
@@ -287,6 +289,10 @@ class StoreState:
                 item[1].set_result(None)
         failpoints.hit("store.after_ack_before_dispatch")
         self._wake(events, durable=True)
+        self._note_readable(reached)
+
+    def _note_readable(self, revision: int) -> None:
+        self._readable_revision = revision
 
     def _fail(self, reason: StoreError) -> None:
         """Nothing can be written or made durable any more."""

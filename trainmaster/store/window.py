@@ -4,8 +4,8 @@ A watch is a cursor into the window, not a queue of its own: a slow or stalled w
 nobody. When the window has moved past its cursor it gets Lagging and must list again. So the bound of every watcher is
 the bound of the window, by count and by bytes.
 
-The window is trimmed before new events come in, never behind a commit, so that a burst which is larger than the window
-is still seen by every watcher that reads on when it is woken.
+The window is trimmed before new events come in, and only of what woken watchers had their turn to read, so that a burst
+which is larger than the window still reaches every watcher that reads when it is woken.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class Window:
         self._events.append(event)
         self.size += _size_of(event)
 
-    def trim(self, durable: int) -> list[Event]:
-        """Drops what is above the bounds, oldest first, and returns it. What is not durable yet always stays."""
+    def trim(self, readable: int) -> list[Event]:
+        """Drops what is above the bounds, oldest first, and returns it. What is above `readable` stays."""
         dropped: list[Event] = []
         events = self._events
         while self._head < len(events) and (len(self) > self.max_events or self.size > self.max_bytes):
             event = events[self._head]
             assert event is not None
-            if event.record.revision > durable:
+            if event.record.revision > readable:
                 break
             events[self._head] = None
             self._head += 1
