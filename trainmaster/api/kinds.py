@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from trainmaster.api.fields import FieldError
@@ -106,11 +107,11 @@ class Kind:
     grace: Callable[[Object], int] | None = None
     """Graceful deletion (Pods): the default grace period in seconds; None means deletion is immediate."""
 
-    @property
+    @cached_property
     def gvr(self) -> GVR:
         return GVR(self.group, self.version, self.plural)
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 

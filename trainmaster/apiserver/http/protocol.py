@@ -26,6 +26,16 @@ from trainmaster.apiserver.http.messages import Request
 # How long a refused peer may go on sending before the connection is cut.
 _LINGER_SECONDS = 5
 
+# Header names as clients spell them to their lower-case form: a client repeats the same few for ever.
+_header_names: dict[bytes, str] = {}
+
+
+def _remember_name(name: bytes) -> str:
+    if len(_header_names) >= 500:
+        _header_names.clear()
+    lowered = _header_names[name] = name.decode("latin-1").lower()
+    return lowered
+
 
 class Phase(Enum):
     IDLE = "idle"
@@ -116,8 +126,6 @@ class Connection(asyncio.Protocol):
         if self.closing:
             return
         self._fresh = False
-        if self.phase is Phase.IDLE:
-            self._enter(Phase.HEADERS)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -145,7 +153,8 @@ class Connection(asyncio.Protocol):
         self._head_size = 0
         self._fresh = True
         if not self.busy:
-            self._enter(Phase.HEADERS)
+            self.phase = Phase.HEADERS
+            self.since = self._application.tick
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -153,7 +162,7 @@ class Connection(asyncio.Protocol):
             self._refuse(414, "request URI is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key = name.decode("latin-1").lower()
+        key = _header_names.get(name) or _remember_name(name)
         text = value.decode("latin-1")
         before = self._headers.get(key)
         if before is None:
@@ -214,7 +223,7 @@ class Connection(asyncio.Protocol):
         try:
             while self._ready and not self.busy and not self.closing:
                 self.busy = True
-                self._enter(Phase.SERVING)
+                self.phase = Phase.SERVING
                 self._application.serve(self._ready.popleft(), self)
         finally:
             self._pumping = False
