@@ -78,7 +78,9 @@ def legacy(catalogue: Catalogue, path: str) -> Object | None:
     """The document of `/api`, `/apis`, `/api/v1`, `/apis/G` or `/apis/G/V`; None when there is no such group."""
     match path.strip("/").split("/"):
         case ["api"]:
-            return {"kind": "APIVersions", "versions": list(catalogue.groups().get("", ()))}
+            # The Python client refuses an answer without the addresses; an empty list says "the one you used".
+            versions = list(catalogue.groups().get("", ()))
+            return {"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": []}
         case ["apis"]:
             groups = [_group(group, versions) for group, versions in catalogue.groups().items() if group]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
