@@ -1,7 +1,7 @@
 """Embedded mode, put together: everything that starts in `trainmaster up`, in order, and stops in the opposite order.
 
     home lock -> keys -> store -> registry (garbage collection, namespaces) -> controllers and node -> HTTP server
-    -> control socket
+        -> control socket
 
 Each part is an async context manager: entering returns when it is ready, leaving waits until it has stopped. So the
 order below is the whole truth about starting and stopping. Intake ends first (HTTP drains), the store closes last.
@@ -21,17 +21,22 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+import orjson
+
 from trainmaster import __version__
 from trainmaster.api import catalogue
+from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
-from trainmaster.apiserver.contract import Call
+from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.audit import AuditLog
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.handlers import Handlers
+from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.http.server import ApiServer
+from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.registry import Registry
-from trainmaster.apiserver.state import Reviewer
+from trainmaster.apiserver.state import Reviewer, SubresourceCreator
 from trainmaster.app.bootstrap import ensure_roles
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
@@ -45,7 +50,7 @@ from trainmaster.auth.identities import Credentials
 from trainmaster.auth.pki import Pki, build_server_tls
 from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.auth.reviews import Reviews
-from trainmaster.auth.service_accounts import ServiceAccountTokens
+from trainmaster.auth.service_accounts import SERVICE_ACCOUNTS, ServiceAccountTokens
 from trainmaster.kit import failpoints, logs
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import Ids, SystemIds
@@ -127,12 +132,14 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             stack.callback(api.close)
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
             ensure_roles(api.registry)
+            pod_logs: PodLogs | None = None
             if settings.process.workloads:
-                await stack.enter_async_context(
+                agent = await stack.enter_async_context(
                     running_workloads(api.registry, home.pods, world.environ, world.clock, api.metrics)
                 )
+                pod_logs = agent.logs
             port, notes = choose_port(home, settings)
-            server = await stack.enter_async_context(_listen(api.build_server(pki, port), settings))
+            server = await stack.enter_async_context(_listen(api.build_server(pki, port, pod_logs), settings))
             home.write_port(server.address[1])
             url = _advertised_url(server)
             write_kubeconfig(home, url, pki.ca.certificate, world.ids)
@@ -159,13 +166,17 @@ class ControlPlane:
         reviews = Reviews(self.authenticator, self.authorizer)
         self.registry = Registry(store, catalogue.build(), world.clock, world.ids, reviewers=_build_reviewers(reviews))
         self.registry.state.admission.add(NoEscalation(self.authorizer))
+        self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", _build_token_creator(accounts))
+        self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
 
-    def build_server(self, pki: Pki, port: int) -> ApiServer:
+    def build_server(self, pki: Pki, port: int, pod_logs: PodLogs | None = None) -> ApiServer:
         world, settings = self.world, self.world.settings
         kinds = self.registry.catalogue
         access = Access(self.authenticator, self.authorizer)
         endpoints = Endpoints(kinds, self.metrics)
-        handlers = Handlers(self.registry, kinds, access, endpoints, clock=world.clock, limits=settings.limits)
+        handlers = Handlers(
+            self.registry, kinds, access, endpoints, clock=world.clock, limits=settings.limits, logs=pod_logs
+        )
         audit = settings.audit
         return ApiServer(
             handlers,
@@ -193,6 +204,13 @@ def _build_reviewers(reviews: Reviews) -> dict[GVR, Reviewer]:
         return answer
 
     return {gvr: reviewer(gvr) for gvr in reviews.answers}
+
+
+def _build_token_creator(accounts: ServiceAccountTokens) -> SubresourceCreator:
+    def create(call: Call, kind: Kind, namespace: str, name: str, obj: Object, options: WriteOptions) -> Written:
+        return Written(orjson.dumps(accounts.request(namespace, name, obj)), 0, created=True)
+
+    return create
 
 
 @asynccontextmanager

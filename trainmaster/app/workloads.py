@@ -15,6 +15,7 @@ from pathlib import Path
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import Registry
+from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
@@ -50,6 +51,7 @@ async def running_workloads(
     )
     settings = NodeSettings(root=pods, python_prefix=sys.prefix, path=environ.get("PATH", os.defpath))
     try:
+        await install_runtimes(client)
         async with manager.running(), NodeAgent(client, recorder, clock, settings).running() as agent:
             yield agent
     finally:

@@ -24,15 +24,21 @@ log = logging.getLogger(__name__)
 
 _MANAGER = WriteOptions(field_manager="trainmaster-installer")
 SOURCE_HASH = "trainmaster.io/shipped-source"
-"""Annotation: the hash of the manifest it was made from. Equal means that there is nothing to do."""
+"""Annotation: the hash of the file it was made from. Equal means that there is nothing to do."""
 
 
-def load_manifests() -> Iterator[Object]:
-    import yaml  # noqa: PLC0415  # costs 20 ms, and is not needed before somebody serves jobs
-
+def list_manifests() -> Iterator[tuple[str, str]]:
+    """Name (the file's) and text of each shipped runtime."""
     for entry in sorted(resources.files("trainmaster").joinpath("manifests").iterdir(), key=lambda path: path.name):
         if entry.name.endswith(".yaml"):
-            yield yaml.safe_load(entry.read_text())
+            yield entry.name.removesuffix(".yaml"), entry.read_text()
+
+
+def parse_manifest(text: str) -> Object:
+    import yaml  # noqa: PLC0415  # costs 20 ms, and only the first start of a release parses anything
+
+    manifest: Object = yaml.safe_load(text)
+    return manifest
 
 
 def compute_hash(value: Object) -> str:
@@ -40,36 +46,32 @@ def compute_hash(value: Object) -> str:
 
 
 async def install_runtimes(client: Client) -> None:
-    for manifest in load_manifests():
+    for name, text in list_manifests():
         try:
-            await _install(client, manifest)
+            await _install(client, name, text)
         except Conflict:
             # Somebody edits it at this very moment: then it is theirs.
-            log.info("shipped runtime left alone", extra={"runtime": manifest["metadata"]["name"]})
+            log.info("shipped runtime left alone", extra={"action": "runtimes.kept", "runtime": name})
 
 
-async def _install(client: Client, manifest: Object) -> None:
-    name = manifest["metadata"]["name"]
-    source = compute_hash(manifest)
+async def _install(client: Client, name: str, text: str) -> None:
+    source = hashlib.sha256(text.encode()).hexdigest()[:32]
     try:
         old = await client.get(CLUSTER_TRAINING_RUNTIMES, name)
     except NotFound:
-        new = await client.create(CLUSTER_TRAINING_RUNTIMES, _annotate(manifest, source), options=_MANAGER)
-        await _seal(client, new)
+        manifest = _annotate(parse_manifest(text), source)
+        await _seal(client, await client.create(CLUSTER_TRAINING_RUNTIMES, manifest, options=_MANAGER))
         log.info("shipped runtime installed", extra={"action": "runtimes.installed", "runtime": name})
         return
     annotations = old["metadata"].get("annotations") or {}
     if annotations.get(SOURCE_HASH) == source and SHIPPED_HASH in annotations:
         return
-    if annotations.get(SHIPPED_HASH, compute_hash(old["spec"])) != compute_hash(old["spec"]):
-        log.info("edited runtime kept", extra={"action": "runtimes.kept", "runtime": name})
-        return
-    if SOURCE_HASH not in annotations:
+    if SOURCE_HASH not in annotations or annotations.get(SHIPPED_HASH, "") not in ("", compute_hash(old["spec"])):
         log.info("runtime of others kept", extra={"action": "runtimes.kept", "runtime": name})
         return
-    replacement = _annotate(manifest, source)
-    replacement["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    await _seal(client, await client.update(CLUSTER_TRAINING_RUNTIMES, replacement, options=_MANAGER))
+    manifest = _annotate(parse_manifest(text), source)
+    manifest["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    await _seal(client, await client.update(CLUSTER_TRAINING_RUNTIMES, manifest, options=_MANAGER))
     log.info("shipped runtime updated", extra={"action": "runtimes.updated", "runtime": name})
 
 
