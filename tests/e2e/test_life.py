@@ -18,17 +18,22 @@ from tests.support.server import launch_server, start_server
 pytestmark = pytest.mark.e2e
 
 
+def is_alive(pid: int) -> bool:
+    """A process that has ended may stay in the table until whoever inherited it looks."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
 def test_up_in_the_background_serves_kubectl_until_down(person: Person) -> None:
     said = person.must("up", "--detach")
     assert f"kubeconfig: {person.home}/kubeconfig" in said
     assert "try: kubectl --kubeconfig" in said
     assert stat.S_IMODE((person.home / "kubeconfig").stat().st_mode) == 0o600
-    assert person.kubectl("get", "namespaces", "-o", "name").split() == [
-        "namespace/default",
-        "namespace/kube-node-lease",
-        "namespace/kube-public",
-        "namespace/kube-system",
-    ]
+    namespaces = person.kubectl("get", "namespaces", "-o", "name").split()
+    assert {"namespace/default", "namespace/kube-system", "namespace/kubeflow-system"} <= set(namespaces)
     status = person.trainmaster("status", "-o", "json")
     assert status.code == 0
     assert status.json["version"] == trainmaster.__version__
@@ -36,11 +41,10 @@ def test_up_in_the_background_serves_kubectl_until_down(person: Person) -> None:
     assert status.json["kubeconfig"] == str(person.home / "kubeconfig")
     assert status.json["server"].startswith("https://127.0.0.1:")
     assert (status.json["running"], status.json["ready"]) == (True, True)
-    os.kill(status.json["pid"], 0)
+    assert is_alive(status.json["pid"])
     assert "Pods that were running live on" in person.must("down")
     assert person.trainmaster("status").code == 3
-    with pytest.raises(ProcessLookupError):
-        os.kill(status.json["pid"], 0)
+    assert not is_alive(status.json["pid"])
 
 
 def test_objects_port_and_kubeconfig_survive_a_restart(person: Person) -> None:

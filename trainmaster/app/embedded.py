@@ -21,13 +21,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-import orjson
-
 from trainmaster import __version__
 from trainmaster.api import catalogue
-from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
-from trainmaster.apiserver.contract import Call, Written
+from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.audit import AuditLog
 from trainmaster.apiserver.http.endpoints import Endpoints
@@ -36,7 +33,7 @@ from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.registry import Registry
-from trainmaster.apiserver.state import Reviewer, SubresourceCreator
+from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_roles
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
@@ -166,7 +163,6 @@ class ControlPlane:
         reviews = Reviews(self.authenticator, self.authorizer)
         self.registry = Registry(store, catalogue.build(), world.clock, world.ids, reviewers=_build_reviewers(reviews))
         self.registry.state.admission.add(NoEscalation(self.authorizer))
-        self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", _build_token_creator(accounts))
         self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
 
     def build_server(self, pki: Pki, port: int, pod_logs: PodLogs | None = None) -> ApiServer:
@@ -204,13 +200,6 @@ def _build_reviewers(reviews: Reviews) -> dict[GVR, Reviewer]:
         return answer
 
     return {gvr: reviewer(gvr) for gvr in reviews.answers}
-
-
-def _build_token_creator(accounts: ServiceAccountTokens) -> SubresourceCreator:
-    def create(call: Call, kind: Kind, namespace: str, name: str, obj: Object, options: WriteOptions) -> Written:
-        return Written(orjson.dumps(accounts.request(namespace, name, obj)), 0, created=True)
-
-    return create
 
 
 @asynccontextmanager

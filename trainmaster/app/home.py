@@ -89,9 +89,10 @@ class Home:
             for folder in (self.root, self.store, self.pki, self.logs, self.pods):
                 folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         except OSError as error:
-            raise HomeError(
-                f"the home {self.root} cannot be made: {error.strerror}: choose another with --home"
-            ) from None
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> HomeError:
+        return HomeError(f"the home {self.root} cannot be used: {error.strerror}: choose another with --home")
 
     # ---- who runs it --------------------------------------------------------
 
@@ -103,9 +104,7 @@ class Home:
             # Appending neither empties the file under the holder's feet nor needs it to exist.
             file = self._lock.open("a")
         except OSError as error:
-            raise HomeError(
-                f"the home {self.root} cannot be used: {error.strerror}: choose another with --home"
-            ) from None
+            raise self._unusable(error) from None
         with file:
             try:
                 fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE_FILE)
@@ -124,7 +123,7 @@ class Home:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise HomeError(f"the home {self.root} cannot be read: {error.strerror}") from None
+            raise self._unusable(error) from None
         with file:
             # Asks only. Taking the lock for a moment would make an `up` of that moment believe in another server.
             answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE)

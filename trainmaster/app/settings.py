@@ -177,7 +177,7 @@ def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool
     try:
         with file.open("rb") as stream:
             content = tomllib.load(stream)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if required:
             raise SettingsError(f"the settings file {file} does not exist") from None
         return {}
