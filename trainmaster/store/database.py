@@ -128,5 +128,8 @@ def sync_directory(directory: Path) -> None:
 
 
 def read_meta(connection: apsw.Connection, key: str) -> int:
-    value: int = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
+    """apsw.CorruptError when it is missing: it is written together with the schema."""
+    value = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
+    if not isinstance(value, int):
+        raise apsw.CorruptError(f"{key} is missing in the table meta")
     return value

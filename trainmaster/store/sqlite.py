@@ -112,7 +112,7 @@ class SqliteStore(StoreState):
     def _start(self) -> None:
         try:
             loading.load(self._connection, self, self._garbage)
-        except apsw.CorruptError as error:
+        except (apsw.CorruptError, TypeError, ValueError) as error:  # a page of zeros reads as columns that are null
             raise StoreError(f"{self.directory / database.FILE} is damaged: {error}. Restore a backup.") from error
         self._connection.set_wal_hook(self._note_wal)
         mode = self._options.commit
