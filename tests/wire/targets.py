@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from tests.support.server import start_server
 
 
 @contextmanager
-def start_ours(home: Path, *flags: str) -> Iterator[Target]:
+def start_ours(home: Path, environ: Mapping[str, str] | None = None) -> Iterator[Target]:
     """`trainmaster up` in a process of its own."""
-    with start_server(home, *flags) as server:
+    with start_server(home, environ=environ) as server:
         yield Target("ours", server.kubeconfig, issue_from(server.home / "pki"))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -190,6 +192,37 @@ SCENARIOS = [
         core=True,
     ),
 ]
+
+
+_REQUEST = re.compile(r"(?:\] |verb=\")(GET|POST|PUT|PATCH|DELETE)(?: |\" url=\")https://[^/]+([^ ?\"]*)")
+
+
+def requests(kubectl: Kubectl, line: str) -> list[str]:
+    """The requests that a command sends, as it logs them itself."""
+    answer = kubectl.run(f"{line} -v=6")
+    assert answer.rc == 0, answer.err
+    return [f"{verb} {path}" for verb, path in _REQUEST.findall(answer.err)]
+
+
+@with_versions("core")
+def test_a_warm_get_is_one_request(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl = kubectl.bound(home=tmp_path)
+    cold, warm = requests(kubectl, "get cm"), requests(kubectl, "get cm")
+    path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps"
+    assert warm == [f"GET {path}"]
+    assert {"GET /api", "GET /apis"} < set(cold)
+    if kubectl.minor >= 30:  # from here on these two say everything
+        assert len(cold) == 3
+
+
+def test_a_warm_apply_asks_for_no_discovery(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl = kubectl.bound(home=tmp_path)
+    requests(kubectl, "apply -f cm.yaml --dry-run=server")
+    path = f"/api/v1/namespaces/{kubectl.namespace}/configmaps"
+    sent = [request for request in requests(kubectl, "apply -f cm.yaml") if "/openapi/" not in request]
+    assert sent == [f"GET {path}/settings", f"GET /api/v1/namespaces/{kubectl.namespace}", f"POST {path}"]
+    sent = requests(kubectl, "apply --server-side --force-conflicts -f two.yaml")
+    assert [request for request in sent if "/openapi/" not in request] == [f"PATCH {path}/one", f"PATCH {path}/two"]
 
 
 def test_kubectl(scenario: Scenario, kubectl: Kubectl) -> None:

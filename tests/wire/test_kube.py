@@ -6,13 +6,14 @@ import pytest
 
 from tests.support.clients import Target
 from tests.support.kubectl import Kubectl
-from tests.wire import test_discovery, test_read
+from tests.wire import test_apply, test_auth, test_delete_wait, test_discovery, test_read, test_write
 from tests.wire.scenario import Scenario, play
 
 pytestmark = pytest.mark.kube
 
 VERSIONS = "newest"
-SCENARIOS = [item for module in (test_discovery, test_read) for item in module.SCENARIOS if item.kube]
+MODULES = (test_discovery, test_read, test_write, test_apply, test_delete_wait, test_auth)
+SCENARIOS = [item for module in MODULES for item in module.SCENARIOS if item.kube]
 
 
 @pytest.fixture
