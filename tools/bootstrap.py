@@ -87,6 +87,12 @@ def ensure_environment() -> None:
     print(f"environment ready in {time.monotonic() - began:.0f} s", flush=True)
 
 
+def compile_sources() -> None:
+    """Start-up is measured in milliseconds, and compiling 200 modules takes 300 of them; some environments forbid
+    Python to keep the result when it imports (PYTHONDONTWRITEBYTECODE), so it is made here. Quick when up to date."""
+    subprocess.run([str(PYTHON), "-m", "compileall", "-q", "trainmaster"], cwd=ROOT)
+
+
 def run(command: list[str], what: str) -> None:
     done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     if done.returncode:
@@ -109,6 +115,7 @@ def main() -> int:
     try:
         check_python()
         ensure_environment()
+        compile_sources()
         if options.tools:
             ensure_tools()
     except Stop as stop:
