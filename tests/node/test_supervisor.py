@@ -49,8 +49,17 @@ def run(tmp_path: Path, test: Callable[[Bench], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def is_alive(pid: int) -> bool:
-    return read_start_ticks(pid) is not None
+async def wait_until_dead(pid: int) -> None:
+    """Killed is not yet dead, and dead is not yet collected by whoever inherited it: a zombie counts as dead."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                stat = Path(f"/proc/{pid}/stat").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                return
+            if stat.rpartition(")")[2].split()[0] == "Z":
+                return
+            await asyncio.sleep(0.01)
 
 
 def test_a_process_has_its_directory_environment_session_and_output(tmp_path: Path) -> None:
@@ -77,7 +86,7 @@ def test_the_polite_signal_reaches_the_whole_group(tmp_path: Path) -> None:
         await bench.wait_for_output("child")
         bench.supervisor.send(who.pid, force=False)
         assert await ended == Exit(3)
-        assert not is_alive(int(bench.log.read_text().split()[1]))
+        await wait_until_dead(int(bench.log.read_text().split()[1]))
 
     run(tmp_path, test)
 
@@ -89,10 +98,7 @@ def test_what_ignores_the_polite_signal_is_killed_with_its_children(tmp_path: Pa
         bench.supervisor.send(who.pid, force=False)
         bench.supervisor.send(who.pid, force=True)
         assert await ended == Exit(137, 9)
-        child = int(bench.log.read_text().split()[1])
-        async with asyncio.timeout(10):
-            while is_alive(child):
-                await asyncio.sleep(0.01)
+        await wait_until_dead(int(bench.log.read_text().split()[1]))
 
     run(tmp_path, test)
 
@@ -101,10 +107,7 @@ def test_a_child_left_behind_dies_with_its_leader(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         _, ended = bench.start("sleep 1000 & echo child $!; exit 0")
         assert await ended == Exit(0)
-        child = int(bench.log.read_text().split()[1])
-        async with asyncio.timeout(10):
-            while is_alive(child):
-                await asyncio.sleep(0.01)
+        await wait_until_dead(int(bench.log.read_text().split()[1]))
 
     run(tmp_path, test)
 

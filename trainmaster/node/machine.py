@@ -188,8 +188,7 @@ def _decide_deletion(pod: Object, state: PodState, now: datetime) -> Step:
         if state.confirmed:
             return Step(state)
         return Step(replace(state, confirmed=True), (Confirm(),))
-    # The API server has added the grace period to this time, so it is the deadline.
-    left = (parse_time(pod["metadata"]["deletionTimestamp"]) - now).total_seconds()
+    left = _get_grace_left(pod, now)
     if left <= 0 and not state.killed:
         kills = tuple(Signal(item.name, force=True) for item in alive)
         return Step(replace(state, asked_to_stop=True, killed=True), kills)
@@ -197,3 +196,12 @@ def _decide_deletion(pod: Object, state: PodState, now: datetime) -> Step:
         asks = tuple(Signal(item.name, force=False) for item in alive)
         return Step(replace(state, asked_to_stop=True), asks, max(left, 0.0))
     return Step(state, (), None if state.killed else left)
+
+
+def _get_grace_left(pod: Object, now: datetime) -> float:
+    """The API server has added the grace period to this time, so it is the deadline.
+
+    Stored times are cut to whole seconds: one more makes sure that nobody is killed before the time he was promised.
+    """
+    rounding = 1.0 if pod["metadata"].get("deletionGracePeriodSeconds") else 0.0
+    return (parse_time(pod["metadata"]["deletionTimestamp"]) - now).total_seconds() + rounding

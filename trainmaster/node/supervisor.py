@@ -131,13 +131,12 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def read_start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/pid/stat; the name in field 2 may contain spaces and brackets."""
+    """Field 22 of /proc/pid/stat; the name in field 2 may contain spaces and brackets. None: no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = text.rpartition(")")[2].split()
-    return int(fields[19]) if fields[0] != "Z" else None
+    return int(text.rpartition(")")[2].split()[19])
 
 
 def read_boot_id() -> str:

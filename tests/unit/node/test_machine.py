@@ -26,6 +26,7 @@ def make_pod(*containers: str, policy: str = "Never", deleted_at: datetime | Non
     meta: Object = {"name": "p", "namespace": "default", "uid": "u"}
     if deleted_at is not None:
         meta["deletionTimestamp"] = format_time(deleted_at)
+        meta["deletionGracePeriodSeconds"] = 30
     spec = {"containers": [{"name": name, "image": "i"} for name in names], "restartPolicy": policy}
     return {"metadata": meta, "spec": spec}
 
@@ -103,21 +104,22 @@ def test_deletion_asks_first_kills_after_the_grace_period_and_confirms_at_the_en
     pod = make_pod("a", "b", deleted_at=later(30))
     step = machine.decide(pod, running, NOW)
     assert step.instructions == (Signal("a", force=False), Signal("b", force=False))
-    assert step.wake_after == 30
+    assert step.wake_after == 31
     assert machine.decide(pod, step.state, later(1)).instructions == ()
     state = machine.mark_ended(step.state, "a", 0, end(143))
-    step = machine.decide(pod, state, later(30))
+    assert machine.decide(pod, state, later(30.5)).instructions == ()
+    step = machine.decide(pod, state, later(31))
     assert step.instructions == (Signal("b", force=True),)
     state = machine.mark_ended(step.state, "b", 0, end(137))
-    step = machine.decide(pod, state, later(31))
+    step = machine.decide(pod, state, later(32))
     assert step.instructions == (Confirm(),)
-    assert machine.decide(pod, step.state, later(32)).instructions == ()
+    assert machine.decide(pod, step.state, later(33)).instructions == ()
 
 
 def test_a_shortened_grace_period_is_heard() -> None:
     running = start(make_pod())
     step = machine.decide(make_pod(deleted_at=later(30)), running, NOW)
-    step = machine.decide(make_pod(deleted_at=later(1)), step.state, later(1))
+    step = machine.decide(make_pod(deleted_at=later(1)), step.state, later(2))
     assert step.instructions == (Signal("node", force=True),)
 
 

@@ -1,0 +1,262 @@
+"""The node agent with real processes on a real in-process API server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmaster.api.conditions import is_true, list_conditions
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import EVENTS, NODES, PODS
+from trainmaster.api.status import NotFound
+from trainmaster.client.contract import DeleteOptions, LogOptions, WatchOptions
+from trainmaster.engine.events import EventRecorder
+from trainmaster.kit.clock import SystemClock
+from trainmaster.node.agent import NodeAgent
+from trainmaster.node.runner import Settings
+from trainmaster.node.supervisor import read_start_ticks
+from trainmaster.testing.cluster import Cluster, running_cluster
+
+pytestmark = pytest.mark.node
+
+
+class Bench:
+    def __init__(self, cluster: Cluster, root: Path) -> None:
+        self.cluster = cluster
+        self.client = cluster.client
+        self.root = root
+
+    @asynccontextmanager
+    async def running_agent(self) -> AsyncIterator[NodeAgent]:
+        recorder = EventRecorder(self.client, self.cluster.clock)
+        settings = Settings(root=self.root, python_prefix=sys.prefix, path=os.defpath)
+        async with NodeAgent(self.client, recorder, self.cluster.clock, settings).running() as agent:
+            yield agent
+
+    async def create(self, script: str, *, name: str = "p", **spec: Any) -> Object:
+        container = {"name": "main", "image": "image:1", "command": ["/bin/sh", "-c", script]}
+        spec = {"nodeName": "local", "restartPolicy": "Never", "containers": [container], **spec}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        return await self.client.create(PODS, pod, "default")
+
+    async def wait_for(self, wanted: Callable[[Object], Any], name: str = "p") -> Object:
+        options = WatchOptions(field_selector=f"metadata.name={name}")
+        async with asyncio.timeout(30), self.client.watch(PODS, "default", options) as events:
+            async for event in events:
+                if event.type != "DELETED" and wanted(event.object):
+                    return event.object
+        raise AssertionError("the watch ended")
+
+    async def wait_until_gone(self, name: str = "p") -> None:
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await self.client.get(PODS, name, "default")
+                except NotFound:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def read_log(self, agent: NodeAgent, pod: Object, **options: Any) -> str:
+        pieces = agent.logs.read(pod, "main", LogOptions(**options))
+        return b"".join([piece async for piece in pieces]).decode()
+
+
+def run(tmp_path: Path, test: Callable[[Bench], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with running_cluster(clock=SystemClock()) as cluster:
+            await test(Bench(cluster, tmp_path / "pods"))
+
+    asyncio.run(main())
+
+
+def has_phase(*phases: str) -> Callable[[Object], bool]:
+    return lambda pod: pod.get("status", {}).get("phase") in phases
+
+
+def get_ended(pod: Object) -> Object:
+    ended: Object = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    return ended
+
+
+def test_a_pod_runs_in_its_own_directory_and_reports_how_it_ended(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent() as agent:
+            made = await bench.create('pwd; echo "$HOSTNAME"; exit 3', hostname="host")
+            pod = await bench.wait_for(has_phase("Succeeded", "Failed"))
+            assert pod["status"]["phase"] == "Failed"
+            assert (get_ended(pod)["exitCode"], get_ended(pod)["reason"]) == (3, "Error")
+            directory = tmp_path / "pods" / made["metadata"]["uid"] / "work"
+            assert await bench.read_log(agent, pod) == f"{directory}\nhost\n"
+            assert (await bench.client.get(NODES, "local"))["status"]["conditions"][0]["type"] == "Ready"
+
+    run(tmp_path, test)
+
+
+def test_a_running_pod_is_ready_and_a_successful_one_completed(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            made = await bench.create("while [ ! -e go ]; do sleep 0.01; done")
+            pod = await bench.wait_for(has_phase("Running"))
+            assert is_true(list_conditions(pod), "Ready")
+            assert pod["status"]["podIP"] == "127.0.0.1"
+            (tmp_path / "pods" / made["metadata"]["uid"] / "work" / "go").touch()
+            pod = await bench.wait_for(has_phase("Succeeded"))
+            assert get_ended(pod)["exitCode"] == 0
+            assert not is_true(list_conditions(pod), "Ready")
+
+    run(tmp_path, test)
+
+
+def test_deletion_asks_the_process_first_and_confirms_when_it_is_gone(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent() as agent:
+            made = await bench.create("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done")
+            pod = await bench.wait_for(has_phase("Running"))
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(bench.read_log(agent, pod, follow=True))
+                path = tmp_path / "pods" / made["metadata"]["uid"] / "logs" / "main" / "0.log"
+                while "up" not in path.read_text():
+                    await asyncio.sleep(0.01)
+                await bench.client.delete(PODS, "p", "default", DeleteOptions())
+            assert following.result().splitlines()[0] == "up"
+            assert following.result().endswith("bye\n")
+            await bench.wait_until_gone()
+            async with asyncio.timeout(10):
+                while (tmp_path / "pods" / made["metadata"]["uid"]).exists():
+                    await asyncio.sleep(0.01)
+
+    run(tmp_path, test)
+
+
+def test_what_ignores_the_request_is_killed_after_the_grace_period(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            await bench.create("trap '' TERM; while :; do sleep 0.01; done", terminationGracePeriodSeconds=1)
+            await bench.wait_for(has_phase("Running"))
+            await bench.client.delete(PODS, "p", "default", DeleteOptions())
+            await bench.wait_until_gone()
+
+    run(tmp_path, test)
+
+
+def test_a_pod_deleted_by_force_leaves_no_process(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            made = await bench.create("trap '' TERM; echo $$$$ > pid; while :; do sleep 0.01; done")
+            path = tmp_path / "pods" / made["metadata"]["uid"] / "work" / "pid"
+            async with asyncio.timeout(20):
+                while not path.exists() or not path.read_text().strip():
+                    await asyncio.sleep(0.01)
+            pid = int(path.read_text())
+            await bench.client.delete(PODS, "p", "default", DeleteOptions(grace_seconds=0))
+            async with asyncio.timeout(20):
+                while read_start_ticks(pid) is not None or path.exists():
+                    await asyncio.sleep(0.01)
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message"),
+    [
+        pytest.param(
+            {"volumes": [{"name": "v", "emptyDir": {}}]},
+            "Unsupported",
+            "this node does not carry out spec.volumes",
+            id="a field that is not carried out",
+        ),
+    ],
+)
+def test_a_pod_that_cannot_run_as_asked_fails_and_names_the_field(
+    tmp_path: Path, spec: Object, reason: str, message: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            await bench.create("true", **spec)
+            pod = await bench.wait_for(has_phase("Failed"))
+            assert (pod["status"]["reason"], pod["status"]["message"]) == (reason, message)
+
+    run(tmp_path, test)
+
+
+def test_a_command_that_does_not_exist_is_a_start_error(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            container = {"name": "main", "image": "i", "command": ["no-such-program"]}
+            await bench.create("", containers=[container])
+            pod = await bench.wait_for(has_phase("Failed"))
+            assert (get_ended(pod)["exitCode"], get_ended(pod)["reason"]) == (128, "StartError")
+            assert 'exec: "no-such-program": executable file not found' in get_ended(pod)["message"]
+
+    run(tmp_path, test)
+
+
+def test_a_failing_container_restarts_in_place_and_keeps_a_log_per_attempt(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent() as agent:
+            script = "echo attempt; [ -e second ] && exec sleep 1000; touch second; exit 1"
+            await bench.create(script, restartPolicy="OnFailure")
+            pod = await bench.wait_for(
+                lambda pod: (
+                    pod["status"].get("containerStatuses", [{}])[0].get("restartCount") == 1
+                    and has_phase("Running")(pod)
+                    and "running" in pod["status"]["containerStatuses"][0]["state"]
+                )
+            )
+            assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
+            assert await bench.read_log(agent, pod, previous=True) == "attempt\n"
+            await bench.client.delete(PODS, "p", "default", DeleteOptions(grace_seconds=1))
+            await bench.wait_until_gone()
+
+    run(tmp_path, test)
+
+
+def test_an_image_is_mapped_to_the_python_environment_and_said_so(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent() as agent:
+            container = {"name": "main", "image": "i:1", "command": ["python", "-c", "import sys; print(sys.prefix)"]}
+            await bench.create("", containers=[container])
+            pod = await bench.wait_for(has_phase("Succeeded", "Failed"))
+            assert await bench.read_log(agent, pod) == sys.prefix + "\n"
+            events = (await bench.client.list(EVENTS, "default")).items
+            said = [event["message"] for event in events if event["reason"] == "Approximated"]
+            assert said == [f"image i:1 is run as the Python environment {sys.prefix}"]
+
+    run(tmp_path, test)
+
+
+def test_a_new_agent_takes_over_what_runs_and_starts_nothing_twice(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            made = await bench.create("echo started >> starts; while [ ! -e go ]; do sleep 0.01; done; exit 5")
+            await bench.wait_for(has_phase("Running"))
+        work = tmp_path / "pods" / made["metadata"]["uid"] / "work"
+        async with bench.running_agent():
+            (work / "go").touch()
+            pod = await bench.wait_for(has_phase("Failed"))
+            assert get_ended(pod)["exitCode"] == 5
+            assert (work / "starts").read_text() == "started\n"
+
+    run(tmp_path, test)
+
+
+def test_what_a_pod_left_behind_is_swept_when_it_was_deleted_meanwhile(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            made = await bench.create("while :; do sleep 0.01; done")
+            await bench.wait_for(has_phase("Running"))
+        await bench.client.delete(PODS, "p", "default", DeleteOptions(grace_seconds=0))
+        directory = tmp_path / "pods" / made["metadata"]["uid"]
+        assert directory.exists()
+        async with bench.running_agent(), asyncio.timeout(20):
+            while directory.exists():
+                await asyncio.sleep(0.01)
+
+    run(tmp_path, test)

@@ -1,0 +1,99 @@
+"""The shipped runtimes: installed at start, updated with a release, never overwritten once edited."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
+from trainmaster.client.contract import PatchType
+from trainmaster.controllers import install
+from trainmaster.testing.cluster import Cluster, running_cluster
+from trainmaster.testing.virtual import run_virtual
+
+pytestmark = pytest.mark.unit
+
+TEXT = dict(install.list_manifests())["plain"]
+
+
+def run(test: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            await test(cluster)
+
+    run_virtual(main())
+
+
+def ship(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(install, "list_manifests", lambda: iter([("plain", text)]))
+
+
+async def get_restarts(cluster: Cluster) -> int:
+    runtime = await cluster.client.get(CLUSTER_TRAINING_RUNTIMES, "plain")
+    return int(runtime["spec"]["template"]["spec"]["failurePolicy"]["maxRestarts"])
+
+
+@pytest.mark.parametrize(("name", "text"), list(install.list_manifests()))
+def test_every_shipped_runtime_restarts_the_gang_and_is_named_like_its_file(name: str, text: str) -> None:
+    manifest = install.parse_manifest(text)
+    jobset = manifest["spec"]["template"]["spec"]
+    job = jobset["replicatedJobs"][0]["template"]["spec"]
+    assert manifest["metadata"]["name"] == name
+    assert manifest["metadata"]["labels"]["trainer.kubeflow.org/framework"]
+    assert jobset["failurePolicy"]["maxRestarts"] == 6
+    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+
+
+def test_a_second_start_writes_nothing() -> None:
+    async def test(cluster: Cluster) -> None:
+        await install.install_runtimes(cluster.client)
+        before = cluster.store.revision
+        await install.install_runtimes(cluster.client)
+        assert cluster.store.revision == before
+
+    run(test)
+
+
+def test_a_new_release_replaces_what_nobody_edited(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Cluster) -> None:
+        await install.install_runtimes(cluster.client)
+        ship(monkeypatch, TEXT.replace("maxRestarts: 6", "maxRestarts: 7"))
+        await install.install_runtimes(cluster.client)
+        assert await get_restarts(cluster) == 7
+
+    run(test)
+
+
+def test_an_edited_runtime_is_kept_whatever_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Cluster) -> None:
+        await install.install_runtimes(cluster.client)
+        edit = {"spec": {"template": {"spec": {"failurePolicy": {"maxRestarts": 10}}}}}
+        await cluster.client.patch(CLUSTER_TRAINING_RUNTIMES, "plain", PatchType.MERGE, edit)
+        await install.install_runtimes(cluster.client)
+        assert await get_restarts(cluster) == 10
+        ship(monkeypatch, TEXT.replace("maxRestarts: 6", "maxRestarts: 7"))
+        await install.install_runtimes(cluster.client)
+        assert await get_restarts(cluster) == 10
+
+    run(test)
+
+
+def test_a_runtime_of_the_same_name_that_somebody_made_is_kept() -> None:
+    async def test(cluster: Cluster) -> None:
+        own = install.parse_manifest(TEXT.replace("maxRestarts: 6", "maxRestarts: 1"))
+        await cluster.client.create(CLUSTER_TRAINING_RUNTIMES, own)
+        await install.install_runtimes(cluster.client)
+        assert await get_restarts(cluster) == 1
+
+    run(test)
+
+
+def test_a_deleted_runtime_comes_back() -> None:
+    async def test(cluster: Cluster) -> None:
+        await install.install_runtimes(cluster.client)
+        await cluster.client.delete(CLUSTER_TRAINING_RUNTIMES, "plain")
+        await install.install_runtimes(cluster.client)
+        assert await get_restarts(cluster) == 6
+
+    run(test)

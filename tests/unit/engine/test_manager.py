@@ -1,0 +1,195 @@
+"""The manager: plans are carried out, refusals come back as data, and nothing loops without a pause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+import pytest
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS
+from trainmaster.client.view import View
+from trainmaster.client.writes import Create, Patch, Refusal
+from trainmaster.engine.apply import apply_in_one, apply_one_by_one
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.events import EventRecorder
+from trainmaster.engine.feed import WatchFeed
+from trainmaster.engine.manager import Manager
+from trainmaster.engine.plan import NOTHING, Note, Plan, Reconcile
+from trainmaster.engine.request import Request
+from trainmaster.engine.source import Source, map_to_self
+from trainmaster.kit.metrics import Metrics
+from trainmaster.testing.cluster import Cluster, running_cluster
+from trainmaster.testing.virtual import run_virtual
+
+pytestmark = pytest.mark.unit
+
+
+def make_config(name: str, **data: str) -> Object:
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+@asynccontextmanager
+async def running(reconcile: Reconcile, *, in_order: bool = False) -> AsyncIterator[tuple[Cluster, Metrics]]:
+    async with running_cluster() as cluster:
+        metrics = Metrics()
+        controller = Controller("test", CONFIG_MAPS, reconcile, (Source(CONFIG_MAPS, map_to_self),), "test-controller")
+        apply = apply_one_by_one(cluster.client) if in_order else apply_in_one(cluster.client)
+        manager = Manager(
+            [controller],
+            view=cluster.view,
+            feed=WatchFeed(cluster.client, cluster.clock),
+            apply=apply,
+            recorder=EventRecorder(cluster.client, cluster.clock),
+            clock=cluster.clock,
+            metrics=metrics,
+        )
+        async with manager.running():
+            yield cluster, metrics
+
+
+def only(name: str) -> Request:
+    return Request("default", name)
+
+
+def count(metrics: Metrics, result: str) -> int:
+    for line in metrics.render().splitlines():
+        if line.startswith(f'trainmaster_reconcile_total{{controller="test",result="{result}"}}'):
+            return int(line.rpartition(" ")[2])
+    return 0
+
+
+@pytest.mark.parametrize("in_order", [False, True], ids=["as one transaction", "in order"])
+def test_a_plan_is_carried_out_and_its_events_follow(in_order: bool) -> None:
+    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+        obj = view.find(CONFIG_MAPS, request.namespace, request.name)
+        if obj is None or request != only("a") or view.find(CONFIG_MAPS, "default", "b") is not None:
+            return NOTHING
+        note = Note(obj, "Made", "made b")
+        patch = Patch(CONFIG_MAPS, "default", "a", {"data": {"seen": "yes"}})
+        return Plan((Create(CONFIG_MAPS, make_config("b")), patch), None, (note,))
+
+    async def main() -> None:
+        async with running(reconcile, in_order=in_order) as (cluster, metrics):
+            await cluster.client.create(CONFIG_MAPS, make_config("a"), "default")
+            await asyncio.sleep(1)
+            assert (await cluster.client.get(CONFIG_MAPS, "a", "default"))["data"] == {"seen": "yes"}
+            events = (await cluster.client.list(EVENTS, "default")).items
+            assert [(event["reason"], event["involvedObject"]["name"]) for event in events] == [("Made", "a")]
+            assert events[0]["firstTimestamp"]
+            assert 'trainmaster_reconcile_writes_total{controller="test"} 2' in metrics.render()
+
+    run_virtual(main(), limit=60)
+
+
+def test_a_refusal_comes_back_as_data_and_is_tried_again_with_pauses() -> None:
+    seen: list[str] = []
+
+    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+        if request != only("a"):
+            return NOTHING
+        if refusals:
+            seen.append(refusals[0].error.reason)
+            known = view.find(CONFIG_MAPS, "default", "a")
+            if known is not None and (known.get("data") or {}).get("why"):
+                return NOTHING
+            patch = Patch(CONFIG_MAPS, "default", "a", {"data": {"why": refusals[0].error.message[:40]}})
+            return Plan((patch,))
+        return Plan((Create(CONFIG_MAPS, make_config("b")), Create(CONFIG_MAPS, make_config("Not A Name"))))
+
+    async def main() -> None:
+        async with running(reconcile) as (cluster, metrics):
+            await cluster.client.create(CONFIG_MAPS, make_config("a"), "default")
+            await asyncio.sleep(100)
+            assert set(seen) == {"Invalid"}
+            assert (await cluster.client.get(CONFIG_MAPS, "a", "default"))["data"]["why"]
+            assert cluster.view.find(CONFIG_MAPS, "default", "b") is None, "nothing of a refused plan is kept"
+            # 5 ms, doubling up to a minute: about fifteen tries in 100 s. A hot loop would make thousands.
+            assert 5 < count(metrics, "refused") < 25
+
+    run_virtual(main(), limit=200)
+
+
+def test_a_conflict_is_read_again_and_not_shown_to_the_reconciler() -> None:
+    tries: list[int] = []
+
+    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+        assert not refusals
+        obj = view.find(CONFIG_MAPS, request.namespace, request.name)
+        if obj is None or request != only("a") or (obj.get("data") or {}).get("done"):
+            return NOTHING
+        tries.append(1)
+        version = "1" if len(tries) == 1 else obj["metadata"]["resourceVersion"]
+        body = {"metadata": {"resourceVersion": version}, "data": {"done": "yes"}}
+        return Plan((Patch(CONFIG_MAPS, "default", "a", body),))
+
+    async def main() -> None:
+        async with running(reconcile) as (cluster, metrics):
+            await cluster.client.create(CONFIG_MAPS, make_config("a"), "default")
+            await asyncio.sleep(1)
+            assert (await cluster.client.get(CONFIG_MAPS, "a", "default"))["data"] == {"done": "yes"}
+            assert count(metrics, "retry") == 1
+
+    run_virtual(main(), limit=60)
+
+
+def test_an_error_concerns_one_object_only_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    tries: list[int] = []
+
+    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+        obj = view.find(CONFIG_MAPS, request.namespace, request.name)
+        if request == only("bad"):
+            tries.append(1)
+            raise RuntimeError("a bug")
+        if obj is None or request != only("good") or obj.get("data"):
+            return NOTHING
+        return Plan((Patch(CONFIG_MAPS, "default", "good", {"data": {"done": "yes"}}),))
+
+    async def main() -> None:
+        async with running(reconcile) as (cluster, metrics):
+            await cluster.client.create(CONFIG_MAPS, make_config("bad"), "default")
+            await cluster.client.create(CONFIG_MAPS, make_config("good"), "default")
+            await asyncio.sleep(1)
+            assert (await cluster.client.get(CONFIG_MAPS, "good", "default"))["data"] == {"done": "yes"}
+            assert 3 < len(tries) < 12
+            assert count(metrics, "error") == len(tries)
+
+    run_virtual(main(), limit=60)
+    assert "reconcile failed" in caplog.text
+
+
+def test_a_plan_may_ask_to_be_called_again_later() -> None:
+    times: list[datetime] = []
+
+    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+        if request != only("a"):
+            return NOTHING
+        times.append(now)
+        return Plan(requeue_after=3600.0 if len(times) < 3 else None)
+
+    async def main() -> None:
+        async with running(reconcile) as (cluster, _):
+            await cluster.client.create(CONFIG_MAPS, make_config("a"), "default")
+            await asyncio.sleep(86_400)
+            assert [round((later - times[0]).total_seconds()) for later in times] == [0, 3600, 7200]
+
+    run_virtual(main(), limit=100_000)
+
+
+def test_a_repeated_event_is_counted_in_one_object() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            recorder = EventRecorder(cluster.client, cluster.clock)
+            obj = await cluster.client.create(CONFIG_MAPS, make_config("a"), "default")
+            for _ in range(3):
+                await recorder.record(Note(obj, "Again", "the same text", warning=True), "test")
+                await asyncio.sleep(10)
+            events = (await cluster.client.list(EVENTS, "default")).items
+            assert [(event["count"], event["type"]) for event in events] == [(3, "Warning")]
+            assert events[0]["lastTimestamp"] > events[0]["firstTimestamp"]
+
+    run_virtual(main(), limit=60)
