@@ -296,6 +296,8 @@ def _reader(field: str, kind: Kind) -> Callable[[Object], str]:
     if field == "metadata.namespace" and kind.namespaced:
         return _read_namespace
     read = kind.selectable.get(field)
+    if read is None and not kind.selectable and not kind.custom:
+        raise status.bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     if read is None:
         raise status.bad_request(f"field label not supported: {field}")
     return read

@@ -81,7 +81,8 @@ def _decode(call: Call, kind: Kind, result: Object, options: WriteOptions) -> Ob
 def apply(state: State, call: Call, target: Target, body: Any, options: WriteOptions) -> Written:
     """Server-side apply: the body holds what this manager wants, and nothing else."""
     if not isinstance(body, dict):
-        raise status.bad_request("error decoding patch: an apply patch is an object")
+        text = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        raise status.bad_request(text)
     kind, wanted = target.kind, body
     given = (wanted.get("apiVersion") or "", wanted.get("kind") or "")
     if given != (kind.api_version, kind.kind):

@@ -42,7 +42,8 @@ def apply(obj: Object, patch: Any) -> Object:
 
 def _check(patch: Any) -> list[dict[str, Any]]:
     if not isinstance(patch, list):
-        raise status.bad_request("error decoding patch: a JSON patch is a list of operations")
+        text = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        raise status.bad_request(text)
     if len(patch) > MAX_OPERATIONS:
         text = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         raise StatusError(413, "RequestEntityTooLarge", text)

@@ -14,7 +14,9 @@ from trainmaster.api.meta import Object
 def apply(obj: Object, patch: Any) -> Object:
     """`obj` after the patch. A patch that is not an object is refused with 400."""
     if not isinstance(patch, dict):
-        raise status.bad_request("Invalid JSON Patch")
+        word = "array" if isinstance(patch, list) else "string" if isinstance(patch, str) else "number"
+        text = f"error decoding patch: json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+        raise status.bad_request(text)
     return _merge(obj, patch)
 
 

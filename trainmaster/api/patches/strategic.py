@@ -31,7 +31,8 @@ _BAD_RETAIN_KEYS = "invalid patch format of retainKeys"
 def apply(obj: Object, patch: Any, kind: Kind) -> Object:
     """`obj` after the patch. A patch that is not well formed is refused with 400."""
     if not isinstance(patch, dict):
-        raise status.bad_request("invalid JSON document")
+        word = "array" if isinstance(patch, list) else "string" if isinstance(patch, str) else "number"
+        raise status.bad_request(f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}")
     return _merge_map(obj, patch, kind.load())
 
 

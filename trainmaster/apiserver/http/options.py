@@ -101,7 +101,8 @@ def read_delete_options(query: Query, body: Object | None) -> DeleteOptions:
     if any(value != "All" for value in dry_run):
         errors.append(fields.not_supported("dryRun", dry_run, ["All"]))
     if propagation not in _PROPAGATIONS:
-        errors.append(fields.not_supported("propagationPolicy", propagation, sorted(_PROPAGATIONS)[1:]))
+        supported = ["Foreground", "Background", "Orphan", "nil"]
+        errors.append(fields.not_supported("propagationPolicy", propagation, supported))
     if orphan is not None and propagation:
         text = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(fields.invalid("propagationPolicy", propagation, text))

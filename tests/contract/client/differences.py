@@ -1,0 +1,261 @@
+"""Where our server and a real kube-apiserver differ, by name, each with its reason and what either of them shows.
+
+`test_differences.py` asks every server; an entry that no longer differs fails there. docs/compat.md is made from this
+list: `python -m tests.contract.client.differences > docs/compat.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.contract.client.objects import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    PODS,
+    TRAIN_JOBS,
+    make_config_map,
+    make_pod,
+    make_train_job,
+    refusal,
+)
+from tests.contract.client.stage import Stage
+from tests.wire import differences as wire
+from trainmaster.api.meta import Object
+from trainmaster.api.status import StatusError
+from trainmaster.client.contract import PatchType, WatchOptions, WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    name: str
+    """A sentence about what is asked."""
+    reason: str
+    probe: Callable[[Stage], Awaitable[Any]]
+    """Asks a server; the answer is plain JSON."""
+    ours: Any
+    upstream: Any
+
+
+async def _create_with_revision(stage: Stage) -> Object:
+    status = await refusal(stage.client.create(CONFIG_MAPS, make_config_map(resourceVersion="5"), stage.namespace))
+    return {"code": status["code"], "reason": status["reason"]}
+
+
+async def _update_with_malformed_revision(stage: Stage) -> Object:
+    await stage.client.create(CONFIG_MAPS, make_config_map(), stage.namespace)
+    status = await refusal(stage.client.update(CONFIG_MAPS, make_config_map(resourceVersion="x"), stage.namespace))
+    return {"code": status["code"], "reason": status["reason"]}
+
+
+async def _watch(stage: Stage, revision: str) -> Object | str:
+    options = WatchOptions(resource_version=revision, timeout_seconds=1)
+    try:
+        async with stage.client.watch(CONFIG_MAPS, stage.namespace, options) as watch:
+            async for _ in watch:
+                return "an event"
+    except StatusError as error:
+        return {"code": error.code, "reason": error.reason}
+    return "silence until the time limit"
+
+
+async def _watch_the_future(stage: Stage) -> Any:
+    return await _watch(stage, "99999999")
+
+
+async def _watch_from_malformed_revision(stage: Stage) -> Any:
+    return await _watch(stage, "abc")
+
+
+async def _unknown_directive(stage: Stage) -> Object:
+    await stage.client.create(CONFIG_MAPS, make_config_map("a", {"k": "v"}), stage.namespace)
+    patch = {"data": {"$patch": "frob"}}
+    status = await refusal(stage.client.patch(CONFIG_MAPS, "a", PatchType.STRATEGIC, patch, stage.namespace))
+    return {"code": status["code"], "reason": status["reason"]}
+
+
+async def _json_patch_that_does_not_fit(stage: Stage) -> Object:
+    await stage.client.create(CONFIG_MAPS, make_config_map("a", {"k": "v"}), stage.namespace)
+    steps = [{"op": "test", "path": "/data/k", "value": "other"}]
+    status = await refusal(stage.client.patch(CONFIG_MAPS, "a", PatchType.JSON, steps, stage.namespace))
+    return {"causes": len(status.get("details", {}).get("causes", []))}
+
+
+async def _generation_from_the_body(stage: Stage) -> Object:
+    obj = await stage.client.create(CONFIG_MAPS, make_config_map(generation=7), stage.namespace)
+    return {"generation": obj["metadata"].get("generation", 0)}
+
+
+async def _pod_additions(stage: Stage) -> Object:
+    options = WriteOptions(dry_run=True)
+    spec = (await stage.client.create(PODS, make_pod(), stage.namespace, options=options))["spec"]
+    return {
+        "token volumes": len(spec.get("volumes", [])),
+        "tolerations": len(spec.get("tolerations", [])),
+    }
+
+
+async def _system_namespace(stage: Stage) -> Object:
+    found = [item["metadata"]["name"] for item in (await stage.client.list(NAMESPACES)).items]
+    return {"kubeflow-system": "kubeflow-system" in found}
+
+
+async def _terminating_conditions(stage: Stage) -> Object:
+    held = make_config_map("held", finalizers=["example.com/hold"])
+    await stage.client.create(CONFIG_MAPS, held, stage.namespace)
+    await stage.client.delete(NAMESPACES, stage.namespace)
+
+    async def held_is_going() -> bool:
+        found = await stage.client.get(CONFIG_MAPS, "held", stage.namespace)
+        return "deletionTimestamp" in found["metadata"]
+
+    await stage.eventually(held_is_going)
+    seen: set[str] = set()
+
+    async def conditions() -> bool:
+        status = (await stage.client.get(NAMESPACES, stage.namespace))["status"]
+        seen.update(condition["type"] for condition in status.get("conditions", []))
+        return bool(seen) or stage.server != "kube"
+
+    await stage.eventually(conditions)
+    patch = {"metadata": {"finalizers": None}}
+    await stage.client.patch(CONFIG_MAPS, "held", PatchType.MERGE, patch, stage.namespace)
+    return {"NamespaceFinalizersRemaining": "NamespaceFinalizersRemaining" in seen}
+
+
+async def _custom_body_without_kind(stage: Stage) -> Object:
+    given = make_train_job()
+    del given["kind"]
+    status = await refusal(stage.client.create(TRAIN_JOBS, given, stage.namespace))
+    return {"code": status["code"], "echoes the body": "torch-distributed" in status["message"]}
+
+
+DIFFERENCES = (
+    Difference(
+        "Creating an object that carries a resourceVersion",
+        "The mistake is the caller's, and we answer no request with 500 that a caller can put right.",
+        _create_with_revision,
+        ours={"code": 400, "reason": "BadRequest"},
+        upstream={"code": 500, "reason": ""},
+    ),
+    Difference(
+        "Updating with a resourceVersion that is not a number",
+        "As above: 400 instead of 500.",
+        _update_with_malformed_revision,
+        ours={"code": 400, "reason": "BadRequest"},
+        upstream={"code": 500, "reason": ""},
+    ),
+    Difference(
+        "Watching from a resourceVersion that is not a number",
+        "As above: 400 instead of 500.",
+        _watch_from_malformed_revision,
+        ours={"code": 400, "reason": "BadRequest"},
+        upstream={"code": 500, "reason": ""},
+    ),
+    Difference(
+        "A strategic merge patch with a directive that does not exist",
+        "As above: 400 instead of 500.",
+        _unknown_directive,
+        ours={"code": 400, "reason": "BadRequest"},
+        upstream={"code": 500, "reason": ""},
+    ),
+    Difference(
+        "Watching from a resourceVersion that has not been reached",
+        "Such a number comes from another life of the server (a wiped home). Upstream waits for it; a client that is "
+        "told to list again recovers at once.",
+        _watch_the_future,
+        ours={"code": 410, "reason": "Expired"},
+        upstream="silence until the time limit",
+    ),
+    Difference(
+        "A JSON patch that does not fit the object",
+        "Same code, reason and message; ours also says in a cause which operation failed and why.",
+        _json_patch_that_does_not_fit,
+        ours={"causes": 1},
+        upstream={"causes": 0},
+    ),
+    Difference(
+        "metadata.generation in the body of a kind that does not count it",
+        "Upstream stores the number that the client invented. We drop it, as for every other kind.",
+        _generation_from_the_body,
+        ours={"generation": 0},
+        upstream={"generation": 7},
+    ),
+    Difference(
+        "What a Pod gets at creation beyond its defaults",
+        "A token volume and tolerations for nodes that stop answering have no meaning on one machine; the node gives "
+        "processes their credentials through the environment.",
+        _pod_additions,
+        ours={"token volumes": 0, "tolerations": 0},
+        upstream={"token volumes": 1, "tolerations": 2},
+    ),
+    Difference(
+        "The namespace kubeflow-system",
+        "It is there from the start: the SDK looks for runtimes and for the version there.",
+        _system_namespace,
+        ours={"kubeflow-system": True},
+        upstream={"kubeflow-system": False},
+    ),
+    Difference(
+        "Conditions of a namespace that waits for finalizers",
+        "Upstream reports in status.conditions what is left; we only show the phase Terminating. "
+        "`kubectl get` in the namespace names the objects.",
+        _terminating_conditions,
+        ours={"NamespaceFinalizersRemaining": False},
+        upstream={"NamespaceFinalizersRemaining": True},
+    ),
+    Difference(
+        "A custom object without a kind",
+        "Same code and beginning of the message; upstream goes on to repeat the whole body, which may hold secrets.",
+        _custom_body_without_kind,
+        ours={"code": 400, "echoes the body": False},
+        upstream={"code": 400, "echoes the body": True},
+    ),
+)
+
+INTERNAL = {
+    "Writes of our own controllers are not recorded in managedFields": "They are most of the writes on a busy machine, "
+    "and nobody applies against them. Shown by `tests/unit/apiserver/test_local_client.py`.",
+    "Pods carry no tracking finalizer of their Job": "A reconcile is one transaction, so a Pod cannot vanish between "
+    "being counted and being recorded.",
+}
+"""Differences that no client can ask for directly."""
+
+
+def render() -> str:
+    lines = [
+        "# Where this server differs from a Kubernetes API server",
+        "",
+        "Everything else in the Client contract suite (`tests/contract/client`) gives the same answer on our server,",
+        "in process and over HTTP, and on a real kube-apiserver 1.36, error texts included. Each line below is asked",
+        "of all of them by the same suite; a difference that goes away fails it.",
+        "",
+        "This file is made from `tests/contract/client/differences.py`; do not edit it.",
+        "",
+        "| What | Ours | kube-apiserver | Why |",
+        "|---|---|---|---|",
+    ]
+    for entry in DIFFERENCES:
+        lines.append(f"| {entry.name} | {_show(entry.ours)} | {_show(entry.upstream)} | {entry.reason} |")
+    lines += ["", "## Seen through command-line and Python clients", ""]
+    seen = {**wire.ONLY_OURS, **wire.ONLY_KUBE}
+    lines += [f"- **{name}**: {reason}" for name, reason in seen.items()] or ["None."]
+    lines += ["", "## Inside", ""]
+    lines += [f"- **{name}**: {reason}" for name, reason in INTERNAL.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    words = []
+    for name, one in value.items():
+        words.append(f"{name} {json.dumps(one)}" if one != "" else f"no {name}")
+    return ", ".join(words)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
