@@ -66,11 +66,14 @@ def run_static() -> Outcome:
     outcome = Outcome(STATIC)
     began = time.monotonic()
     for name, arguments in STATIC_STEPS:
-        if subprocess.run([sys.executable, *arguments], cwd=ROOT).returncode:
-            print(f"{name}: failed", flush=True)
+        step = time.monotonic()
+        done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            print(done.stdout + done.stderr)
             outcome.failed += 1
         else:
             outcome.passed += 1
+        print(f"{name}: {'FAILED' if done.returncode else 'ok'} ({time.monotonic() - step:.1f} s)", flush=True)
     outcome.seconds = time.monotonic() - began
     return outcome
 
