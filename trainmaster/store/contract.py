@@ -68,7 +68,10 @@ ABSENT = Absent.ABSENT
 
 
 class Record:
-    """A stored value. Immutable but for `memo`, where readers may cache something small that they derived from it."""
+    """A stored value. Immutable but for `memo`, where readers may cache something small that they derived from it.
+
+    The memo must not refer back to the record: the cycle collector does not look at records.
+    """
 
     __slots__ = ("bucket", "created", "memo", "name", "revision", "value")
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import apsw
 
+from trainmaster.kit.untracked import untrack
 from trainmaster.store import database
 from trainmaster.store.compaction import Garbage
 from trainmaster.store.contract import Event, EventType, Record
@@ -25,55 +26,59 @@ _Entry = tuple[EventType, Record, Record | None]
 def load(connection: apsw.Connection, state: StoreState, garbage: Garbage) -> None:
     """Fills an empty state. apsw.CorruptError when the file is damaged."""
     floor = database.read_meta(connection, "floor")
-    floors: dict[str, int] = dict(connection.execute("SELECT bucket, rev FROM floors"))
     revision = database.read_meta(connection, "revision")
     limits = state.limits
-    buckets: dict[str, Bucket] = {}
-    entries: dict[str, list[_Entry]] = {}
+    slots: dict[str, _Slot] = {}
     with _paused_gc():
-        for bucket in floors:
-            buckets[bucket] = Bucket(bucket, Window(max(floor, floors[bucket]), limits.events, limits.bytes))
-        revision = max(revision, _fold(connection, limits, floor, buckets, entries, garbage))
-        for bucket, found in entries.items():
-            _fill_window(buckets[bucket].window, found, limits, garbage)
-        for held in buckets.values():
-            held.names = SortedNames(held.records)
-    state.adopt(buckets, revision=revision, floor=floor)
+        for bucket, own_floor in connection.execute("SELECT bucket, rev FROM floors"):
+            slots[bucket] = _Slot(bucket, Window(max(floor, own_floor), limits.events, limits.bytes))
+        revision = max(revision, _fold(connection, slots, Window(floor, limits.events, limits.bytes), garbage))
+        for slot in slots.values():
+            _fill_window(slot.held.window, slot.entries, limits, garbage)
+            slot.held.names = SortedNames(slot.records)
+    state.adopt({bucket: slot.held for bucket, slot in slots.items()}, revision=revision, floor=floor)
 
 
-def _fold(
-    connection: apsw.Connection,
-    limits: WindowLimits,
-    floor: int,
-    buckets: dict[str, Bucket],
-    entries: dict[str, list[_Entry]],
-    garbage: Garbage,
-) -> int:
-    """Replays all rows into records; collects per bucket what may belong to the window. Returns the last revision."""
+class _Slot:
+    """A bucket while it is loaded, with what the loop below needs at hand."""
+
+    __slots__ = ("entries", "floor", "held", "records")
+
+    def __init__(self, bucket: str, window: Window) -> None:
+        self.held = Bucket(bucket, window)
+        self.records = self.held.records
+        self.floor = window.floor
+        self.entries: list[_Entry] = []
+        """Writes above the floor: the window, and maybe more than fits."""
+
+
+def _fold(connection: apsw.Connection, slots: dict[str, _Slot], pattern: Window, garbage: Garbage) -> int:
+    """Replays all rows into records and collects what may belong to the windows. Returns the last revision."""
     revision = 0
-    # Locals and enum members outside of the loop: it runs once per stored object at every start.
-    put, delete = EventType.PUT, EventType.DELETE
+    # Runs once per stored object at every start: locals instead of attributes.
+    put, delete, op_put = EventType.PUT, EventType.DELETE, database.PUT
     query = "SELECT rev, bucket, name, op, created, value FROM log ORDER BY rev"
     for revision, bucket, name, op, created, value in connection.execute(query):
-        held = buckets.get(bucket)
-        if held is None:
-            held = buckets[bucket] = Bucket(bucket, Window(floor, limits.events, limits.bytes))
-        records = held.records
-        previous = records.get(name)
+        slot = slots.get(bucket)
+        if slot is None:
+            window = Window(pattern.floor, pattern.max_events, pattern.max_bytes)
+            slot = slots[bucket] = _Slot(bucket, window)
+        previous = slot.records.get(name)
         if previous is not None:
             name = previous.name
-        record = Record(held.name, name, revision, created, value)
-        if op == database.PUT:
-            records[name] = record
+        record = Record(slot.held.name, name, revision, created, value)
+        untrack(record)
+        if op == op_put:
+            slot.records[name] = record
         elif previous is not None:
-            del records[name]
-        if revision > held.window.floor:
-            entries.setdefault(held.name, []).append((put if op == database.PUT else delete, record, previous))
+            del slot.records[name]
+        if revision > slot.floor:
+            slot.entries.append((put if op == op_put else delete, record, previous))
             continue
         if previous is not None:
-            garbage.add_row(previous.revision, held.name)
-        if op == database.DELETE:
-            garbage.add_row(revision, held.name)
+            garbage.add_row(previous.revision, bucket)
+        if op != op_put:
+            garbage.add_row(revision, bucket)
     return revision
 
 
@@ -93,7 +98,9 @@ def _fill_window(window: Window, entries: Sequence[_Entry], limits: WindowLimits
     if start:
         window.floor = entries[start - 1][1].revision
     for entry in entries[start:]:
-        window.append(Event(*entry))
+        event = Event(*entry)
+        untrack(event)
+        window.append(event)
 
 
 @contextmanager

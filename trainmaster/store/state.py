@@ -9,8 +9,8 @@
     acknowledge   `durable()` returns, outside watches are woken
 
 Invariants: `revision` grows by one per write; events enter windows in revision order; nothing is acknowledged and no
-outside watch is woken before its commit. Records hold bytes, never parsed objects: a full garbage collection over
-100,000 of them takes milliseconds.
+outside watch is woken before its commit. Records hold bytes, never parsed objects, and the cycle collector does not see
+them: a full collection takes no longer with 100,000 of them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from trainmaster.kit import failpoints
+from trainmaster.kit.untracked import untrack
 from trainmaster.store.contract import ABSENT, Absent, Event, EventType, Mismatch, Record, StoreError
 from trainmaster.store.names import SortedNames, end_of_prefix
 from trainmaster.store.window import BucketWatch, Window
@@ -149,7 +150,7 @@ class StoreState:
         else:
             record = Record(held.name, current.name, revision, current.created, value)
         held.records[record.name] = record
-        self._note(Event(EventType.PUT, record, current))
+        self._note(EventType.PUT, record, current)
         return record
 
     def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None) -> Record:
@@ -162,14 +163,18 @@ class StoreState:
         record = Record(held.name, current.name, self.revision + 1, current.created, value)
         del held.records[name]
         held.names.remove(name)
-        self._note(Event(EventType.DELETE, record, current))
+        self._note(EventType.DELETE, record, current)
         return record
 
     def transaction(self) -> AbstractContextManager[None]:
         return self._transaction
 
-    def _note(self, event: Event) -> None:
-        self.revision = event.record.revision
+    def _note(self, kind: EventType, record: Record, previous: Record | None) -> None:
+        event = Event(kind, record, previous)
+        # Records and events hold values and older records only, so no cycle goes through them.
+        untrack(record)
+        untrack(event)
+        self.revision = record.revision
         self._events.append(event)
         if not self._depth:
             self._finish()

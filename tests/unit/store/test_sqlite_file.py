@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -273,5 +274,21 @@ def test_large_batches_leave_the_event_loop(tmp_path: Path) -> None:
             store.put("a", "y", b"")
             assert store.durable_revision == 0
             await store.durable(2)
+
+    run_virtual(main())
+
+
+def test_the_cycle_collector_does_not_see_stored_records(tmp_path: Path) -> None:
+    async def main() -> None:
+        for _ in range(2):
+            async with SqliteStore.open(tmp_path, VirtualClock()) as store:
+                store.put("a", "new", b"")
+                store.put("a", "x", b"1")
+                store.put("a", "x", b"2")
+                store.delete("a", "x", b"3")
+                await store.durable(store.revision)
+                assert not any(map(gc.is_tracked, store.scan("a")))
+                for event in store.history("a"):
+                    assert not gc.is_tracked(event) and not gc.is_tracked(event.record)
 
     run_virtual(main())
