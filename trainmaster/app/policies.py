@@ -43,6 +43,10 @@ class StorePolicies:
         record = self._store.get(stored.bucket_of(gvr), f"{namespace}/{name}" if namespace else name)
         return stored.parse(record.value) if record else None
 
+    def find_uid(self, gvr: GVR, namespace: str, name: str) -> str | None:
+        record = self._store.get(stored.bucket_of(gvr), f"{namespace}/{name}" if namespace else name)
+        return stored.peek_uid(record.value) if record else None
+
 
 class NoEscalation(Plugin):
     """Refuses roles and bindings that would give more than their writer has."""

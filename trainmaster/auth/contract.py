@@ -41,6 +41,10 @@ class Reader(Protocol):
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None: ...
 
+    def find_uid(self, gvr: GVR, namespace: str, name: str) -> str | None:
+        """The uid alone, without parsing the object: asked on every request."""
+        ...
+
 
 class Authenticator(Protocol):
     def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Identity | None:

@@ -15,6 +15,7 @@ from trainmaster.auth.contract import AUTHENTICATED
 from trainmaster.client.contract import Identity
 
 _MAX_TOKEN = 16 * 1024
+_REMEMBERED = 1000
 
 
 def digest(token: str) -> str:
@@ -72,6 +73,8 @@ class Credentials:
 
     def __init__(self, sources: Sequence[TokenSource]) -> None:
         self._sources = list(sources)
+        self._remembered: dict[str, tuple[TokenSource, str]] = {}
+        """Header to the source that knew its token, which is asked first next time. It decides anew every time."""
 
     def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Identity | None:
         if certificate is not None:
@@ -80,6 +83,13 @@ class Credentials:
                 return identity
         if authorization is None:
             return None
+        known = self._remembered.get(authorization)
+        if known is not None:
+            source, token = known
+            found = source.find(token)
+            if found is not None:
+                return found[0]
+            del self._remembered[authorization]
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
@@ -87,6 +97,9 @@ class Credentials:
         for source in self._sources:
             found = source.find(token)
             if found is not None:
+                if len(self._remembered) >= _REMEMBERED:
+                    self._remembered.clear()
+                self._remembered[authorization] = (source, token)
                 return found[0]
         raise status.unauthorized()
 

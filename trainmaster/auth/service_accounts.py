@@ -12,6 +12,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +34,7 @@ _SHORTEST = 600
 _LONGEST = 365 * 24 * 3600
 _DEFAULT = 3600
 _REMEMBERED = 1000
+_OURS = frozenset({DEFAULT_AUDIENCE})
 _HEADER = {"alg": "HS256", "typ": "JWT"}
 
 
@@ -52,6 +54,16 @@ def read_user(user: str) -> tuple[str, str] | None:
     return (namespace, name) if namespace and name else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    identity: Identity
+    begins: float
+    ends: float
+    audiences: frozenset[str]
+    objects: tuple[tuple[GVR, str, str, str], ...]
+    """(collection, namespace, name, uid) of everything that must still exist."""
+
+
 class ServiceAccountTokens:
     """Implements `identities.TokenSource`; `request` serves the token subresource."""
 
@@ -62,8 +74,8 @@ class ServiceAccountTokens:
         self._reader = reader
         self._clock = clock
         self._ids = ids
-        self._verified: dict[str, Object] = {}
-        """Claims of tokens whose signature was checked. Time and objects are looked at on every use."""
+        self._verified: dict[str, _Verified] = {}
+        """Tokens whose signature was checked. Time, audience and objects are looked at on every use."""
 
     # Issuing
 
@@ -148,35 +160,26 @@ class ServiceAccountTokens:
     # Verifying
 
     def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[Identity, tuple[str, ...]] | None:
-        claims = self._verify(token)
-        if claims is None:
-            return None
-        good_for = [value for value in claims["aud"] if value in (audiences or (DEFAULT_AUDIENCE,))]
-        if not good_for or not self._is_alive(claims):
-            return None
-        kubernetes = claims["kubernetes.io"]
-        account, namespace = kubernetes["serviceaccount"], kubernetes["namespace"]
-        extra: dict[str, tuple[str, ...]] = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
-        if "pod" in kubernetes:
-            extra["authentication.kubernetes.io/pod-name"] = (kubernetes["pod"]["name"],)
-            extra["authentication.kubernetes.io/pod-uid"] = (kubernetes["pod"]["uid"],)
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-        return Identity(claims["sub"], account["uid"], groups, extra), tuple(good_for)
-
-    def _verify(self, token: str) -> Object | None:
-        """The claims of a token that we signed and that has not expired."""
-        claims = self._verified.get(token)
-        if claims is None:
-            claims = self._read_claims(token)
-            if claims is None:
+        known = self._verified.get(token)
+        if known is None:
+            known = self._read(token)
+            if known is None:
                 return None
             if len(self._verified) >= _REMEMBERED:
                 self._verified.clear()
-            self._verified[token] = claims
-        now = self._clock.now().timestamp()
-        return claims if claims["nbf"] - 5 <= now < claims["exp"] else None
+            self._verified[token] = known
+        if not known.begins <= self._clock.now().timestamp() < known.ends:
+            return None
+        good_for = known.audiences & frozenset(audiences) if audiences else known.audiences & _OURS
+        if not good_for:
+            return None
+        for gvr, namespace, name, uid in known.objects:
+            if self._reader.find_uid(gvr, namespace, name) != uid:
+                return None
+        return known.identity, tuple(sorted(good_for))
 
-    def _read_claims(self, token: str) -> Object | None:
+    def _read(self, token: str) -> _Verified | None:
+        """What a token that we signed says."""
         signed, dot, signature = token.encode("ascii", "replace").rpartition(b".")
         if not dot or signed.count(b".") != 1:
             return None
@@ -187,17 +190,22 @@ class ServiceAccountTokens:
             claims: Object = orjson.loads(_decode(signed.partition(b".")[2]))
         except (binascii.Error, ValueError):
             return None
-        return claims
+        return _read_claims(claims)
 
-    def _is_alive(self, claims: Object) -> bool:
-        kubernetes = claims["kubernetes.io"]
-        namespace = kubernetes["namespace"]
-        named = [(SERVICE_ACCOUNTS, namespace, kubernetes["serviceaccount"])]
-        for kind, gvr in _BOUND.items():
-            if kind.lower() in kubernetes:
-                named.append((gvr, "" if kind == "Node" else namespace, kubernetes[kind.lower()]))
-        for gvr, where, ref in named:
-            found = self._reader.find(gvr, where, ref["name"])
-            if found is None or found["metadata"]["uid"] != ref["uid"]:
-                return False
-        return True
+
+def _read_claims(claims: Object) -> _Verified:
+    kubernetes = claims["kubernetes.io"]
+    account, namespace = kubernetes["serviceaccount"], kubernetes["namespace"]
+    objects = [(SERVICE_ACCOUNTS, namespace, account["name"], account["uid"])]
+    for kind, gvr in _BOUND.items():
+        ref = kubernetes.get(kind.lower())
+        if ref is not None:
+            objects.append((gvr, "" if kind == "Node" else namespace, ref["name"], ref["uid"]))
+    extra: dict[str, tuple[str, ...]] = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
+    if "pod" in kubernetes:
+        extra["authentication.kubernetes.io/pod-name"] = (kubernetes["pod"]["name"],)
+        extra["authentication.kubernetes.io/pod-uid"] = (kubernetes["pod"]["uid"],)
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+    identity = Identity(claims["sub"], account["uid"], groups, extra)
+    # Clocks of one machine agree; the few seconds are for a wall clock that was just set back.
+    return _Verified(identity, claims["nbf"] - 5, claims["exp"], frozenset(claims["aud"]), tuple(objects))

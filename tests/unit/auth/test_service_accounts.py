@@ -28,6 +28,10 @@ class Objects:
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
         return self.found.get((gvr.plural, namespace, name))
 
+    def find_uid(self, gvr: GVR, namespace: str, name: str) -> str | None:
+        found = self.find(gvr, namespace, name)
+        return None if found is None else str(found["metadata"]["uid"])
+
 
 def make(clock: VirtualClock, secret: bytes = SECRET) -> tuple[Objects, ServiceAccountTokens]:
     objects = Objects()
