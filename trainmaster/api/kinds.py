@@ -62,8 +62,10 @@ def _nothing(obj: Object) -> None:
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Kind:
+    """Compared by identity: there is one value per kind."""
+
     group: str
     version: str
     kind: str
@@ -85,6 +87,7 @@ class Kind:
     """Has a status subresource: main writes keep the stored status, /status writes keep the rest."""
     subresources: tuple[Subresource, ...] = ()
     columns: tuple[Column, ...] = ()
+    """All columns in order, the name among them; see `cells` for the common ones."""
     default: Callable[[Object], None] = _nothing
     """Defaulting beyond the schema's own defaults; changes the object in place; idempotent."""
     validate: Callable[[Object, Object | None], list[FieldError]] = _no_errors
@@ -106,6 +109,9 @@ class Kind:
     """Create-only and never stored: the server answers itself (access reviews, TokenReview)."""
     grace: Callable[[Object], int] | None = None
     """Graceful deletion (Pods): the default grace period in seconds; None means deletion is immediate."""
+
+    def __repr__(self) -> str:
+        return f"Kind({self.api_version} {self.kind})"
 
     @cached_property
     def gvr(self) -> GVR:

@@ -3,7 +3,7 @@
 `schemas` builds these from the shipped definitions; validation, pruning, strategic merge, server-side apply,
 OpenAPI, `explain` and the CRD YAML all read the same tree. A node holds facts only; behaviour lives with its users.
 Nodes are shared between kinds and between places in one kind: treat them as read-only, and keep what you derive from
-one outside it (keyed by `id(node)`, nodes live as long as the process).
+one outside it, keyed by the node (nodes live as long as the process).
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ class Rule:
         return "oldSelf" in self.rule
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
+    """Compared by identity, and so usable as a key."""
+
     type: str = ""
     """object, array, string, integer, number, boolean; "" means any JSON value."""
     format: str = ""

@@ -203,11 +203,11 @@ def test_a_custom_object_that_breaks_its_schema_is_refused(obj: Object, want: li
     [
         make_trainjob(trainer={"numProcPerNode": "auto"}),
         make_trainjob(trainer={"numProcPerNode": 4}),
-        make_trainjob(ttlSecondsAfterFinished=0, cleanupPolicy={"ttlSecondsAfterFinished": 60}),
+        make_trainjob(ttlSecondsAfterFinished=60, cleanupPolicy={"ttlSecondsAfterFinished": 60}),
         make_trainjob(podSpecOverrides=[{"targetJobs": [{"name": "node"}], "nodeSelector": {"a": "b"}}]),
         make_trainjob(labels={"a": "b"}, annotations={"c": "d"}),
         override(affinity={}, imagePullSecrets=[{"name": "a"}]),
-        make_runtime(ttlSecondsAfterFinished=1, activeDeadlineSeconds=1, runPolicy={"ttlSecondsAfterFinished": 0}),
+        make_runtime(ttlSecondsAfterFinished=1, activeDeadlineSeconds=1, runPolicy={"ttlSecondsAfterFinished": 1}),
         make_runtime(mlPolicy={"numNodes": 2, "torch": {"numProcPerNode": "auto"}}),
     ],
 )

@@ -1,9 +1,10 @@
-"""CustomResourceDefinition: readable only; its objects describe the custom kinds that are built in here."""
+"""CustomResourceDefinition: readable only; its objects describe the custom kinds that are built in here (`api.crd`)."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from trainmaster.api import cells
 from trainmaster.api.kinds import Kind
 from trainmaster.api.schemas import load
 
@@ -19,6 +20,7 @@ CUSTOM_RESOURCE_DEFINITION = Kind(
     short_names=("crd", "crds"),
     categories=("api-extensions",),
     verbs=("get", "list", "watch"),
+    columns=(cells.NAME, cells.CREATED),
 )
 
 KINDS = (CUSTOM_RESOURCE_DEFINITION,)

@@ -1,11 +1,71 @@
-"""JobSet: a group of Jobs that live and fail together."""
+"""JobSet: a group of Jobs that live and fail together.
+
+Served as upstream serves it: a custom kind with the defaults that upstream's webhook fills in. What the webhook
+refuses beyond the schema belongs to the JobSet controller's rules.
+"""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api import cells
+from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
+
+
+def default(job_set: Object) -> None:
+    spec = job_set.setdefault("spec", {})
+    if not isinstance(spec, dict):
+        return
+    default_spec(spec)
+
+
+def default_spec(spec: Object) -> None:
+    """Tolerates wrong types: defaulting comes before validation, which will name them."""
+    spec.setdefault("successPolicy", {"operator": "All"})
+    spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
+    network = spec.setdefault("network", {})
+    if isinstance(network, dict):
+        network.setdefault("enableDNSHostnames", True)
+        network.setdefault("publishNotReadyAddresses", True)
+    for job in _list_objects(spec.get("replicatedJobs")):
+        template = job.get("template")
+        job_spec = template.get("spec") if isinstance(template, dict) else None
+        if not isinstance(job_spec, dict):
+            continue
+        job_spec.setdefault("completionMode", "Indexed")
+        pod = job_spec.get("template")
+        pod_spec = pod.get("spec") if isinstance(pod, dict) else None
+        if isinstance(pod_spec, dict):
+            pod_spec.setdefault("restartPolicy", "OnFailure")
+    policy = spec.get("failurePolicy")
+    if isinstance(policy, dict):
+        for index, rule in enumerate(_list_objects(policy.get("rules"))):
+            rule.setdefault("name", f"failurePolicyRule{index}")
+    for policy in _list_objects(spec.get("volumeClaimPolicies")):
+        policy.setdefault("retentionPolicy", {"whenDeleted": "Delete"})
+
+
+def _list_objects(value: Any) -> list[Object]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _status(name: str, job_set: Object, now: float) -> Any:
+    value = (job_set.get("status") or {}).get(name)
+    return None if value is None else str(value)
+
+
+def _get_completed(job_set: Object, now: float) -> Any:
+    condition = cells.find_condition(job_set, "Completed")
+    return condition.get("status") if condition is not None else None
+
+
+def _get_suspended(job_set: Object, now: float) -> Any:
+    value = (job_set.get("spec") or {}).get("suspend")
+    return None if value is None else str(value).lower()
+
 
 JOB_SET = Kind(
     group="jobset.x-k8s.io",
@@ -18,6 +78,15 @@ JOB_SET = Kind(
     load=partial(load, "io.x-k8s.jobset.v1alpha2.JobSet"),
     custom=True,
     status=True,
+    columns=(
+        cells.NAME,
+        Column("TerminalState", partial(_status, "terminalState"), json_path=".status.terminalState"),
+        Column("Restarts", partial(_status, "restarts"), json_path=".status.restarts"),
+        Column("Completed", _get_completed, json_path='.status.conditions[?(@.type=="Completed")].status'),
+        Column("Suspended", _get_suspended, json_path=".spec.suspend"),
+        cells.CUSTOM_AGE,
+    ),
+    default=default,
 )
 
 KINDS = (JOB_SET,)

@@ -4,8 +4,41 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api import cells, fields
+from trainmaster.api.fields import FieldError
+from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
+
+_LARGEST = 1_000_000_000
+_SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_POLICIES = ("PreemptLowerPriority", "Never")
+
+
+def default(priority: Object) -> None:
+    priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    priority.setdefault("value", 0)
+
+
+def validate(new: Object, old: Object | None) -> list[FieldError]:
+    errors: list[FieldError] = []
+    name, value = new["metadata"].get("name", ""), new.get("value", 0)
+    if name.startswith("system-"):
+        if _SYSTEM.get(name) != value:
+            text = "priority class names with 'system-' prefix are reserved for system use only."
+            text = f"{text} error: {name} is not a known system priority class"
+            errors.append(fields.forbidden("metadata.name", text))
+    elif value > _LARGEST:
+        errors.append(fields.forbidden("value", f"maximum allowed value of a user defined priority is {_LARGEST}"))
+    if new.get("preemptionPolicy") not in _POLICIES:
+        errors.append(fields.not_supported("preemptionPolicy", new.get("preemptionPolicy"), _POLICIES))
+    if old is not None:
+        if value != old.get("value", 0):
+            errors.append(fields.forbidden("value", "may not be changed in an update."))
+        if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
+            errors.append(fields.invalid("preemptionPolicy", new.get("preemptionPolicy"), "field is immutable"))
+    return errors
+
 
 PRIORITY_CLASS = Kind(
     group="scheduling.k8s.io",
@@ -17,6 +50,15 @@ PRIORITY_CLASS = Kind(
     definition="io.k8s.api.scheduling.v1.PriorityClass",
     load=partial(load, "io.k8s.api.scheduling.v1.PriorityClass"),
     short_names=("pc",),
+    columns=(
+        cells.NAME,
+        Column("Value", lambda priority, now: priority.get("value", 0), type="integer"),
+        Column("Global-Default", lambda priority, now: bool(priority.get("globalDefault")), type="boolean"),
+        cells.AGE,
+        Column("PreemptionPolicy", lambda priority, now: priority.get("preemptionPolicy", "")),
+    ),
+    default=default,
+    validate=validate,
 )
 
 KINDS = (PRIORITY_CLASS,)

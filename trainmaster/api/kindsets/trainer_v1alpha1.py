@@ -1,51 +1,153 @@
-"""TrainJob and its runtimes."""
+"""TrainJob and its runtimes: the kinds that users touch.
+
+The shape is Trainer 2.3's with the older override shapes beside it (design 2); what an older shape means is up to the
+TrainJob controller. Rules that need another object (does the runtime exist) are not here: these are pure functions.
+"""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api import cells, fields
+from trainmaster.api.fields import FieldError
+from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.labels import ANCESTOR_STEP
+from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 
-CLUSTER_TRAINING_RUNTIME = Kind(
-    group="trainer.kubeflow.org",
-    version="v1alpha1",
-    kind="ClusterTrainingRuntime",
-    plural="clustertrainingruntimes",
-    singular="clustertrainingruntime",
-    namespaced=False,
-    definition="org.kubeflow.trainer.v1alpha1.ClusterTrainingRuntime",
-    load=partial(load, "org.kubeflow.trainer.v1alpha1.ClusterTrainingRuntime"),
-    custom=True,
+_WORDS = ("auto", "cpu", "gpu")
+_OLDER_SHAPES = {
+    "podTemplateOverrides": "spec.podTemplateOverrides is the shape of Trainer 2.1; use spec.runtimePatches",
+    "podSpecOverrides": "spec.podSpecOverrides is the shape of Trainer 2.0; use spec.runtimePatches",
+    "labels": "spec.labels is the shape of Trainer 2.1; use spec.runtimePatches",
+    "annotations": "spec.annotations is the shape of Trainer 2.1; use spec.runtimePatches",
+}
+_TTL_IN_TEMPLATE = (
+    "deletes what the TrainJob runs, not the TrainJob; set spec.ttlSecondsAfterFinished on the TrainJob or the runtime"
 )
 
-TRAINING_RUNTIME = Kind(
-    group="trainer.kubeflow.org",
-    version="v1alpha1",
-    kind="TrainingRuntime",
-    plural="trainingruntimes",
-    singular="trainingruntime",
-    namespaced=True,
-    definition="org.kubeflow.trainer.v1alpha1.TrainingRuntime",
-    load=partial(load, "org.kubeflow.trainer.v1alpha1.TrainingRuntime"),
-    custom=True,
-)
 
-TRAIN_JOB = Kind(
-    group="trainer.kubeflow.org",
-    version="v1alpha1",
-    kind="TrainJob",
-    plural="trainjobs",
-    singular="trainjob",
+def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
+    spec = new.get("spec") or {}
+    trainer = spec.get("trainer") or {}
+    errors: list[FieldError] = []
+    nodes, processes = trainer.get("numNodes"), trainer.get("numProcPerNode")
+    if nodes is not None and nodes < 1:
+        errors.append(fields.invalid("spec.trainer.numNodes", nodes, "must be greater than or equal to 1"))
+    if isinstance(processes, int) and processes < 1:
+        text = "must be greater than or equal to 1"
+        errors.append(fields.invalid("spec.trainer.numProcPerNode", processes, text))
+    elif isinstance(processes, str) and processes not in _WORDS:
+        text = "must have an int value or [auto cpu gpu]"
+        errors.append(fields.invalid("spec.trainer.numProcPerNode", processes, text))
+    own, second = spec.get("ttlSecondsAfterFinished"), (spec.get("cleanupPolicy") or {}).get("ttlSecondsAfterFinished")
+    if own is not None and second is not None and own != second:
+        text = "must equal spec.ttlSecondsAfterFinished when both are set"
+        errors.append(fields.invalid("spec.cleanupPolicy.ttlSecondsAfterFinished", second, text))
+    return errors
+
+
+def warn_trainjob(new: Object, old: Object | None) -> list[str]:
+    spec = new.get("spec") or {}
+    return [text for name, text in _OLDER_SHAPES.items() if spec.get(name)]
+
+
+def validate_runtime(new: Object, old: Object | None) -> list[FieldError]:
+    errors: list[FieldError] = []
+    spec = new.get("spec") or {}
+    for index, job in enumerate(_jobs(spec)):
+        if job.get("replicas", 1) != 1:
+            path = f"spec.template.spec.replicatedJobs[{index}].replicas"
+            errors.append(fields.invalid(path, job["replicas"], "always must be 1"))
+    policy = spec.get("runPolicy") or {}
+    for name in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):
+        if name in spec and name in policy and spec[name] != policy[name]:
+            text = f"must equal spec.{name} when both are set"
+            errors.append(fields.invalid(f"spec.runPolicy.{name}", policy[name], text))
+    return errors
+
+
+def warn_runtime(new: Object, old: Object | None) -> list[str]:
+    spec = new.get("spec") or {}
+    texts: list[str] = []
+    template = (spec.get("template") or {}).get("spec") or {}
+    if "ttlSecondsAfterFinished" in template:
+        texts.append(f"spec.template.spec.ttlSecondsAfterFinished {_TTL_IN_TEMPLATE}")
+    labelled = False
+    for index, job in enumerate(_jobs(spec)):
+        job_template = job.get("template") or {}
+        if "ttlSecondsAfterFinished" in (job_template.get("spec") or {}):
+            path = f"spec.template.spec.replicatedJobs[{index}].template.spec.ttlSecondsAfterFinished"
+            texts.append(f"{path} {_TTL_IN_TEMPLATE}")
+        labels = (job_template.get("metadata") or {}).get("labels") or {}
+        labelled = labelled or labels.get(ANCESTOR_STEP) == "trainer"
+    if _jobs(spec) and not labelled:
+        text = f"no replicatedJob's template has the label {ANCESTOR_STEP}: trainer;"
+        texts.append(f"{text} spec.trainer of TrainJobs that use this runtime has no effect")
+    return texts
+
+
+def _jobs(spec: Object) -> list[Object]:
+    return ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or []
+
+
+def _get_state(job: Object, now: float) -> Any:
+    """Upstream shows the type of the last condition, whatever its status."""
+    conditions = (job.get("status") or {}).get("conditions") or []
+    return conditions[-1].get("type") if conditions else None
+
+
+def _get_waiting(job: Object, now: float) -> Any:
+    return ((job.get("status") or {}).get("waiting") or {}).get("reason")
+
+
+def _get_runtime(job: Object, now: float) -> Any:
+    return ((job.get("spec") or {}).get("runtimeRef") or {}).get("name")
+
+
+def _get_nodes(job: Object, now: float) -> Any:
+    return ((job.get("spec") or {}).get("trainer") or {}).get("numNodes")
+
+
+def _kind(name: str, plural: str, *, namespaced: bool, **behaviour: Any) -> Kind:
+    definition = f"org.kubeflow.trainer.v1alpha1.{name}"
+    return Kind(
+        group="trainer.kubeflow.org",
+        version="v1alpha1",
+        kind=name,
+        plural=plural,
+        singular=name.lower(),
+        namespaced=namespaced,
+        definition=definition,
+        load=partial(load, definition),
+        custom=True,
+        **behaviour,
+    )
+
+
+TRAIN_JOB = _kind(
+    "TrainJob",
+    "trainjobs",
     namespaced=True,
-    definition="org.kubeflow.trainer.v1alpha1.TrainJob",
-    load=partial(load, "org.kubeflow.trainer.v1alpha1.TrainJob"),
-    custom=True,
     status=True,
+    columns=(
+        cells.NAME,
+        Column("State", _get_state, json_path=".status.conditions[-1:].type"),
+        cells.CUSTOM_AGE,
+        Column("Waiting", _get_waiting, json_path=".status.waiting.reason", description="Why nothing happens yet."),
+        Column("Runtime", _get_runtime, priority=1, json_path=".spec.runtimeRef.name"),
+        Column("Nodes", _get_nodes, type="integer", priority=1, json_path=".spec.trainer.numNodes"),
+    ),
+    validate=validate_trainjob,
+    warnings=warn_trainjob,
 )
+_RUNTIME: dict[str, Any] = {
+    "columns": (cells.NAME, cells.CUSTOM_AGE),
+    "validate": validate_runtime,
+    "warnings": warn_runtime,
+}
+TRAINING_RUNTIME = _kind("TrainingRuntime", "trainingruntimes", namespaced=True, **_RUNTIME)
+CLUSTER_TRAINING_RUNTIME = _kind("ClusterTrainingRuntime", "clustertrainingruntimes", namespaced=False, **_RUNTIME)
 
-KINDS = (
-    CLUSTER_TRAINING_RUNTIME,
-    TRAINING_RUNTIME,
-    TRAIN_JOB,
-)
+KINDS = (CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAIN_JOB)

@@ -1,11 +1,58 @@
-"""Pod: what the node runs."""
+"""Pod: what the node runs. The rules of its spec are in `api.pods`, which Job templates share."""
 
 from __future__ import annotations
 
 from functools import partial
 
+from trainmaster.api import fields
+from trainmaster.api.fields import FieldError
 from trainmaster.api.kinds import Kind, Subresource
+from trainmaster.api.meta import Object
+from trainmaster.api.pods.defaults import default_pod
+from trainmaster.api.pods.printing import COLUMNS
+from trainmaster.api.pods.resources import quality_of_service
+from trainmaster.api.pods.validation import check_spec, check_update
 from trainmaster.api.schemas import load
+from trainmaster.api.validation import names
+
+
+def validate(new: Object, old: Object | None) -> list[FieldError]:
+    errors = check_spec(new.get("spec") or {}, "spec")
+    if old is not None:
+        return errors + check_update(new, old)
+    if (new.get("spec") or {}).get("ephemeralContainers"):
+        errors.append(fields.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    return errors
+
+
+def prepare(pod: Object) -> None:
+    pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(pod["spec"])}
+
+
+def warnings(new: Object, old: Object | None) -> list[str]:
+    if old is not None or not (complaints := names.label(new["metadata"].get("name", ""))):
+        return []
+    text = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior;"
+    return [f"{text} a DNS label is recommended: [{' '.join(complaints)}]"]
+
+
+def get_grace(pod: Object) -> int:
+    """Seconds to stop in. A Pod that no node has, or that has ended, needs none."""
+    spec, phase = pod.get("spec") or {}, (pod.get("status") or {}).get("phase")
+    if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
+        return 0
+    grace: int = spec.get("terminationGracePeriodSeconds", 30)
+    return grace if grace >= 0 else 1
+
+
+def _spec(name: str) -> partial[str]:
+    return partial(_get_text, "spec", name)
+
+
+def _get_text(part: str, name: str, pod: Object) -> str:
+    value = (pod.get(part) or {}).get(name, "")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
 
 POD = Kind(
     group="",
@@ -20,4 +67,20 @@ POD = Kind(
     categories=("all",),
     status=True,
     subresources=(Subresource("log", ("get",), version="v1", kind="Pod"),),
+    columns=COLUMNS,
+    default=default_pod,
+    validate=validate,
+    prepare=prepare,
+    warnings=warnings,
+    selectable={
+        "spec.nodeName": _spec("nodeName"),
+        "spec.restartPolicy": _spec("restartPolicy"),
+        "spec.schedulerName": _spec("schedulerName"),
+        "spec.serviceAccountName": _spec("serviceAccountName"),
+        "spec.hostNetwork": lambda pod: "true" if (pod.get("spec") or {}).get("hostNetwork") else "false",
+        "status.phase": partial(_get_text, "status", "phase"),
+        "status.podIP": partial(_get_text, "status", "podIP"),
+        "status.nominatedNodeName": partial(_get_text, "status", "nominatedNodeName"),
+    },
+    grace=get_grace,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from trainmaster.api import cells
 from trainmaster.api.kinds import Kind, Subresource
 from trainmaster.api.schemas import load
 
@@ -17,6 +18,7 @@ SERVICE_ACCOUNT = Kind(
     definition="io.k8s.api.core.v1.ServiceAccount",
     load=partial(load, "io.k8s.api.core.v1.ServiceAccount"),
     short_names=("sa",),
-    generation=False,
     subresources=(Subresource("token", ("create",), "authentication.k8s.io", "v1", "TokenRequest"),),
+    columns=(cells.NAME, cells.AGE),
+    generation=False,
 )

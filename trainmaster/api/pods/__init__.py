@@ -1,0 +1,1 @@
+"""Everything about Pod specs that Pods and Pod templates share: defaults, rules, resources, how Pods are printed."""
