@@ -106,13 +106,19 @@ def find_loop_factory(wanted: bool) -> Callable[[], asyncio.AbstractEventLoop] |
 async def _serve_until_stopped(world: World, ready: Ready) -> None:
     with stop_on_signals() as stop:
         async with serving(world) as (info, notes):
-            gc.collect()
             gc.freeze()
             gc.set_threshold(*_GC_THRESHOLDS)
             gc.enable()
             ready(info, notes)
             reason = await stop.wait()
             log.info("stopping", extra={"action": "app.stopping", "signal": reason})
+            asyncio.get_running_loop().call_later(world.settings.process.stop_seconds, _give_up)
+
+
+def _give_up() -> None:
+    """A part hangs while stopping. Everything acknowledged is on disk, so ending hard loses nothing."""
+    log.error("stopping took too long, ending at once", extra={"action": "app.gave_up"})
+    os._exit(1)
 
 
 @asynccontextmanager

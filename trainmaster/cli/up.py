@@ -19,6 +19,7 @@ from trainmaster.cli.flags import add_settings, load_settings, repeat_flags
 
 _READY = "ready"
 _LOG_LINES = 15
+_LOG_BYTES = 16 * 1024 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +84,7 @@ def _run_detached(options: argparse.Namespace, context: Context, home: Home) -> 
     if running is not None:
         raise AlreadyRunning(running)
     home.prepare()
+    _rotate_log(home)
     reader, writer = os.pipe()
     # -P: the directory we stand in is not a place to import from.
     command = [sys.executable, "-P", "-m", "trainmaster.cli", "up", "--home", str(home.root), *repeat_flags(options)]
@@ -108,6 +110,12 @@ def _run_detached(options: argparse.Namespace, context: Context, home: Home) -> 
             return exits.OK
     code = child.wait()
     raise exits.Failure(report or _explain_end(home, code), code if code > 0 else exits.FAILED)
+
+
+def _rotate_log(home: Home) -> None:
+    """Keeps one older log, so that restarts do not make it grow for ever."""
+    if home.server_log.exists() and home.server_log.stat().st_size > _LOG_BYTES:
+        home.server_log.replace(home.server_log.with_suffix(".log.1"))
 
 
 def _explain_end(home: Home, code: int) -> str:
