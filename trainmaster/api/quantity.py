@@ -26,6 +26,11 @@ _LARGEST = 2**63 - 1
 
 def parse(text: str | int | float) -> Fraction:
     """The exact value. Raises ValueError with upstream's text."""
+    return _parse_text(text) if isinstance(text, str) else _parse(text)[0]
+
+
+@lru_cache(maxsize=4096)
+def _parse_text(text: str) -> Fraction:
     return _parse(text)[0]
 
 

@@ -6,13 +6,15 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.api.test_decoding import kind_of, make_config_map, make_trainjob
 from trainmaster.api.catalogue import build
 from trainmaster.api.decoding import decode
 from trainmaster.api.meta import Object
 from trainmaster.api.schema import Node
-from trainmaster.api.validation import rules, validate
+from trainmaster.api.validation import quick, rules, structural, validate
 
 pytestmark = pytest.mark.unit
 
@@ -367,3 +369,21 @@ def test_the_form_of_a_name_depends_on_the_kind(api_version: str, kind: str, nam
     if kind == "Role":
         obj["rules"] = []
     assert errors_of(obj) == ([f'metadata.name: Invalid value: "{name}": {want}'] if want else [])
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.sampled_from(["", "a", "1Gi"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "env", "value"]), inner),
+    max_leaves=6,
+)
+_trainers = st.dictionaries(
+    st.sampled_from(["image", "command", "env", "numNodes", "numProcPerNode", "resourcesPerNode"]), _values
+)
+
+
+@given(_trainers)
+def test_the_quick_answer_and_the_explained_one_agree(trainer: Object) -> None:
+    node = kind_of(make_trainjob()).load().properties["spec"].properties["trainer"]
+    assert quick.satisfies(node, trainer) == (
+        structural.check(node, trainer, "spec.trainer", body="spec.trainer") == []
+    )

@@ -27,6 +27,8 @@ def check(resources: Mapping[str, Any], path: str) -> list[FieldError]:
     for name, value in requests.items():
         errors += _check_one(f"{path}.requests[{name}]", name, value)
         limit = limits.get(name)
+        if limit == value:
+            continue
         if not _may_exceed(name):
             if limit is None:
                 text = "Limit must be set for non overcommitable resources"
@@ -45,11 +47,13 @@ def _may_exceed(name: str) -> bool:
 
 
 def _check_one(path: str, name: str, value: str) -> list[FieldError]:
+    amount = quantity.parse(value)
+    if name in STANDARD and amount >= 0:
+        return []
     errors = [fields.invalid(path, name, text) for text in names.qualified(name)]
     if not errors and "/" not in name and not is_standard(name):
         errors.append(fields.invalid(path, name, "must be a standard resource type or fully qualified"))
         errors.append(fields.invalid(path, name, _CONTAINER_ONLY))
-    amount = quantity.parse(value)
     if amount < 0:
         errors.append(fields.invalid(path, value, "must be greater than or equal to 0"))
     elif "/" in name and amount.denominator != 1:

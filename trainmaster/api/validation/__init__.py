@@ -11,7 +11,10 @@ from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
-from trainmaster.api.validation import metadata, rules, structural
+from trainmaster.api.validation import metadata, quick, rules, structural
+
+_OUTSIDE = ("apiVersion", "kind", "metadata")
+"""Parts of an object that its schema leaves to the server."""
 
 
 def validate(kind: Kind, new: Object, old: Object | None, *, subresource: str = "") -> list[FieldError]:
@@ -32,7 +35,7 @@ def _check_custom(kind: Kind, new: Object, old: Object | None, before: list[Fiel
     node = kind.load()
     errors: list[FieldError] = []
     for name, child in node.properties.items():
-        if name in new and name not in ("apiVersion", "kind", "metadata"):
+        if name in new and name not in _OUTSIDE and not quick.satisfies(child, new[name]):
             errors += structural.check(child, new[name], name, body=name)
     errors += [fields.required(name) for name in node.required if name not in new]
     if structural.blocks_rules(before + errors):
@@ -44,6 +47,8 @@ def _check_custom_status(kind: Kind, new: Object) -> list[FieldError]:
     node = kind.load().properties.get("status")
     if node is None or "status" not in new:
         return []
+    if quick.satisfies(node, new["status"]):
+        return rules.check(node, new["status"], path="status")
     errors = structural.check(node, new["status"], "status", body="")
     if structural.blocks_rules(errors):
         return [*errors, structural.UNCHECKED]
