@@ -109,6 +109,8 @@ def test_the_first_failure_ends_a_job_without_back_off_limit_and_stops_the_other
     end_pod(world, failed, "Failed")
     world.run(CONTROLLER, JOB)
     assert get_conditions(world) == [("FailureTarget", "BackoffLimitExceeded")]
+    assert world.find(PODS, "default", other["metadata"]["name"]) is not None, "first the outcome is stored"
+    world.run(CONTROLLER, JOB)
     assert world.find(PODS, "default", other["metadata"]["name"]) is None
     plan = world.run(CONTROLLER, JOB)
     assert get_conditions(world)[-1] == ("Failed", "BackoffLimitExceeded")
@@ -121,8 +123,7 @@ def test_failed_waits_until_the_stopped_pods_have_ended() -> None:
     world = make_world()
     failed, other = world.list(PODS)
     end_pod(world, failed, "Failed")
-    plan = CONTROLLER.reconcile(world, _request(), NOW, ())
-    world.carry_out([write for write in plan.all_writes if getattr(write, "subresource", "") == "status"])
+    world.run(CONTROLLER, JOB)
     world.merge(PODS, other["metadata"]["name"], {"metadata": {"deletionTimestamp": format_time(NOW)}})
     world.run(CONTROLLER, JOB)
     status = world.get(JOBS, JOB)["status"]

@@ -1,7 +1,7 @@
 """One pass over an Indexed Job: count, decide, then create or delete Pods (spec jobset-and-job 2.5).
 
-The interim condition (FailureTarget, SuccessCriteriaMet) is stored as soon as the outcome is decided, together with
-the deletion of what still runs. Failed and Complete follow once all Pods have ended. Nothing is created after that.
+The interim condition (FailureTarget, SuccessCriteriaMet) is stored as soon as the outcome is decided. The next pass
+stops what still runs, and Failed or Complete follow once all Pods have ended. Nothing is created after the decision.
 """
 
 from __future__ import annotations
@@ -102,14 +102,18 @@ class _Pass:
         else:
             self._resume()
             if self._has_succeeded():
-                self._set("SuccessCriteriaMet", *_SUCCESS)
-                self._end()
+                self._decide("SuccessCriteriaMet", *_SUCCESS)
             elif self._has_failed():
-                self._set("FailureTarget", *_FAILURE)
-                self._end()
+                self._decide("FailureTarget", *_FAILURE)
             else:
                 self._manage_pods()
         return Plan(tuple(self.writes), self._build_status(), tuple(self.notes), self.requeue_after)
+
+    def _decide(self, kind: str, reason: str, message: str) -> None:
+        """What still runs is stopped in a later pass: a stop before the outcome is stored could hide its cause."""
+        self._set(kind, reason, message)
+        if not self.tally.active:
+            self._end()
 
     def _is_decided(self, kind: str) -> bool:
         return is_true(self.conditions, kind)

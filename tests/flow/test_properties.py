@@ -1,0 +1,124 @@
+"""Every reconciler, under every fault, ends where it ends without faults, and then is silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.flow.properties import Coverage, Driver, Faults, Outcome, Scenario, play
+from trainmaster.api.labels import COMPLETION_INDEX, RESTART_ATTEMPT
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOBS, PODS, TRAIN_JOBS
+from trainmaster.client.contract import DeleteOptions, PatchType
+
+pytestmark = pytest.mark.flow
+
+TRAIN_JOB: Object = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainJob",
+    "metadata": {"name": "a", "namespace": "default"},
+    "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2, "command": ["x"], "image": "i"}},
+}
+
+
+async def submit(driver: Driver) -> None:
+    await driver.cluster.client.create(TRAIN_JOBS, TRAIN_JOB, "default")
+
+
+async def submit_with_a_deadline(driver: Driver) -> None:
+    """A field that this version refuses."""
+    job = {**TRAIN_JOB, "spec": {**TRAIN_JOB["spec"], "activeDeadlineSeconds": 5}}
+    await driver.cluster.client.create(TRAIN_JOBS, job, "default")
+
+
+def set_suspend(value: bool) -> Any:
+    async def change(driver: Driver) -> None:
+        await driver.cluster.client.patch(TRAIN_JOBS, "a", PatchType.MERGE, {"spec": {"suspend": value}}, "default")
+
+    return change
+
+
+async def delete(driver: Driver) -> None:
+    await driver.cluster.client.delete(TRAIN_JOBS, "a", "default", DeleteOptions())
+
+
+async def delete_a_pod(driver: Driver) -> None:
+    pod = driver.cluster.view.list(PODS)[0]
+    await driver.cluster.client.delete(PODS, pod["metadata"]["name"], "default", DeleteOptions())
+
+
+async def delete_the_job(driver: Driver) -> None:
+    options = DeleteOptions(propagation="Background")
+    await driver.cluster.client.delete(JOBS, "a-node-0", "default", options)
+
+
+def fail_twice(pod: Object) -> int | None:
+    """Rank 1 fails in the first two attempts while rank 0 hangs."""
+    if int(pod["metadata"]["labels"][RESTART_ATTEMPT]) >= 2:
+        return 0
+    return 1 if pod["metadata"]["annotations"][COMPLETION_INDEX] == "1" else None
+
+
+SCENARIOS = (
+    Scenario("a job completes", [submit]),
+    Scenario("a job recovers from two failures", [submit], fail_twice),
+    Scenario("a job fails for good", [submit], lambda pod: 1, free=(JOBS, PODS)),
+    Scenario("a job is suspended and resumed", [submit, set_suspend(True), set_suspend(False)], lambda pod: None),
+    Scenario("a job is deleted while it runs", [submit, delete], lambda pod: None),
+    Scenario("a Pod is deleted by hand", [submit, delete_a_pod], lambda pod: None),
+    Scenario("a Job is deleted by hand", [submit, delete_the_job], lambda pod: None),
+    Scenario("a job asks for what is not carried out", [submit_with_a_deadline]),
+)
+
+COVERAGE = Coverage()
+_PLAIN: dict[str, Outcome] = {}
+
+
+def play_plainly(scenario: Scenario) -> Outcome:
+    if scenario.name not in _PLAIN:
+        _PLAIN[scenario.name] = play(scenario, Faults(), COVERAGE)
+    return _PLAIN[scenario.name]
+
+
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.name for scenario in SCENARIOS])
+
+
+@each_scenario
+def test_a_second_pass_writes_nothing(scenario: Scenario) -> None:
+    outcome = play_plainly(scenario)
+    assert outcome.second_pass == []
+    assert outcome.written > 0
+
+
+@each_scenario
+def test_stopping_after_any_write_ends_the_same(scenario: Scenario) -> None:
+    plain = play_plainly(scenario)
+    for number in range(1, plain.written + 1):
+        outcome = play(scenario, Faults(crash_after=number), COVERAGE)
+        assert outcome.state == plain.state, f"after write {number}"
+        assert outcome.second_pass == [], f"after write {number}"
+
+
+@each_scenario
+@pytest.mark.parametrize("lag", [1, 2, 5])
+def test_a_view_of_the_past_ends_the_same(scenario: Scenario, lag: int) -> None:
+    outcome = play(scenario, Faults(lag=lag), COVERAGE)
+    assert outcome.state == play_plainly(scenario).state
+    assert outcome.second_pass == []
+
+
+@each_scenario
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_any_order_with_lost_visits_ends_the_same(scenario: Scenario, seed: int) -> None:
+    outcome = play(scenario, Faults(seed=seed), COVERAGE)
+    assert outcome.state == play_plainly(scenario).state
+    assert outcome.second_pass == []
+
+
+def test_every_place_that_writes_was_hit_by_every_fault() -> None:
+    """Runs last in this file. A write that no crash has struck is a write that nobody has tested."""
+    print(COVERAGE.render())
+    sites = COVERAGE.get_sites("none")
+    assert len(sites) >= 14
+    assert COVERAGE.get_sites("crash") == sites
