@@ -21,6 +21,7 @@ from trainmaster.apiserver.contract import Call, Deleted, Page, Written
 from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
 from trainmaster.apiserver.owners import OwnerIndex
+from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.kit.clock import Clock
@@ -40,7 +41,8 @@ class Registry:
         reviewers: Mapping[GVR, Reviewer] | None = None,
     ) -> None:
         self.state = State(store, catalogue, clock, ids, reviewers=reviewers or {})
-        self.state.admission.add(NamespaceLifecycle(store))
+        for plugin in (NamespaceLifecycle(store), ServiceAccounts(store), Priorities(store)):
+            self.state.admission.add(plugin)
         self.owners = OwnerIndex(store)
         self._frames = watching.FrameCache()
         self._collector: GarbageCollector | None = None

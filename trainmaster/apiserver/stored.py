@@ -1,8 +1,8 @@
 """How an object lies in the store: JSON bytes in a fixed order, so that a few fields can be read without parsing.
 
-`dump` writes apiVersion, kind and metadata first, and within metadata the plain fields before the nested ones. A field
-that stands before the first closing brace can then be found by a byte search; the `peek_` functions rely on that and
-on nothing else. Indexes over 100,000 objects are built this way at start.
+`dump` writes apiVersion, kind and metadata first, and within metadata the server's own plain fields before all others.
+A field that stands before the first brace inside metadata can then be found by a byte search; the `peek_` functions
+rely on that and on nothing else. Indexes over 100,000 objects are built this way at start.
 
 Names of records are "namespace/name", or "name" for cluster-scoped kinds.
 """
@@ -18,11 +18,9 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.store.contract import Record
 
-# ownerReferences is the first nested one: everything before it is free of braces and brackets.
+# First what only the server writes, which holds no braces; ownerReferences is the first nested field. Names come
+# after it, because those of some kinds may contain anything.
 _METADATA_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
     "uid",
     "resourceVersion",
     "generation",
@@ -30,6 +28,9 @@ _METADATA_ORDER = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "ownerReferences",
+    "name",
+    "generateName",
+    "namespace",
     "finalizers",
     "labels",
     "annotations",
@@ -85,30 +86,38 @@ def peek_deletion(value: bytes) -> str:
     return _peek(value, b'"deletionTimestamp":"')
 
 
-def _peek(value: bytes, mark: bytes) -> str:
-    start = value.find(mark, 0, value.find(b"}"))
-    if start < 0:
-        return ""
-    start += len(mark)
-    return value[start : value.index(b'"', start)].decode()
-
-
+_START = b'"metadata":{'
 _OWNERS = b'"ownerReferences":['
+
+
+def _end_of_plain(value: bytes) -> tuple[int, int]:
+    """Where the plain fields of metadata begin and end."""
+    start = value.index(_START) + len(_START)
+    opening, closing = value.find(b"{", start), value.index(b"}", start)
+    return start, closing if opening < 0 else min(opening, closing)
+
+
+def _peek(value: bytes, mark: bytes) -> str:
+    found = value.find(mark, *_end_of_plain(value))
+    if found < 0:
+        return ""
+    found += len(mark)
+    return value[found : value.index(b'"', found)].decode()
 
 
 def peek_owners(value: bytes) -> list[dict[str, Any]]:
     """metadata.ownerReferences, parsed alone."""
-    start = value.find(_OWNERS)
-    if start < 0 or value.find(b"}", 0, start) >= 0:
+    found = value.find(_OWNERS)
+    if found < 0 or found > _end_of_plain(value)[1]:
         return []
-    start += len(_OWNERS) - 1
-    end = value.find(b"]", start)
+    found += len(_OWNERS) - 1
+    end = value.find(b"]", found)
     try:
-        found: list[dict[str, Any]] = orjson.loads(value[start : end + 1])
+        owners: list[dict[str, Any]] = orjson.loads(value[found : end + 1])
     except orjson.JSONDecodeError:
         # A bracket inside a string ended the slice early.
-        found = parse(value)["metadata"]["ownerReferences"]
-    return found
+        owners = parse(value)["metadata"]["ownerReferences"]
+    return owners
 
 
 def labels_of(record: Record) -> Mapping[str, str]:

@@ -98,6 +98,16 @@ async def _pod_additions(stage: Stage) -> Object:
     }
 
 
+async def _bind_by_patch(stage: Stage) -> Object | str:
+    await stage.client.create(PODS, make_pod(), stage.namespace)
+    patch = {"spec": {"nodeName": "n1"}}
+    try:
+        pod = await stage.client.patch(PODS, "p", PatchType.MERGE, patch, stage.namespace)
+    except StatusError as error:
+        return {"code": error.code, "reason": error.reason}
+    return {"nodeName": pod["spec"]["nodeName"]}
+
+
 async def _system_namespace(stage: Stage) -> Object:
     found = [item["metadata"]["name"] for item in (await stage.client.list(NAMESPACES)).items]
     return {"kubeflow-system": "kubeflow-system" in found}
@@ -191,6 +201,14 @@ DIFFERENCES = (
         _pod_additions,
         ours={"token volumes": 0, "tolerations": 0},
         upstream={"token volumes": 1, "tolerations": 2},
+    ),
+    Difference(
+        "Setting spec.nodeName of a Pod that has no node",
+        "Upstream wants the binding subresource for that. Our scheduler binds a whole gang in one transaction of plain "
+        "patches; it is the same write, once and never back.",
+        _bind_by_patch,
+        ours={"nodeName": "n1"},
+        upstream={"code": 422, "reason": "Invalid"},
     ),
     Difference(
         "The namespace kubeflow-system",
