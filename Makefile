@@ -20,10 +20,10 @@ demo: venv ## Start a server in a temporary home and show it with kubectl
 	@$(RUN) tools/demo.py
 
 test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x -k name" for pytest)
-	@$(RUN) tools/testrun.py $(TIERS) $(ARGS)
+	@$(RUN) tools/testrun.py $(TIERS) -- $(ARGS)
 
 check: venv ## The quick lane: format, lint, types, imports and unit tests (under 2 minutes)
-	@$(RUN) tools/testrun.py --quick $(ARGS)
+	@$(RUN) tools/testrun.py --quick -- $(ARGS)
 
 format: venv ## Format the code and sort imports
 	@$(RUN) -m ruff check --quiet --fix --select I .

@@ -7,6 +7,7 @@ CI=true also when anything was skipped, because a skip there means that a promis
     python tools/testrun.py              everything
     python tools/testrun.py --quick      static and unit: what `make check` runs
     python tools/testrun.py wire kube    these tiers
+    python tools/testrun.py -- -x -k ttl what stands behind -- goes to pytest
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run the tests tier by tier.")
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of: {', '.join((STATIC, *RUN_ORDER))}")
     parser.add_argument("--quick", action="store_true", help="only " + " and ".join(QUICK))
-    options, extra = parser.parse_known_args()
+    argv = sys.argv[1:]
+    cut = argv.index("--") if "--" in argv else len(argv)
+    options, extra = parser.parse_args(argv[:cut]), argv[cut + 1 :]
     unknown = [tier for tier in options.tiers if tier not in (STATIC, *RUN_ORDER)]
     if unknown:
         parser.error(f"no tier {unknown[0]!r}; there are: {', '.join((STATIC, *RUN_ORDER))}")
