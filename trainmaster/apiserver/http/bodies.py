@@ -85,7 +85,9 @@ def parse_yaml(body: bytes, depth: int) -> Any:
 def parse_object(body: bytes, content_type: str | None, depth: int) -> Object:
     """The object in the body of a create, an update or a delete."""
     if body.startswith(_PROTOBUF_MAGIC):
-        raise status.unsupported_media_type(_BODY_TYPES)
+        from trainmaster.api import protobuf  # noqa: PLC0415 - its tables are for kubectl >= 1.32 only
+
+        return protobuf.decode(body)
     media = media_type(content_type)
     if media in _YAML:
         value = parse_yaml(body, depth)

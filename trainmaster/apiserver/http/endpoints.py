@@ -6,10 +6,13 @@ with 304 (wire 4.3, 5.3).
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -20,8 +23,13 @@ from trainmaster.apiserver.http.messages import JSON, TEXT, Request, Response, h
 from trainmaster.apiserver.http.negotiate import find_discovery_version
 from trainmaster.kit.metrics import Metrics
 
+if TYPE_CHECKING:
+    from trainmaster.api import openapi
+
 MINOR = "33"
 """The Kubernetes minor whose wire features are implemented; the Google Cloud SDK's kubectl picks its client by it."""
+
+_IMMUTABLE = b"Cache-Control: public, immutable\r\nExpires: Fri, 01 Jan 2100 00:00:00 GMT\r\nVary: Accept\r\n"
 
 Check = Callable[[], str]
 """A health check: "" when healthy, else why not."""
@@ -52,8 +60,10 @@ class Endpoints:
         self._live: Mapping[str, Check] = {"ping": lambda: "", **(live or {})}
         self._ready: Mapping[str, Check] = {**self._live, **(ready or {})}
         self._documents: dict[str, Document] = {}
+        self._building = threading.Lock()
+        self._openapi_documents: openapi.Documents | None = None
 
-    def handle(self, request: Request) -> Response:
+    def handle(self, request: Request) -> Response | Awaitable[Response]:
         path = request.route.path
         if request.method not in ("GET", "HEAD"):
             raise status.method_not_allowed()
@@ -123,8 +133,40 @@ class Endpoints:
 
     # OpenAPI
 
-    def _openapi(self, request: Request, path: str) -> Response:
-        raise status.unknown_path()
+    async def _openapi(self, request: Request, path: str) -> Response:
+        document = self._documents.get(self._openapi_name(request, path))
+        if document is None:
+            # Building takes tens of milliseconds and happens once; everybody else is served meanwhile.
+            loop = asyncio.get_running_loop()
+            document = await loop.run_in_executor(None, self._build_openapi, request, path)
+        if path.startswith("/openapi/v3/") and request.query.has("hash"):
+            # The address changes with the content, so the client may keep it for ever (wire 5.3).
+            return self._conditional(request, document, _IMMUTABLE)
+        return self._conditional(request, document, b"Cache-Control: no-cache, private\r\nVary: Accept\r\n")
+
+    def _openapi_name(self, request: Request, path: str) -> str:
+        if path == "/openapi/v2" and "protobuf" in request.headers.get("accept", ""):
+            return "/openapi/v2 protobuf"
+        return path
+
+    def _build_openapi(self, request: Request, path: str) -> Document:
+        from trainmaster.api import openapi  # noqa: PLC0415 - only kubectl and generators ask for these documents
+
+        with self._building:
+            if self._openapi_documents is None:
+                self._openapi_documents = openapi.Documents(self._catalogue)
+            source = self._openapi_documents
+            name = self._openapi_name(request, path)
+            if name == "/openapi/v2 protobuf":
+                return self._document(name, lambda: make_document(source.v2_protobuf(), openapi.V2_PROTOBUF.encode()))
+            if path == "/openapi/v2":
+                return self._document(name, lambda: make_document(source.v2_json()))
+            if path == "/openapi/v3":
+                return self._document(name, lambda: make_document(source.index()))
+            body = source.find(path.removeprefix("/openapi/v3/"))
+            if body is None:
+                raise status.unknown_path()
+            return self._document(name, lambda: make_document(body))
 
     def _conditional(self, request: Request, document: Document, headers: bytes) -> Response:
         etag = f'"{document.etag}"'
