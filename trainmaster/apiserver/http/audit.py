@@ -15,6 +15,17 @@ import orjson
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
+_NAME = b'"metadata":{"name":"'
+
+
+def find_created_name(code: int, body: bytes) -> str:
+    """The name in the answer to a create. The registry writes it first; names need no unescaping."""
+    start = body.find(_NAME, 0, 300) if code == 201 else -1
+    if start < 0:
+        return ""
+    start += len(_NAME)
+    return body[start : body.find(b'"', start)].decode("utf-8", "replace")
+
 
 class AuditLog:
     def __init__(self, path: Path, *, max_bytes: int = 16 * 1024 * 1024, keep: int = 3) -> None:
@@ -32,7 +43,7 @@ class AuditLog:
         self._size = os.fstat(self._file).st_size
 
     def write(self, entry: dict[str, Any]) -> None:
-        self._lines.append(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+        self._lines.append(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z))
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self.flush)

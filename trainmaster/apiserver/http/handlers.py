@@ -5,10 +5,6 @@ Composed by `app` (or a test) from the registry, the catalogue and the identitie
 
 from __future__ import annotations
 
-from typing import Any
-
-import orjson
-
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue
 from trainmaster.apiserver.contract import Registry
@@ -47,16 +43,6 @@ class Handlers:
         if request.route.is_resource:
             return self.resources.handle(request)
         return self.endpoints.handle(request)
-
-    def find_name(self, request: Request, code: int, body: bytes) -> str:
-        """The name that a create gave the object, for the audit log."""
-        if code != 201 or request.route.verb != "create":
-            return ""
-        try:
-            answer: Any = orjson.loads(body)
-            return str(answer["metadata"]["name"])
-        except (ValueError, KeyError, TypeError):
-            return ""
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})

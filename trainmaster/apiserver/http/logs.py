@@ -48,7 +48,7 @@ class LogHandler:
         check_started(pod, container, previous=options.previous)
         if self._logs is None:
             raise StatusError(501, "NotImplemented", "this server runs no Pods and has no logs")
-        return StreamResponse(self._logs.read(pod, container, options), content_type=TEXT)
+        return StreamResponse(self._logs.read(pod, container, options), content_type=TEXT, head_first=options.follow)
 
 
 def refuse_stream(request: Request, kind: Kind) -> Response:

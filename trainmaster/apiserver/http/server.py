@@ -13,7 +13,7 @@ import asyncio
 import logging
 import ssl
 from collections import Counter as Tally
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from email.utils import format_datetime
@@ -22,7 +22,7 @@ from typing import Self
 
 from trainmaster.api import status
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver.http.audit import WRITES, AuditLog
+from trainmaster.apiserver.http.audit import WRITES, AuditLog, find_created_name
 from trainmaster.apiserver.http.gate import DurableGate
 from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.limits import Limits
@@ -39,7 +39,7 @@ from trainmaster.apiserver.http.protocol import Connection, Phase
 from trainmaster.apiserver.http.routes import Route, Router
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.auth.contract import MASTERS
-from trainmaster.kit.clock import Clock, format_micro_time
+from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
@@ -259,7 +259,7 @@ class ApiServer:
         if self._audit is not None and route.is_resource and route.verb in WRITES:
             self._audit.write(
                 {
-                    "time": format_micro_time(self._clock.now()),
+                    "time": self._clock.now(),
                     "requestId": request.id,
                     "user": request.identity.user,
                     "groups": request.identity.groups,
@@ -267,7 +267,7 @@ class ApiServer:
                     "group": route.group,
                     "resource": f"{route.plural}/{route.subresource}" if route.subresource else route.plural,
                     "namespace": route.namespace,
-                    "name": route.name or self._handlers.find_name(request, code, body),
+                    "name": route.name or find_created_name(code, body),
                     "dryRun": request.query.get("dryRun") == "All",
                     "code": code,
                 }
@@ -296,24 +296,39 @@ class ApiServer:
         connection.task = self._scope.spawn_guarded(self._run_stream(request, connection, stream), name="http.stream")
 
     async def _run_stream(self, request: Request, connection: Connection, stream: StreamResponse) -> None:
-        keep_alive = request.keep_alive
         user = request.identity.user
+        head = encode_stream_head(stream.content_type, request.id, self._date, stream.headers)
+        keep_alive, begun, refusal = request.keep_alive, False, None
         try:
-            connection.begin_stream(encode_stream_head(stream.content_type, request.id, self._date, stream.headers))
+            if stream.head_first:
+                connection.begin_stream(head)
+                begun = True
             async for piece in stream.pieces:
+                if not begun:
+                    connection.begin_stream(head)
+                    begun = True
                 await connection.send(piece)
-        except ConnectionResetError:
-            keep_alive = False
-        except asyncio.CancelledError:
+        except (ConnectionResetError, asyncio.CancelledError):
             # The peer went away, or the server drains: a drained stream still gets its closing chunk.
             keep_alive = False
-        finally:
-            stream.close()
-            self._watchers[user] -= 1
-            if not self._watchers[user]:
-                del self._watchers[user]
+        except StatusError as error:
+            keep_alive, refusal = not begun and keep_alive, error
+        except Exception:
+            keep_alive, refusal = False, status.internal_error(request.id)
+            log.exception("stream failed", extra={"action": "http.internal_error", "request_id": request.id})
+        stream.close()
+        if isinstance(stream.pieces, AsyncGenerator):
+            await stream.pieces.aclose()
+        self._watchers[user] -= 1
+        if not self._watchers[user]:
+            del self._watchers[user]
+        if begun:
             self._account(request, 200, b"")
             connection.end_stream(keep_alive and not self._draining)
+        else:
+            request.keep_alive = keep_alive
+            empty = Response(b"", content_type=stream.content_type, headers=stream.headers)
+            self._let_out(request, connection, empty if refusal is None else error_response(refusal))
 
 
 def _refine(route: Route, query: Query) -> Route:

@@ -32,6 +32,9 @@ class StreamResponse:
     content_type: bytes = JSON
     headers: bytes = b""
     close: Callable[[], None] = _nothing
+    head_first: bool = True
+    """Whether the head goes out before there is anything to send. Without it, a refusal that comes first becomes the
+    answer."""
 
 
 def watch_stream(frames: Frames, form: Form, kind: Kind, query: Query, clock: Clock) -> StreamResponse:
