@@ -16,6 +16,7 @@ EXIT_CODE = 70
 
 _ROUNDS = 9
 _ENOUGH = 0.02
+_GAUGE_COMMITS = 64
 
 
 def measure_sync(directory: Path, clock: Clock) -> float:
@@ -32,6 +33,29 @@ def measure_sync(directory: Path, clock: Clock) -> float:
     # The first one also pays for making the file.
     rest = sorted(times[1:])
     return rest[len(rest) // 2]
+
+
+class SyncGauge:
+    """Whether this disk syncs fast, from the last commits. Starts from a measurement and follows what really happens.
+
+    A disk that was busy at the moment of opening would otherwise be taken for a slow one for ever.
+    """
+
+    __slots__ = ("_limit", "_recent", "is_fast")
+
+    def __init__(self, first: float, limit: float) -> None:
+        self._limit = limit
+        self._recent: list[float] = []
+        self.is_fast = first <= limit
+
+    def note(self, seconds: float) -> None:
+        """A commit of one or a few writes took that long."""
+        self._recent.append(seconds)
+        if len(self._recent) == _GAUGE_COMMITS:
+            # Some distance between the two thresholds, so that it does not go to and fro.
+            limit = self._limit if self.is_fast else 0.7 * self._limit
+            self.is_fast = sorted(self._recent)[_GAUGE_COMMITS // 2] <= limit
+            self._recent.clear()
 
 
 def exit_process(what: str, error: BaseException) -> None:

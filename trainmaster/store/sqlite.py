@@ -31,12 +31,15 @@ from trainmaster.kit.scopes import Scope, finish
 from trainmaster.store import database, loading
 from trainmaster.store.compaction import SLICE_ROWS, Garbage, Slice, remove_rows
 from trainmaster.store.contract import Event, EventType, StoreError
-from trainmaster.store.disk import exit_process, measure_sync
+from trainmaster.store.disk import SyncGauge, exit_process, measure_sync
 from trainmaster.store.state import DEFAULT_LIMITS, StoreState, WindowLimits
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_FEW = 8
+"""Commits of at most so many writes tell how long a sync takes; in larger ones the writing counts too."""
 
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -45,7 +48,7 @@ _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
 class SqliteOptions:
     limits: WindowLimits = DEFAULT_LIMITS
     commit: str = "auto"
-    """inline: in the event loop. thread: in an executor. auto: by the measured fsync of this disk at open."""
+    """inline: in the event loop. thread: in an executor. auto: by what an fsync takes here, at open and since."""
     thread_above: float = 0.001
     """Seconds of median fsync above which `auto` means thread: a hand-off costs 40-90 us, a blocked loop costs all."""
     inline_bytes: int = 1024 * 1024
@@ -76,7 +79,7 @@ class SqliteStore(StoreState):
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._executor: ThreadPoolExecutor | None = None
-        self.commits_inline = False
+        self._gauge = SyncGauge(0.0, options.thread_above)
         self._scheduled = False
         self._busy = False
         self._garbage = Garbage()
@@ -115,9 +118,8 @@ class SqliteStore(StoreState):
         except (apsw.CorruptError, TypeError, ValueError) as error:  # a page of zeros reads as columns that are null
             raise StoreError(f"{self.directory / database.FILE} is damaged: {error}. Restore a backup.") from error
         self._connection.set_wal_hook(self._note_wal)
-        mode = self._options.commit
-        sync = measure_sync(self.directory, self._clock) if mode == "auto" else 0.0
-        self.commits_inline = mode == "inline" or (mode == "auto" and sync <= self._options.thread_above)
+        sync = measure_sync(self.directory, self._clock) if self._options.commit == "auto" else 0.0
+        self._gauge = SyncGauge(sync, self._options.thread_above)
         log.info(
             "store opened",
             extra={
@@ -128,6 +130,11 @@ class SqliteStore(StoreState):
                 "sync_us": round(sync * 1e6),
             },
         )
+
+    @property
+    def commits_inline(self) -> bool:
+        mode = self._options.commit
+        return mode == "inline" or (mode == "auto" and self._gauge.is_fast)
 
     async def _stop(self) -> None:
         while self._failure is None and (self._busy or self._pending):
@@ -171,6 +178,7 @@ class SqliteStore(StoreState):
     def _write(self, events: Sequence[Event], part: Slice | None, budget: float | None) -> int:
         """One SQLite transaction, in the event loop or in the executor. Returns how much garbage was removed."""
         connection = self._connection
+        began = self._clock.monotonic()
         removed = 0
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -184,6 +192,8 @@ class SqliteStore(StoreState):
                 connection.execute("ROLLBACK")
             raise
         failpoints.hit("store.after_commit_before_ack")
+        if len(events) <= _FEW and not removed:
+            self._gauge.note(self._clock.monotonic() - began)
         return removed
 
     def _committed(self, events: Sequence[Event], removed: int) -> None:

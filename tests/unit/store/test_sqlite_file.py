@@ -14,7 +14,7 @@ import pytest
 from trainmaster.kit import failpoints
 from trainmaster.store import database
 from trainmaster.store.contract import Locked, NewerSchema, StoreError
-from trainmaster.store.disk import measure_sync
+from trainmaster.store.disk import SyncGauge, measure_sync
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
 from trainmaster.store.state import WindowLimits
 from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
@@ -263,6 +263,21 @@ def test_auto_commits_inline_on_a_fast_disk_and_in_a_thread_on_a_slow_one(
             await store.durable(store.put("a", "x", b"").revision)
 
     run_virtual(main())
+
+
+def test_auto_follows_what_commits_really_take() -> None:
+    gauge = SyncGauge(0.010, 0.001)
+
+    def is_fast_after(*seconds: float) -> bool:
+        for number in range(201):
+            gauge.note(seconds[number % len(seconds)])
+        return gauge.is_fast
+
+    assert not gauge.is_fast
+    assert is_fast_after(0.0002)
+    assert is_fast_after(0.0002, 0.050, 0.0002), "outliers do not count"
+    assert not is_fast_after(0.004)
+    assert not is_fast_after(0.0009), "there is some distance between the two thresholds"
 
 
 def test_large_batches_leave_the_event_loop(tmp_path: Path) -> None:
