@@ -12,6 +12,9 @@ from typing import Any
 
 from tests.support.server import clean_environ, command
 
+_TRIES = 300
+"""Each is a whole kubectl, so this is half a minute and more."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -41,13 +44,30 @@ class Person:
         assert answer.code == 0, f"trainmaster {' '.join(arguments)}: exit {answer.code}\n{answer.out}{answer.err}"
         return answer.out
 
-    def kubectl(self, *arguments: str) -> str:
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig")}
-        answer = _run([str(self._kubectl), *arguments], environ)
+        answer = _run([str(self._kubectl), *arguments], environ, stdin)
         assert answer.code == 0, f"kubectl {' '.join(arguments)}: {answer.err}"
         return answer.out
 
+    def train(self, name: str, script: str) -> None:
+        """Submits a TrainJob of one node that runs a shell script, and returns when its Pod runs."""
+        trainer = {"numNodes": 1, "command": ["sh", "-c", script]}
+        metadata = {"name": name, "namespace": "default"}
+        spec = {"runtimeRef": {"name": "plain"}, "trainer": trainer}
+        job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+        self.kubectl("create", "-f", "-", stdin=json.dumps(job))
+        for _ in range(_TRIES):
+            if [pod["status"]["phase"] for pod in self.pods(name)] == ["Running"]:
+                return
+        raise AssertionError(f"the Pod of {name} does not run: {self.pods(name)}")
 
-def _run(arguments: list[str], environ: Mapping[str, str]) -> Answer:
-    done = subprocess.run(arguments, env=dict(environ), capture_output=True, text=True, timeout=90)
+    def pods(self, job: str) -> list[dict[str, Any]]:
+        text = self.kubectl("get", "pods", "-l", f"jobset.sigs.k8s.io/jobset-name={job}", "-o", "json")
+        items: list[dict[str, Any]] = json.loads(text)["items"]
+        return items
+
+
+def _run(arguments: list[str], environ: Mapping[str, str], stdin: str = "") -> Answer:
+    done = subprocess.run(arguments, env=dict(environ), input=stdin, capture_output=True, text=True, timeout=90)
     return Answer(done.returncode, done.stdout, done.stderr)

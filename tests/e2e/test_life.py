@@ -148,3 +148,35 @@ def test_a_home_that_cannot_be_used_says_what_to_do(person: Person) -> None:
     answer = person.trainmaster("up", "--detach")
     assert answer.code == 1
     assert "choose another with --home" in answer.err
+
+
+def test_a_wrong_failpoint_is_refused(person: Person) -> None:
+    answer = person.trainmaster("up", "--detach", environ={"TRAINMASTER_FAILPOINTS": "nonsense"})
+    assert answer.code == 1
+    assert "TRAINMASTER_FAILPOINTS: failpoint 'nonsense'" in answer.err
+
+
+def test_down_with_stop_jobs_suspends_them_and_ends_their_pods(person: Person) -> None:
+    person.must("up", "--detach")
+    person.train("sleeper", "sleep 600")
+    assert "suspended 1 jobs" in person.must("down", "--stop-jobs")
+    person.must("up", "--detach")
+    assert json.loads(person.kubectl("get", "trainjob", "sleeper", "-o", "json"))["spec"]["suspend"] is True
+    assert [pod for pod in person.pods("sleeper") if pod["status"]["phase"] == "Running"] == []
+
+
+def test_pods_live_on_over_down_and_are_taken_over_by_the_next_up(person: Person) -> None:
+    person.must("up", "--detach")
+    go, alive = person.home / "go", person.home / "alive"
+    person.train("short", f"while [ ! -e {go} ]; do touch {alive}; sleep 0.1; done")
+    [before] = person.pods("short")
+    assert "live on" in person.must("down")
+    alive.unlink(missing_ok=True)
+    person.must("up", "--detach")
+    assert alive.exists(), "the process went on without a server"
+    [after] = person.pods("short")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["phase"] == "Running"
+    assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+    go.touch()
+    person.kubectl("wait", "--for=condition=Complete", "trainjob/short", "--timeout=60s")

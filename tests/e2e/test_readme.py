@@ -1,0 +1,39 @@
+"""The quick start of the README is run as it stands there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.shell import Person
+from tests.house.tree import ROOT
+from tests.support.server import clean_environ
+
+pytestmark = pytest.mark.e2e
+
+_RUN = ("trainmaster ", "kubectl ", "export KUBECONFIG")
+
+
+def read_quick_start() -> str:
+    block = re.search(r"## Quick start\n+```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block is not None
+    lines = [line for line in block[1].splitlines() if line.startswith(_RUN)]
+    assert len(lines) > 5
+    return "\n".join(["set -e", *lines])
+
+
+def test_the_quick_start_works_as_written(person: Person, kubectl_path: Path, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{kubectl_path.parent}:{os.environ['PATH']}"
+    environ = clean_environ({"TRAINMASTER_HOME": str(person.home), "HOME": str(tmp_path), "PATH": path})
+    done = subprocess.run(
+        ["bash", "-c", read_quick_start()], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "trainjob.trainer.kubeflow.org/first-job condition met" in done.stdout
+    assert "loss" in done.stdout
+    assert person.trainmaster("status").code == 3
