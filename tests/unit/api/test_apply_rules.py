@@ -210,8 +210,12 @@ def ordered(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: inner for key in value if (inner := ordered(value[key])) not in ({}, [])}
     if isinstance(value, list):
-        return sorted((ordered(inner) for inner in value), key=lambda inner: orjson.dumps(inner))
+        return sorted((ordered(inner) for inner in value), key=_sorted_json)
     return value
+
+
+def _sorted_json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 @given(specs, specs)
