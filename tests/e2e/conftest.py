@@ -30,7 +30,8 @@ def make_person(tmp_path: Path, kubectl_path: Path) -> Iterator[Callable[[str], 
 
     yield make
     for person in people:
-        person.trainmaster("down")
+        if person.trainmaster("down", "--stop-jobs", "--timeout", "20").code:
+            person.trainmaster("down")
 
 
 @pytest.fixture
