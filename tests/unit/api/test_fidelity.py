@@ -1,0 +1,50 @@
+"""Every field of every kind has a class, and the page about it is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.generate_docs import render_fidelity
+from trainmaster.api.catalogue import build
+from trainmaster.api.fidelity import classify, find_class, unclassified
+from trainmaster.api.fidelity_tables import TABLES
+from trainmaster.api.kinds import Fidelity
+
+pytestmark = pytest.mark.unit
+
+PAGE = Path(__file__).parents[3] / "docs" / "fidelity.md"
+
+
+@pytest.mark.parametrize("kind", build().kinds, ids=repr)
+def test_every_field_has_a_class_and_every_entry_a_field(kind: Any) -> None:
+    assert unclassified(kind) == []
+    assert list(classify(kind))
+
+
+def test_there_is_no_table_without_a_kind() -> None:
+    assert set(TABLES) == {(kind.group, kind.kind) for kind in build().kinds}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind_name", "path", "want"),
+    [
+        ("v1", "Pod", "spec.containers.command", Fidelity.HONOURED),
+        ("v1", "Pod", "spec.containers.livenessProbe.httpGet.port", Fidelity.HONOURED),
+        ("v1", "Pod", "spec.volumes.nfs.server", Fidelity.REFUSED),
+        ("batch/v1", "Job", "spec.template.spec.topologySpreadConstraints", Fidelity.IGNORED_BY_DESIGN),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", "spec.podTemplateOverrides", Fidelity.HONOURED),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", "spec.trainer.image", Fidelity.APPROXIMATED),
+        ("v1", "Pod", "spec.nonsense", None),
+    ],
+)
+def test_a_field_is_found_by_its_path(api_version: str, kind_name: str, path: str, want: Fidelity | None) -> None:
+    kind = build().find_type(api_version, kind_name)
+    assert kind is not None
+    assert find_class(kind, path) is want
+
+
+def test_the_page_says_what_the_code_says() -> None:
+    assert PAGE.read_text() == render_fidelity(), "run tools/generate_docs.py"

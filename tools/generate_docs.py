@@ -1,0 +1,92 @@
+"""Writes the documentation pages that are made from code: `docs/fidelity.md`.
+
+Usage: `python tools/generate_docs.py` writes, `--check` fails when a page is not what the code says. A unit test calls
+`render_fidelity` for the same comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainmaster.api.catalogue import build
+from trainmaster.api.fidelity_tables import SHARED, TABLES, Table
+from trainmaster.api.kinds import Fidelity
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+HEAD = """# What the local mode does with each field
+
+Generated from `trainmaster/api/fidelity_tables.py` by `tools/generate_docs.py`; do not edit by hand.
+
+On one machine there is no container runtime, no cloud and no second node. Every field of every kind that the server
+accepts has one of these classes, and a test fails when a field has none:
+
+| class | meaning |
+|---|---|
+| honoured | does what it does on a cluster |
+| approximated | does nearly that; the note says what is different, and an event says so where it matters |
+| refused | is refused by name, never ignored |
+| inert | has no meaning on one machine and changes nothing for the program that runs |
+
+A class covers all fields below it. The table is what the local mode is built to; where a controller or the node does
+not carry out a field yet, it refuses the object and names the field. On a real cluster the cluster decides, not this
+table.
+"""
+
+
+def render_fidelity() -> str:
+    parts = [HEAD]
+    for kind in build().kinds:
+        group = f" ({kind.group})" if kind.group else ""
+        parts.append(f"## {kind.kind}{group}\n\n" + _render_table(TABLES[(kind.group, kind.kind)]))
+    for name, table in SHARED.items():
+        parts.append(f"## {name}\n\n" + _render_table(table))
+    return "\n".join(parts)
+
+
+def _render_table(table: Table) -> str:
+    rows = ["| field | class | note |", "|---|---|---|"]
+    rows += [f"| `{path}` | {word} | {note} |" for path, word, note in _rows(table, "")]
+    return "\n".join(rows) + "\n"
+
+
+def _rows(table: Table, path: str) -> Iterator[tuple[str, str, str]]:
+    shared = {id(body): name for name, body in SHARED.items()}
+    for name, entry in sorted(table.items()):
+        where = f"{path}.{name}" if path and name else path + name
+        if isinstance(entry, Mapping):
+            if id(entry) in shared:
+                title = shared[id(entry)]
+                yield where, "see", f"[{title}](#{title.lower().replace(' ', '-')})"
+            else:
+                yield from _rows(entry, where)
+            continue
+        fidelity, note = _split(entry)
+        yield where, fidelity.value, note
+
+
+def _split(entry: Any) -> tuple[Fidelity, str]:
+    return entry if isinstance(entry, tuple) else (entry, "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    arguments = parser.parse_args()
+    page, text = DOCS / "fidelity.md", render_fidelity()
+    if arguments.check:
+        if page.read_text() == text:
+            return 0
+        print(f"{page.name} is not what the code says; run tools/generate_docs.py", file=sys.stderr)
+        return 1
+    page.write_text(text)
+    print(f"wrote {page.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""What the local mode does with each field of each kind (design 9).
+
+Every field has exactly one class: honoured, approximated (an event says so), refused (an error names it), or inert
+(without meaning on one machine, and harmless). `classify(kind)` walks a kind's schema beside its table in
+`fidelity_tables`; a class on a field covers everything below it, unless the table goes into it. A field that no table
+knows is an error: `unclassified` lists them, and a test keeps the list empty. `docs/fidelity.md` is generated from
+here by `tools/generate_docs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.fidelity_tables import TABLES, Table
+from trainmaster.api.kinds import Fidelity, Kind
+from trainmaster.api.schema import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Classed:
+    """A field, or a whole subtree where the table does not look closer."""
+
+    path: str
+    fidelity: Fidelity
+    note: str = ""
+
+
+def get_table(kind: Kind) -> Table:
+    return TABLES[(kind.group, kind.kind)]
+
+
+def find_class(kind: Kind, path: str) -> Fidelity | None:
+    """The class of a field given by its path without list positions, such as `spec.template.spec.dnsPolicy`."""
+    entry: Any = get_table(kind)
+    for step in path.split("."):
+        if not isinstance(entry, Mapping):
+            break
+        entry = entry.get(step)
+    if isinstance(entry, Mapping):
+        entry = entry.get("")
+    found = _split(entry)
+    return found[0] if found else None
+
+
+def classify(kind: Kind) -> Iterator[Classed]:
+    """Every entry of the kind's table, in the order of the schema."""
+    yield from _walk(kind.load(), get_table(kind), "")
+
+
+def unclassified(kind: Kind) -> list[str]:
+    """Fields in the schema without a class, and entries of the table without a field."""
+    return _compare(kind.load(), TABLES.get((kind.group, kind.kind), {}), "")
+
+
+def _walk(node: Node, table: Table, path: str) -> Iterator[Classed]:
+    for name, child in _fields(node).items():
+        entry = table.get(name)
+        where = f"{path}.{name}" if path else name
+        if isinstance(entry, Mapping):
+            if own := _split(entry.get("")):
+                yield Classed(where, *own)
+            yield from _walk(child, entry, where)
+        elif own := _split(entry):
+            yield Classed(where, *own)
+
+
+def _compare(node: Node, table: Table, path: str) -> list[str]:
+    found: list[str] = []
+    known = _fields(node)
+    for name, child in known.items():
+        where = f"{path}.{name}" if path else name
+        entry = table.get(name)
+        if entry is None:
+            found.append(where)
+        elif isinstance(entry, Mapping):
+            found += _compare(child, entry, where)
+    found += [f"{path}.{name} (not in the schema)" for name in table if name and name not in known]
+    return found
+
+
+def _fields(node: Node) -> Mapping[str, Node]:
+    """The fields of an object, or of the elements of a list."""
+    while node.items is not None:
+        node = node.items
+    return node.properties
+
+
+def _split(entry: Any) -> tuple[Fidelity, str] | None:
+    if isinstance(entry, Fidelity):
+        return entry, ""
+    return entry if isinstance(entry, tuple) else None
