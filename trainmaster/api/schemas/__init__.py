@@ -50,7 +50,7 @@ def load(definition: str) -> Node:
         raw = _raw(file).get(definition)
         if raw is None:
             raise KeyError(f"no schema data for definition {definition}")
-        return replace(_Builder(file).build(raw, _descriptions().get(definition, {})), definition=definition)
+        return replace(_Builder(file).build(raw, _told_of(definition)), definition=definition)
     finally:
         _building.pop()
 
@@ -81,6 +81,27 @@ def _descriptions() -> Raw:
     return data
 
 
+@cache
+def _told_of(definition: str) -> Raw:
+    """The descriptions of a definition as a tree: a field's own text under "", its fields under their names.
+
+    In the file a field without further fields may be just its text, and `"@": name` takes over the descriptions of
+    another definition, so that a Pod template is described once. Trees are cached, so that equal places get the very
+    same tree and can share nodes.
+    """
+    return _expand(_descriptions().get(definition, {}))
+
+
+def _expand(entry: Any) -> Raw:
+    if isinstance(entry, str):
+        return {"": entry}
+    if list(entry) == ["@"]:
+        return _told_of(entry["@"])
+    taken = dict(_told_of(entry["@"])) if "@" in entry else {}
+    own = {name: value if name == "" else _expand(value) for name, value in entry.items() if name != "@"}
+    return taken | own
+
+
 _SCALARS = {
     "type": "type",
     "format": "format",
@@ -105,8 +126,10 @@ _TUPLES = {"required": "required", "enum": "enum", "keys": "list_map_keys", "pat
 _leaves: dict[tuple[str, str], Node] = {}
 """`{"type": "string"}` and the like occur hundreds of times; they are one node each."""
 
-_shared: dict[tuple[str, str], Node] = {}
-"""Subtrees that the generator moved out because they occur more than once, by (file, name)."""
+_shared: dict[tuple[str, str, int], Node] = {}
+"""Subtrees that the generator moved out because they occur more than once, by file, name and what is told of them."""
+
+_NOTHING: Raw = {}
 
 _building: list[str] = []
 """Definitions under construction: a definition that contains itself becomes free-form there."""
@@ -115,8 +138,8 @@ _building: list[str] = []
 class _Builder:
     """Builds nodes from one data file.
 
-    `told` is the tree of descriptions that still apply below the current place; shared subtrees are reused only where
-    none do, since a description belongs to one place.
+    `told` is the tree of descriptions that still apply below the current place. A shared subtree is one node wherever
+    the same is told of it.
     """
 
     def __init__(self, file: str) -> None:
@@ -138,13 +161,10 @@ class _Builder:
         return replace(node, **changes) if changes else node
 
     def _shared(self, ref: str, told: Raw) -> Node:
-        raw = _raw(self._file)[ref]
-        if told:
-            return self.build(raw, told)
-        key = (self._file, ref)
+        key = (self._file, ref, id(told) if told else 0)
         node = _shared.get(key)
         if node is None:
-            node = _shared[key] = self.build(raw, told)
+            node = _shared[key] = self.build(_raw(self._file)[ref], told)
         return node
 
     def _plain(self, raw: Raw, told: Raw) -> Node:
@@ -163,8 +183,10 @@ class _Builder:
         if "rules" in raw:
             node.rules = tuple(_rule(rule) for rule in raw["rules"])
         if "props" in raw:
-            node.properties = {name: self.build(child, _told(told, name)) for name, child in raw["props"].items()}
-        below = {key: value for key, value in told.items() if key} if told else told
+            node.properties = {
+                name: self.build(child, told.get(name, _NOTHING)) for name, child in raw["props"].items()
+            }
+        below = _below(told)
         if "items" in raw:
             node.items = self.build(raw["items"], below)
         if "extra" in raw:
@@ -172,10 +194,18 @@ class _Builder:
         return node
 
 
-def _told(told: Raw, name: str) -> Raw:
-    """The descriptions below one field; a field without further fields may be written as just its text."""
-    found = told.get(name, {})
-    return {"": found} if isinstance(found, str) else found
+_bare: dict[int, tuple[Raw, Raw]] = {}
+
+
+def _below(told: Raw) -> Raw:
+    """What is told of the elements of a list or map; the same tree for the same input."""
+    if "" not in told:
+        return told
+    found = _bare.get(id(told))
+    if found is None:
+        # Keeping the input alive keeps its id taken.
+        found = _bare[id(told)] = (told, {name: value for name, value in told.items() if name})
+    return found[1]
 
 
 def _leaf(type_name: str, format_name: str) -> Node:
