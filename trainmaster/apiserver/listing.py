@@ -41,7 +41,11 @@ async def list_page(state: State, kind: Kind, namespace: str, options: ListOptio
     if options.continue_token:
         if options.resource_version not in ("", "0"):
             raise status.bad_request("specifying resource version is not allowed when using continue")
+        current_revision = revision
         revision, after = read_token(options.continue_token)
+        if revision > current_revision:
+            # A page of another life of this store, or a forged token: only a new list helps.
+            raise status.continue_expired()
         exact = True
     elif options.resource_version:
         asked = read_revision(options.resource_version)

@@ -26,6 +26,9 @@ Special = Callable[[Request, Kind], Outcome]
 """A handler for one subresource that is not an object of the registry."""
 
 
+_NAMED_VERBS = frozenset({"get", "update", "patch", "delete"})
+
+
 class Resources:
     def __init__(self, registry: Registry, catalogue: Catalogue, limits: Limits, clock: Clock) -> None:
         self._registry = registry
@@ -91,7 +94,7 @@ class Resources:
                         return
                     raise status.method_not_allowed()
             raise status.unknown_path()
-        elif verb in kind.verbs and (verb != "create" or not route.name):
+        elif verb in kind.verbs and bool(route.name) is (verb in _NAMED_VERBS):
             return
         raise status.method_not_allowed()
 
