@@ -47,12 +47,14 @@ def store_new(
     )
     state.admission.mutate(attributes)
     name_new(state, kind, obj)
+    attributes.name = meta.get("name") or ""
     intake.validate(kind, obj, None)
     call.warnings.extend(kind.warnings(obj, None))
-    state.admission.validate(attributes)
     standing = state.find(kind, namespace, meta["name"])
     if standing is not None:
         raise occupied(kind, standing, meta["name"])
+    # Last, because a quota that lets the object in takes note of it.
+    state.admission.validate(attributes)
     if not applied:
         intake.track(state, call, kind, None, obj, options)
     if options.dry_run:

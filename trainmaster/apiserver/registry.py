@@ -16,12 +16,14 @@ from typing import Any
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
-from trainmaster.apiserver import create, delete, listing, patch, stored, update, watching
+from trainmaster.apiserver import create, definitions, delete, listing, patch, stored, update, watching
 from trainmaster.apiserver.contract import Call, Deleted, Page, Written
 from trainmaster.apiserver.gc import GarbageCollector
+from trainmaster.apiserver.limit_ranges import LimitRanges
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
 from trainmaster.apiserver.owners import OwnerIndex
 from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
+from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.kit.clock import Clock
@@ -41,12 +43,19 @@ class Registry:
         reviewers: Mapping[GVR, Reviewer] | None = None,
     ) -> None:
         self.state = State(store, catalogue, clock, ids, reviewers=reviewers or {})
-        for plugin in (NamespaceLifecycle(store), ServiceAccounts(store), Priorities(store)):
+        for plugin in (
+            NamespaceLifecycle(store),
+            ServiceAccounts(store),
+            Priorities(store),
+            LimitRanges(store),
+            QuotaAdmission(self.state),
+        ):
             self.state.admission.add(plugin)
         self.owners = OwnerIndex(store)
         self._frames = watching.FrameCache()
         self._collector: GarbageCollector | None = None
         self._namespaces: NamespaceController | None = None
+        self._quotas: QuotaController | None = None
 
     @property
     def store(self) -> Store:
@@ -61,19 +70,24 @@ class Registry:
         """Creates the initial namespaces and keeps garbage collection going."""
         self._collector = GarbageCollector(self.state, self.owners)
         self._namespaces = NamespaceController(self.state, root_ca)
+        self._quotas = QuotaController(self.state)
         try:
             self._namespaces.start()
+            definitions.ensure(self.state)
             async with Scope("registry") as scope:
                 scope.spawn_forever(self._collector.run(), name="registry.garbage-collector")
                 scope.spawn_forever(self._namespaces.run(), name="registry.namespaces")
+                scope.spawn_forever(self._quotas.run(), name="registry.quotas")
+                scope.spawn(definitions.refresh(self.state), name="registry.definitions")
                 yield
         finally:
             self._collector.close()
             self._namespaces.close()
+            self._quotas.close()
 
     async def settled(self) -> None:
         """Returns once garbage collection and namespace clean-up have nothing left to do."""
-        workers = [part.worker for part in (self._collector, self._namespaces) if part is not None]
+        workers = [part.worker for part in (self._collector, self._namespaces, self._quotas) if part is not None]
         while any(worker.busy for worker in workers):
             for worker in workers:
                 await worker.idle()

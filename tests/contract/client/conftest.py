@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -11,6 +12,7 @@ import pytest
 
 from tests.contract.client.stage import SERVERS, Place, play
 from tests.kube.cluster import KubeCluster
+from trainmaster.api import catalogue, crd
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -48,6 +50,8 @@ def stage(server: str, place: Place) -> tuple[str, Place]:
 @pytest.fixture(scope="session")
 def kube_with_our_kinds(kube: KubeCluster) -> Iterator[KubeCluster]:
     """The real server, with our CRDs installed as a user would."""
+    definitions = crd.build_all(catalogue.build().kinds)
+    kube.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}))
     yield kube
 
 

@@ -9,6 +9,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
 
 CONFIG_MAPS = GVR("", "v1", "configmaps")
+DEFINITIONS = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 EVENTS = GVR("", "v1", "events")
 JOBS = GVR("batch", "v1", "jobs")
 JOB_SETS = GVR("jobset.x-k8s.io", "v1alpha2", "jobsets")

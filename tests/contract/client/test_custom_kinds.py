@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.client.objects import TRAIN_JOBS, make_train_job, refusal
+from tests.contract.client.objects import DEFINITIONS, TRAIN_JOBS, make_train_job, refusal
 from tests.contract.client.stage import Stage
 from trainmaster.client.contract import DeleteOptions, PatchType, WriteOptions
 
@@ -20,6 +20,16 @@ async def test_a_train_job_is_stored_with_its_defaults(stage: Stage) -> None:
         "kind": "ClusterTrainingRuntime",
         "name": "torch-distributed",
     }
+
+
+async def test_the_definition_of_a_kind_can_be_read(stage: Stage) -> None:
+    obj = await stage.client.get(DEFINITIONS, "trainjobs.trainer.kubeflow.org")
+    assert obj["spec"]["names"]["kind"] == "TrainJob"
+    assert obj["spec"]["versions"][0]["subresources"] == {"status": {}}
+    conditions = {condition["type"]: condition["status"] for condition in obj["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert obj["status"]["storedVersions"] == ["v1alpha1"]
+    assert obj["metadata"]["uid"]
 
 
 async def test_a_strategic_patch_is_not_for_custom_kinds(stage: Stage) -> None:

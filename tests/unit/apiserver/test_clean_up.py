@@ -7,6 +7,7 @@ import pytest
 from trainmaster.api import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import NotFound
+from trainmaster.apiserver import stored
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.registry import Registry
 from trainmaster.client.contract import DeleteOptions, PatchType
@@ -18,6 +19,7 @@ from trainmaster.testing.virtual import VirtualClock, run_virtual
 pytestmark = pytest.mark.unit
 
 CONFIG_MAPS = GVR("", "v1", "configmaps")
+DEFINITIONS = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 NAMESPACES = GVR("", "v1", "namespaces")
 
 
@@ -111,6 +113,22 @@ def test_the_initial_namespaces_are_there_and_made_once() -> None:
         revision = store.revision
         async with running_cluster(store=store):
             assert store.revision == revision
+
+    run_virtual(main())
+
+
+def test_a_definition_of_an_older_version_is_brought_up_to_date() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        async with running_cluster(store=store) as cluster:
+            made = await cluster.client.get(DEFINITIONS, "jobsets.jobset.x-k8s.io")
+        old = {**made, "spec": {**made["spec"], "versions": []}}
+        store.put("apiextensions.k8s.io/customresourcedefinitions", "jobsets.jobset.x-k8s.io", stored.dump(old))
+        async with running_cluster(store=store) as cluster:
+            await cluster.clock.sleep(60)
+            new = await cluster.client.get(DEFINITIONS, "jobsets.jobset.x-k8s.io")
+        assert new["spec"] == made["spec"]
+        assert (new["metadata"]["uid"], new["metadata"]["generation"]) == (made["metadata"]["uid"], 2)
 
     run_virtual(main())
 
