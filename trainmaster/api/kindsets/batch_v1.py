@@ -41,7 +41,9 @@ def default(job: Object) -> None:
     spec.setdefault("manualSelector", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
     template = spec.setdefault("template", {})
-    template.setdefault("metadata", {})
+    labels = template.setdefault("metadata", {}).get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
     default_spec(template.setdefault("spec", {}))
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
@@ -91,7 +93,7 @@ def validate(new: Object, old: Object | None) -> list[FieldError]:
 def _check_selector(job: Object, spec: Object) -> list[FieldError]:
     errors: list[FieldError] = []
     selector = spec.get("selector")
-    labels = spec["template"]["metadata"].get("labels")
+    labels = dict(sorted((spec["template"]["metadata"].get("labels") or {}).items())) or None
     path = "spec.template.metadata.labels"
     if selector is None:
         errors.append(fields.required("spec.selector"))

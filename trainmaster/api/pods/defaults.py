@@ -109,7 +109,7 @@ def _default_http(action: Object) -> None:
 
 
 def default_volume(volume: Object) -> None:
-    if len(volume) == 1 and "name" in volume:
+    if not volume or list(volume) == ["name"]:
         volume["emptyDir"] = {}
         return
     for name in ("configMap", "secret", "downwardAPI", "projected"):

@@ -22,6 +22,9 @@ def check(resources: Mapping[str, Any], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     limits: Mapping[str, str] = resources.get("limits") or {}
     requests: Mapping[str, str] = resources.get("requests") or {}
+    named = {*limits, *requests}
+    if any(name.startswith("hugepages-") for name in named) and not named & {"cpu", "memory"}:
+        errors.append(fields.forbidden(path, "HugePages require cpu or memory"))
     for name, value in limits.items():
         errors += _check_one(f"{path}.limits[{name}]", name, value)
     for name, value in requests.items():

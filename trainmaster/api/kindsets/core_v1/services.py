@@ -31,6 +31,8 @@ def default(service: Object) -> None:
         port.setdefault("protocol", "TCP")
         if port.get("targetPort") in (None, "", 0):
             port["targetPort"] = port.get("port", 0)
+    if "clusterIP" in spec and "clusterIPs" not in spec:
+        spec["clusterIPs"] = [spec["clusterIP"]]
     if spec["type"] == "ExternalName":
         return
     spec.setdefault("internalTrafficPolicy", "Cluster")
@@ -40,8 +42,6 @@ def default(service: Object) -> None:
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
-    if "clusterIP" in spec and "clusterIPs" not in spec:
-        spec["clusterIPs"] = [spec["clusterIP"]]
 
 
 def prepare(service: Object) -> None:
