@@ -9,7 +9,8 @@ Order of a write: decode, prune, default, mutate (the namespace check comes firs
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
 from trainmaster.api.kinds import Kind
@@ -38,6 +39,10 @@ class Attributes:
     subresource: str = ""
     dry_run: bool = False
 
+    @property
+    def creates_pod(self) -> bool:
+        return self.kind.plural == "pods" and not self.kind.group and self.operation is Operation.CREATE
+
 
 class Plugin:
     """Base of admission plugins; override what is needed."""
@@ -49,17 +54,23 @@ class Plugin:
         """May refuse. The object is final."""
 
 
-@dataclass(slots=True)
 class Admission:
-    plugins: list[Plugin] = field(default_factory=list)
+    """The chain. Plugins are called only for what they override: this is on the path of every write."""
+
+    def __init__(self) -> None:
+        self._mutate: list[Callable[[Attributes], None]] = []
+        self._validate: list[Callable[[Attributes], None]] = []
 
     def add(self, plugin: Plugin) -> None:
-        self.plugins.append(plugin)
+        if type(plugin).mutate is not Plugin.mutate:
+            self._mutate.append(plugin.mutate)
+        if type(plugin).validate is not Plugin.validate:
+            self._validate.append(plugin.validate)
 
     def mutate(self, attributes: Attributes) -> None:
-        for plugin in self.plugins:
-            plugin.mutate(attributes)
+        for step in self._mutate:
+            step(attributes)
 
     def validate(self, attributes: Attributes) -> None:
-        for plugin in self.plugins:
-            plugin.validate(attributes)
+        for step in self._validate:
+            step(attributes)

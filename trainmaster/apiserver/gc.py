@@ -222,9 +222,9 @@ class GarbageCollector:
 
 def _is_unfinished(value: bytes) -> bool:
     """Deleted, and held by a finalizer that the garbage collector works off."""
-    if not stored.peek_deletion(value):
+    if b'"foregroundDeletion"' not in value and b'"orphan"' not in value:
         return False
-    return b'"orphan"' in value or b'"foregroundDeletion"' in value
+    return bool(stored.peek_deletion(value))
 
 
 def _has_finalizer(record: Record, name: str) -> bool:

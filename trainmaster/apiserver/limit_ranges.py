@@ -13,7 +13,7 @@ from typing import Any
 from trainmaster.api import quantity, status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.admission import Attributes, Plugin
 from trainmaster.apiserver.quotas import show
 from trainmaster.store.contract import Store
 
@@ -27,6 +27,8 @@ class LimitRanges(Plugin):
         self._store = store
 
     def mutate(self, attributes: Attributes) -> None:
+        if not attributes.creates_pod:
+            return
         for limits in self._find(attributes):
             assert attributes.new is not None
             for limit in limits:
@@ -34,6 +36,8 @@ class LimitRanges(Plugin):
                     _fill_in(attributes.new, limit)
 
     def validate(self, attributes: Attributes) -> None:
+        if not attributes.creates_pod:
+            return
         errors: list[str] = []
         for limits in self._find(attributes):
             assert attributes.new is not None
@@ -49,8 +53,6 @@ class LimitRanges(Plugin):
             raise status.forbidden(PODS, attributes.name, text)
 
     def _find(self, attributes: Attributes) -> list[list[Object]]:
-        if attributes.operation is not Operation.CREATE or attributes.kind.gvr != PODS:
-            return []
         records = self._store.scan(_BUCKET, f"{attributes.namespace}/")
         return [stored.parse(record.value)["spec"].get("limits") or [] for record in records]
 

@@ -43,7 +43,7 @@ class NamespaceLifecycle(Plugin):
     def mutate(self, attributes: Attributes) -> None:
         if attributes.operation is Operation.CREATE and attributes.kind.namespaced:
             self._check_open(attributes)
-        elif attributes.kind.gvr == NAMESPACES:
+        elif attributes.kind.plural == "namespaces" and not attributes.kind.group:
             if attributes.operation is Operation.DELETE:
                 if attributes.name in _IMMORTAL:
                     raise status.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.admission import Attributes, Plugin
 from trainmaster.store.contract import Store
 
 PODS = GVR("", "v1", "pods")
@@ -22,7 +22,7 @@ class ServiceAccounts(Plugin):
         self._store = store
 
     def mutate(self, attributes: Attributes) -> None:
-        if attributes.kind.gvr != PODS or attributes.operation is not Operation.CREATE or attributes.new is None:
+        if not attributes.creates_pod or attributes.new is None:
             return
         spec = attributes.new["spec"]
         name = spec.get("serviceAccountName") or "default"
@@ -40,7 +40,7 @@ class Priorities(Plugin):
         self._store = store
 
     def mutate(self, attributes: Attributes) -> None:
-        if attributes.kind.gvr != PODS or attributes.operation is not Operation.CREATE or attributes.new is None:
+        if not attributes.creates_pod or attributes.new is None:
             return
         spec = attributes.new["spec"]
         name = spec.get("priorityClassName")

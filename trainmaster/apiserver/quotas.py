@@ -38,7 +38,7 @@ class QuotaAdmission(Plugin):
     def validate(self, attributes: Attributes) -> None:
         if attributes.operation is Operation.DELETE or attributes.subresource or attributes.new is None:
             return
-        if attributes.kind.gvr == QUOTAS:
+        if attributes.kind.plural == "resourcequotas":
             _refuse_scopes(attributes.kind, attributes.new)
         if attributes.operation is not Operation.CREATE or not attributes.kind.namespaced:
             return

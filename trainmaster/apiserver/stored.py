@@ -90,16 +90,16 @@ _START = b'"metadata":{'
 _OWNERS = b'"ownerReferences":['
 
 
-def _end_of_plain(value: bytes) -> tuple[int, int]:
-    """Where the plain fields of metadata begin and end."""
+def _end_of_plain(value: bytes) -> int:
+    """Where the plain fields of metadata end. What stands before metadata is fixed and short."""
     start = value.index(_START) + len(_START)
     opening, closing = value.find(b"{", start), value.index(b"}", start)
-    return start, closing if opening < 0 else min(opening, closing)
+    return closing if opening < 0 else min(opening, closing)
 
 
 def _peek(value: bytes, mark: bytes) -> str:
-    found = value.find(mark, *_end_of_plain(value))
-    if found < 0:
+    found = value.find(mark)
+    if found < 0 or found > _end_of_plain(value):
         return ""
     found += len(mark)
     return value[found : value.index(b'"', found)].decode()
@@ -108,7 +108,7 @@ def _peek(value: bytes, mark: bytes) -> str:
 def peek_owners(value: bytes) -> list[dict[str, Any]]:
     """metadata.ownerReferences, parsed alone."""
     found = value.find(_OWNERS)
-    if found < 0 or found > _end_of_plain(value)[1]:
+    if found < 0 or found > _end_of_plain(value):
         return []
     found += len(_OWNERS) - 1
     end = value.find(b"]", found)
