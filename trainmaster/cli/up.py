@@ -105,9 +105,10 @@ def _run_detached(options: argparse.Namespace, context: Context, home: Home) -> 
     if report == _READY:
         child.returncode = 0  # it lives on by design; without this Popen warns that nobody waits for it
         info = home.find_running()
-        if info is not None:
-            _announce(context, info)
-            return exits.OK
+        if info is None:
+            raise exits.Failure(f"the server became ready and was stopped at once: see {home.server_log}")
+        _announce(context, info)
+        return exits.OK
     code = child.wait()
     raise exits.Failure(report or _explain_end(home, code), code if code > 0 else exits.FAILED)
 
