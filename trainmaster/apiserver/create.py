@@ -41,12 +41,13 @@ def store_new(
     if kind.status:
         obj.pop("status", None)
     intake.default(kind, obj)
-    kind.prepare(obj)
     attributes = Attributes(
         call, kind, Operation.CREATE, namespace, meta.get("name") or "", obj, None, dry_run=options.dry_run
     )
     state.admission.mutate(attributes)
     name_new(state, kind, obj)
+    # Needs the name (a Job's labels) and what admission decided (a Pod's class of service).
+    kind.prepare(obj)
     attributes.name = meta.get("name") or ""
     intake.validate(kind, obj, None)
     call.warnings.extend(kind.warnings(obj, None))
