@@ -45,9 +45,8 @@ class SortedNames:
         at = bisect_right(self._firsts, name) - 1
         chunk = self._chunks[at]
         del chunk[bisect_left(chunk, name)]
-        if chunk:
-            self._firsts[at] = chunk[0]
-        else:
+        # What stands in `_firsts` may sort before the first name of its chunk; that does not mislead a search.
+        if not chunk:
             del self._chunks[at], self._firsts[at]
 
     def iterate(self, low: str, high: str | None) -> Iterator[str]:

@@ -72,12 +72,15 @@ def test_outside_watchers_wait_for_the_commit_and_inside_ones_do_not() -> None:
         inside, outside = store.watch("a", 0, durable=False), store.watch("a", 0)
         store.put("a", "x", b"")
         waiting = asyncio.ensure_future(store.durable(1))
+        reading = asyncio.ensure_future(anext(store.watch("a", 0)))
         await settle()
+        assert not reading.done()
         assert [event.revision for event in inside.take()] == [1]
         assert outside.take() == [] and outside.position == 0 and not waiting.done()
         store.commit()
         assert [event.revision for event in outside.take()] == [1] and outside.position == 1
         await waiting
+        assert (await reading).revision == 1
 
     run_virtual(main())
 
@@ -155,6 +158,20 @@ def _assert_is_complete(store: StoreState, watch: Watch, floor: int) -> None:
     assert [event.revision for event in events] == list(range(floor + 1, store.revision + 1))
     for event in events:
         assert (event.previous is None) == (event.record.created == event.revision)
+
+
+def test_a_window_that_is_loaded_shorter_says_what_it_lacks(open_durable: Opener) -> None:
+    async def main() -> None:
+        async with open_durable() as store:
+            for number in range(20):
+                store.put("a", f"n{number}", b"")
+            assert len(store.watch("a", 0, durable=False).take()) == 20
+        async with open_durable(SMALL) as store:
+            with pytest.raises(Compacted):
+                store.watch("a", 20 - SMALL.events - 1)
+            _assert_is_complete(store, store.watch("a", 20 - SMALL.events), 20 - SMALL.events)
+
+    run_virtual(main())
 
 
 def test_deleted_keys_stay_deleted_after_compaction_and_restart(open_durable: Opener) -> None:

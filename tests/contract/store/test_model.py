@@ -39,6 +39,7 @@ _operation = st.one_of(
     st.tuples(st.just("quiet")),
     st.tuples(st.just("reopen")),
 )
+_operations = st.lists(_operation, min_size=12, max_size=50)
 
 
 class Undo(Exception):
@@ -166,13 +167,13 @@ _limits = st.sampled_from([WindowLimits(events=3, bytes=10_000), WindowLimits(ev
 
 
 @settings(max_examples=150, deadline=None)
-@given(operations=st.lists(_operation, max_size=40), limits=_limits)
+@given(operations=_operations, limits=_limits)
 def test_the_memory_store_does_what_the_model_does(operations: list[Any], limits: WindowLimits) -> None:
     run_virtual(_run(memory_opener(Path()), operations, limits, durable=False))
 
 
 @settings(max_examples=60, deadline=None)
-@given(operations=st.lists(_operation, max_size=40), limits=_limits, commit=st.sampled_from(["inline", "thread"]))
+@given(operations=_operations, limits=_limits, commit=st.sampled_from(["inline", "thread"]))
 def test_the_sqlite_store_does_what_the_model_does(operations: list[Any], limits: WindowLimits, commit: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         run_virtual(_run(sqlite_opener(Path(directory), commit), operations, limits, durable=True))

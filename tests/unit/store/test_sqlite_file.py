@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from trainmaster.kit import failpoints
 from trainmaster.store import database
+from trainmaster.store.compaction import Slice, remove_rows
 from trainmaster.store.contract import Locked, NewerSchema, StoreError
 from trainmaster.store.disk import SyncGauge, measure_sync
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
@@ -161,14 +163,46 @@ def test_when_it_is_quiet_only_what_is_needed_stays_in_the_file(tmp_path: Path) 
 
 def test_the_newest_revision_survives_the_removal_of_its_row(tmp_path: Path) -> None:
     async def main() -> None:
-        options = SqliteOptions(limits=WindowLimits(events=0, bytes=0), compact_rows=1)
-        for turn in range(1, 6):
-            async with SqliteStore.open(tmp_path, VirtualClock(), options) as store:
-                store.put("a", "x", b"")
-                store.delete("a", "x", b"")
-                await store.durable(store.revision)
-                await asyncio.sleep(10)
-                assert store.revision == 2 * turn
+        async with SqliteStore.open(tmp_path, VirtualClock()) as store:
+            store.put("a", "x", b"")
+            store.delete("a", "x", b"")
+            await store.durable(2)
+            part = Slice([1, 2], {"a": 2}, 2)
+            assert await store.run_exclusive(lambda file: remove_rows(file, part, VirtualClock(), None)) == 2
+        async with SqliteStore.open(tmp_path, VirtualClock()) as store:
+            assert store.put("a", "x", b"").revision == 3
+
+    run_virtual(main())
+
+
+def test_a_slice_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    class Ticking(VirtualClock):
+        def monotonic(self) -> float:
+            self.advance(0.001)
+            return super().monotonic()
+
+    async def main() -> None:
+        async with SqliteStore.open(tmp_path, VirtualClock()) as store:
+            part = Slice(range(1, 1000), {}, 0)
+            removed = await store.run_exclusive(lambda file: remove_rows(file, part, Ticking(), 0.002))
+            assert 0 < removed < 100
+
+    run_virtual(main())
+
+
+def test_a_cancelled_job_keeps_the_connection_until_its_thread_is_done(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with SqliteStore.open(tmp_path, VirtualClock(), SqliteOptions(commit="inline")) as store:
+            go_on = threading.Event()
+            job = asyncio.ensure_future(store.run_exclusive(lambda _: go_on.wait(10)))
+            await settle()
+            job.cancel()
+            await settle()
+            revision = store.put("a", "x", b"").revision
+            await settle()
+            assert job.cancelled() and store.durable_revision == 0
+            go_on.set()
+            await store.durable(revision)
 
     run_virtual(main())
 
