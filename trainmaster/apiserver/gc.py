@@ -11,6 +11,7 @@ one transaction, and repeating it does no harm.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ from trainmaster.apiserver.work import Worker
 from trainmaster.client.contract import DeleteOptions, Identity
 from trainmaster.store.contract import Event, EventType, Record
 
+_SLICE = 2000
+"""Records looked at before others get a turn; about 1 ms."""
 COLLECTOR = Identity("system:serviceaccount:kube-system:generic-garbage-collector", groups=("system:masters",))
 
 
@@ -59,22 +62,37 @@ class GarbageCollector:
         self.worker: Worker[Place] = Worker("garbage-collector", self._collect, state.clock)
         self._kinds = {stored.bucket(kind): kind for kind in state.catalogue.kinds if kind.storage is None}
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
-        for place in index.places():
-            self.worker.add(place)
-        self._add_unfinished()
+        self._looked = asyncio.Event()
+
+    @property
+    def busy(self) -> bool:
+        return not self._looked.is_set() or self.worker.busy
+
+    async def idle(self) -> None:
+        await self._looked.wait()
+        await self.worker.idle()
 
     async def run(self) -> None:
+        await self._look_around()
+        self._looked.set()
         await self.worker.run()
 
     def close(self) -> None:
         self._end()
 
-    def _add_unfinished(self) -> None:
-        """Deletions that a stop interrupted."""
-        for bucket in self._state.store.buckets():
-            for record in self._state.store.scan(bucket):
-                if _is_unfinished(record.value):
-                    self.worker.add((bucket, record.name))
+    async def _look_around(self) -> None:
+        """What a stop may have interrupted: owners that went, and deletions that were begun. In slices."""
+        for place in self._index.places():
+            self.worker.add(place)
+        store = self._state.store
+        for bucket in store.buckets():
+            after = ""
+            while records := store.scan(bucket, after=after, limit=_SLICE):
+                for record in records:
+                    if _is_unfinished(record.value):
+                        self.worker.add((bucket, record.name))
+                after = records[-1].name
+                await asyncio.sleep(0)
 
     def _follow(self, events: Sequence[Event]) -> None:
         for event in events:

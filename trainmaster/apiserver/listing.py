@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import orjson
 
@@ -215,10 +215,3 @@ def read_token(text: str) -> tuple[int, str]:
             f"invalid continue token: continue key is not valid: encoded start key empty (version {_TOKEN_VERSION})"
         )
     return revision, start.removesuffix("\0")
-
-
-def matching(kind: Kind, selection: Selection, records: Iterable[Record]) -> list[Record]:
-    """As `select`, at once; for what must not be interrupted."""
-    if selection.plain:
-        return list(records)
-    return [record for record in records if selection.matches(kind, record)]

@@ -22,7 +22,6 @@ class LocalView:
     def __init__(self, registry: Registry) -> None:
         self._store = registry.store
         self._owners = registry.owners
-        self._catalogue = registry.catalogue
         self._parsed: dict[tuple[str, str], tuple[int, Object]] = {}
         self._labels: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
         """(bucket, label key) to label value to record names."""

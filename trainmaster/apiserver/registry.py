@@ -87,10 +87,12 @@ class Registry:
 
     async def settled(self) -> None:
         """Returns once garbage collection and namespace clean-up have nothing left to do."""
-        workers = [part.worker for part in (self._collector, self._namespaces, self._quotas) if part is not None]
-        while any(worker.busy for worker in workers):
-            for worker in workers:
-                await worker.idle()
+        if self._collector is None or self._namespaces is None or self._quotas is None:
+            return
+        parts = (self._collector, self._namespaces.worker, self._quotas.worker)
+        while any(part.busy for part in parts):
+            for part in parts:
+                await part.idle()
 
     def close(self) -> None:
         self.owners.close()
