@@ -93,6 +93,22 @@ def test_a_namespace_that_a_stop_interrupted_is_emptied() -> None:
     run_virtual(main())
 
 
+def test_a_namespace_with_much_in_it_is_emptied_in_slices() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            client = cluster.client
+            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+            for number in range(220):
+                await client.create(CONFIG_MAPS, make(f"a{number}"), "n")
+            await client.delete(NAMESPACES, "n")
+            await cluster.settle()
+            assert (await client.list(CONFIG_MAPS, "n")).items == []
+            with pytest.raises(NotFound):
+                await client.get(NAMESPACES, "n")
+
+    run_virtual(main())
+
+
 def test_an_owner_of_a_kind_that_is_not_served_keeps_its_dependents() -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
