@@ -45,8 +45,9 @@ SCENARIOS = [
         ),
         run("apply -f service-changed.yaml", out="service/web configured"),
         run(
-            "get service web -o jsonpath={range.spec.ports[*]}{.name}={.port},{end}",
-            out="debug=7070,http=8080,metrics=9091,",
+            """get service web -o 'jsonpath={.spec.ports[?(@.name=="http")].port} """
+            """{.spec.ports[?(@.name=="metrics")].port} {.spec.ports[?(@.name=="debug")].port}'""",
+            out="8080 9091 7070",
         ),
         kube=True,
     ),

@@ -90,10 +90,10 @@ def test_get_w_of_a_custom_kind_shows_its_state(kubectl: Kubectl, raw: Raw) -> N
     condition = {"type": "Failed", "status": "True", "reason": "X", "message": ""}
     condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     with watching(kubectl, "get trainjob -w") as screen:
-        screen.shows("NAME STATE AGE")
-        screen.shows("tj1 <age>")
+        screen.shows("NAME STATE AGE <any>")
+        screen.shows("tj1 <age> <any>")
         raw.merge(path, {"status": {"conditions": [condition]}})
-        screen.shows("tj1 Failed <age>")
+        screen.shows("tj1 Failed <age> <any>")
 
 
 @with_versions("full")

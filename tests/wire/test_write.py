@@ -99,7 +99,7 @@ SCENARIOS = [
             "create rolebinding rb --role=r --user=bob",
             out="rolebinding.rbac.authorization.k8s.io/rb created",
         ),
-        run("delete namespace {ns}-b", out='namespace "{ns}-b" deleted'),
+        run("delete namespace {ns}-b", out='namespace "{ns}-b" deleted', err=None),
         core=True,
         kube=True,
     ),
