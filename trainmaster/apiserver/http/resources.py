@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Call, Page, Registry, Written
 from trainmaster.apiserver.http import bodies, forms, options
 from trainmaster.apiserver.http.limits import Limits
@@ -114,9 +115,9 @@ class Resources:
         form = choose_form(request.headers.get("accept"))
         page = await self._registry.list(kind, namespace, options.read_list_options(request.query))
         if len(page.values) > self._limits.list_items:
-            raise status.too_many_requests(
-                f"the list would hold {len(page.values)} items, more than {self._limits.list_items}; use limit", 1
-            )
+            # Not 429: a client that waits and asks for the same again will get the same answer.
+            text = f"the list would hold {len(page.values)} items, more than {self._limits.list_items}; use limit"
+            raise StatusError(413, "RequestEntityTooLarge", text)
         return self._page(request, kind, page, form)
 
     def _page(self, request: Request, kind: Kind, page: Page, form: Form) -> Response:
