@@ -41,6 +41,9 @@ def store_new(
     if kind.status:
         obj.pop("status", None)
     intake.default(kind, obj)
+    if not applied:
+        # Before admission and `prepare`: what the server fills in afterwards belongs to nobody, as upstream.
+        intake.track(state, call, kind, None, obj, options)
     attributes = Attributes(
         call, kind, Operation.CREATE, namespace, meta.get("name") or "", obj, None, dry_run=options.dry_run
     )
@@ -56,8 +59,6 @@ def store_new(
         raise occupied(kind, standing, meta["name"])
     # Last, because a quota that lets the object in takes note of it.
     state.admission.validate(attributes)
-    if not applied:
-        intake.track(state, call, kind, None, obj, options)
     if options.dry_run:
         return Written(stored.dump(obj), 0, created=True)
     record = state.put(kind, obj, None)

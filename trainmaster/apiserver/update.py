@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.patches import managed_fields
 from trainmaster.apiserver import intake, metadata, stored
 from trainmaster.apiserver.admission import Attributes, Operation
 from trainmaster.apiserver.contract import Call, Written
@@ -121,6 +122,9 @@ def replace(state: State, call: Call, change: Change, options: WriteOptions) -> 
     if not change.subresource:
         intake.default(kind, new)
         count_generation(kind, new, old)
+    if not change.applied:
+        # Before admission: what it changes belongs to nobody, as upstream.
+        intake.track(state, call, kind, old, new, options, subresource=change.subresource)
     meta = old["metadata"]
     attributes = Attributes(
         call,
@@ -138,8 +142,8 @@ def replace(state: State, call: Call, change: Change, options: WriteOptions) -> 
     intake.validate(kind, new, old, subresource=change.subresource, errors=errors)
     call.warnings.extend(kind.warnings(new, old))
     state.admission.validate(attributes)
-    if not change.applied:
-        intake.track(state, call, kind, old, new, options, subresource=change.subresource)
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    change.new = managed_fields.keep_times(old, new)
     return store_change(state, change, dry_run=options.dry_run)
 
 
