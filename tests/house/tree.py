@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_GENERATED = ("tests/kube/go/", "LICENSE")
+_GENERATED = ("tests/kube/go/", "tests/golden/data/", "LICENSE")
 
 
 @functools.cache
