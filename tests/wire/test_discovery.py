@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.kubectl import Kubectl
 from tests.wire.scenario import Scenario, play, run, scenario, with_versions
+from tools.toolbox import DEBIAN_KUBECTL, Toolbox
 
 pytestmark = pytest.mark.wire
 
@@ -189,7 +190,6 @@ SCENARIOS = [
             ...
         """,
         ),
-        core=True,
     ),
 ]
 
@@ -227,6 +227,18 @@ def test_a_warm_apply_asks_for_no_discovery(kubectl: Kubectl, tmp_path: Path) ->
 
 def test_kubectl(scenario: Scenario, kubectl: Kubectl) -> None:
     play(scenario, kubectl)
+
+
+@pytest.mark.parametrize(
+    ("version", "tool"), [pytest.param("1.20", DEBIAN_KUBECTL, id="oldest"), pytest.param("", "kubectl", id="newest")]
+)
+def test_the_promised_kubectls_are_at_hand(version: str, tool: str) -> None:
+    """Other versions are used where a machine has them; without these two the tier would prove too little."""
+    toolbox = Toolbox()
+    found = toolbox.list_kubectls().get(version) if version else toolbox.find_program(tool)
+    if found is None:
+        pytest.skip(toolbox.why_missing(tool))
+    assert found.exists()
 
 
 @with_versions("core")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.support.clients import Raw
@@ -104,7 +106,6 @@ SCENARIOS = [
             """,
         ),
         run("get trainjob/tj1 pod/idle -o name", out="trainjob.trainer.kubeflow.org/tj1\npod/idle"),
-        core=True,
     ),
     scenario(
         "get all covers the kinds of the category",
@@ -269,6 +270,15 @@ SCENARIOS = [
             rc=1,
             err="Error from server (NotFound): the server could not find the requested resource",
         ),
+    ),
+    scenario(
+        "logs of a Pod that has not started are empty",
+        run("create -f pod.yaml", out="pod/idle created"),
+        run("logs idle"),
+        run("logs -l app=idle"),
+        run("logs idle -c nosuch", rc=1, err="error: container nosuch is not valid for pod idle<any>"),
+        run("logs nosuch", rc=1, err='<any>rror from server (NotFound): pods "nosuch" not found<any>'),
+        kube=True,
     ),
     scenario(
         "describe shows built-in kinds",
@@ -478,3 +488,32 @@ EVENTS = scenario(
         out="tj1/waiting for somebody else/1",
     ),
 )
+
+
+SPEAKER = """
+apiVersion: v1
+kind: Pod
+metadata: {name: speaker, labels: {app: speaker}}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: main, image: python, command: ["sh", "-c", "echo one; echo two; echo three"]}
+"""
+
+
+@with_versions("full")
+def test_logs_are_those_of_the_process(kubectl: Kubectl) -> None:
+    kubectl.must("create -f -", stdin=SPEAKER)
+    while "Succeeded" not in kubectl.must("get pod speaker -o jsonpath={.status.phase}"):
+        time.sleep(0.1)
+    play(
+        scenario(
+            "logs",
+            run("logs speaker", out="one\ntwo\nthree"),
+            run("logs -f speaker", out="one\ntwo\nthree"),
+            run("logs speaker -c main --tail=1", out="three"),
+            run("logs -l app=speaker --tail=-1", out="one\ntwo\nthree"),
+            run("logs speaker --limit-bytes=3", out="one"),
+        ),
+        kubectl,
+    )

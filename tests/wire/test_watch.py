@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import select
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -207,3 +209,23 @@ def test_a_reader_that_stalls_holds_up_nobody_else(raw: Raw, namespace: str, tar
         for number in range(100):
             raw.create(path, configmap(f"big-{number}", text="x" * 200_000))
             assert next(events)["object"]["metadata"]["name"] == f"big-{number}"
+
+
+def open_watches(raw: Raw) -> int:
+    found = re.search(r"^apiserver_longrunning_requests (\d+)", raw.get("/metrics"), re.MULTILINE)
+    assert found
+    return int(found.group(1))
+
+
+def test_clients_that_vanish_leave_no_watch_behind(raw: Raw, namespace: str, target: Target) -> None:
+    path = f"{configmaps(namespace)}?watch=true"
+    with ExitStack() as stack:
+        for _ in range(20):
+            watcher = target.raw()
+            stack.callback(watcher.close)
+            stack.enter_context(watcher.watch(path))
+        assert open_watches(raw) >= 20
+    end = time.monotonic() + 20
+    while open_watches(raw) > 0:
+        assert time.monotonic() < end, "watches of closed connections are still open"
+        time.sleep(0.02)

@@ -51,7 +51,6 @@ SCENARIOS = [
             'trainjobs.trainer.kubeflow.org "tj1" already exists',
         ),
         run("create ns {ns}", rc=1, err='Error from server (AlreadyExists): namespaces "{ns}" already exists'),
-        core=True,
         kube=True,
     ),
     scenario(
@@ -186,7 +185,6 @@ SCENARIOS = [
                 """,
             },
         ),
-        core=True,
         kube=True,
     ),
     scenario(
