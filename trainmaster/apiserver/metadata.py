@@ -118,7 +118,15 @@ def is_deletable(kind: Kind, obj: Object) -> bool:
 def differs_outside_metadata(new: Object, old: Object, *, status_apart: bool) -> bool:
     """Whether metadata.generation has to count."""
     apart = ("metadata", "status") if status_apart else ("metadata",)
-    return _without(new, apart) != _without(old, apart)
+    return _without(new, apart) != _without(old, apart) and not _is_binding(new, old)
+
+
+def _is_binding(new: Object, old: Object) -> bool:
+    """A Pod gets its node. Upstream does that through a subresource, which does not count."""
+    if new.get("kind") != "Pod" or "nodeName" in old["spec"] or "nodeName" not in new["spec"]:
+        return False
+    spec: Object = old["spec"]
+    return _without(new["spec"], ("nodeName",)) == spec
 
 
 def _without(obj: Object, names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,0 +1,268 @@
+"""Where our objects, events and answers differ from upstream's on purpose, each with its reason.
+
+The comparison with the recorded cases lets exactly these pass; `test_differences.py` fails on an entry that no longer
+differs anywhere. docs/differences.md is made from it: `python -m tests.golden.differences > docs/differences.md`.
+
+Patterns are shell patterns in which a bracket stands for itself, except in the names of cases. Cases are VERSION/NAME.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.golden.comparison import Difference, matches
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field that differs, is missing or is there in addition."""
+
+    cases: str
+    kind: str
+    path: str
+    reason: str
+    moment: str = "*"
+    """running, end, events, the name of a step, ...; see the case's `acts`."""
+
+    def is_about(self, case: str) -> bool:
+        return fnmatch.fnmatchcase(case, self.cases)
+
+    def covers(self, case: str, difference: Difference) -> bool:
+        return (
+            self.is_about(case)
+            and matches(self.moment, difference.moment)
+            and matches(self.kind, difference.kind)
+            and matches(self.path, difference.path)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A TrainJob that upstream lets in, and that then hangs or does something silly. Ours says no at once."""
+
+    case: str
+    texts: tuple[str, ...]
+    """All of them stand in our answer."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A manifest or a change that gets another answer from us. No texts: we let it in."""
+
+    case: str
+    """VERSION/NAME in the refused manifests."""
+    texts: tuple[str, ...]
+    reason: str
+
+
+_NEWER = "as Trainer 2.3 with JobSet 0.12 does"
+_DISTURBED = "upstream is stuck here while its conditions say otherwise; ours applies what may change, and runs"
+_UNDISTURBED = "upstream let the change in and is stuck; ours refused it, so suspending and resuming just work"
+
+FIELDS = (
+    # Every case
+    Field("*", "Pod", "metadata.finalizers", "our Job controller counts without finalizers, so a Pod can always go"),
+    Field(
+        "*",
+        "Pod",
+        "metadata.annotations[trainmaster.io/attempt]",
+        "says which attempt of its index a Pod is; its name is derived from that, so a Pod is never made twice",
+    ),
+    Field(
+        "*",
+        "Pod",
+        "spec.tolerations",
+        "no admission adds tolerations for a node that is not ready: on one machine nothing evicts Pods",
+    ),
+    # What only the older version does
+    Field("2.1/*", "ConfigMap", "(object)", f"a TrainJob keeps a snapshot of its runtime, {_NEWER}"),
+    Field("2.1/*", "Pod", "metadata.labels[jobset.sigs.k8s.io/priority]", f"the label is there, {_NEWER}"),
+    Field(
+        "2.1/*",
+        "Pod",
+        "metadata.labels[topology.kubernetes.io/zone]",
+        "Kubernetes 1.36 copies zone and region from the node to the Pod; one machine has none",
+    ),
+    Field("2.1/r1-*", "JobSet", "status.conditions[RestartingJobSet]", f"the condition is there, {_NEWER}"),
+    Field("2.1/r1-*", "JobSet", "event DefaultFailurePolicy", f"the event is there, {_NEWER}", "events"),
+    Field("2.1/r1-*", "JobSet", "event JobSetFailed", f"the event is there, {_NEWER}", "events"),
+    Field("2.1/r1-*", "JobSet", "event JobsReady", f"the event is there, {_NEWER}", "events"),
+    Field("2.1/q1-managed-by-kueue", "*", "*", f"a TrainJob managed by somebody else is left alone, {_NEWER}"),
+    # Where upstream is not the model
+    Field(
+        "2.1/b4-missing-service-account",
+        "TrainJob",
+        "status.waiting",
+        "why no Pod comes is said on the TrainJob, not only in an event on the Job",
+    ),
+    Field("2.1/b4-missing-service-account", "TrainJob", "event *", "and in an event on it", "events"),
+    Field(
+        "2.1/b5-unschedulable",
+        "TrainJob",
+        "status.waiting",
+        "why the Pods wait is said on the TrainJob, with what would match",
+    ),
+    Field("2.1/b5-unschedulable", "TrainJob", "event *", "and in an event on it", "events"),
+    *(
+        Field(case, "*", path, reason)
+        for case in ("2.1/cd-no-trainer", "2.3/i-failed-restarts", "2.3/n-ttl-runtime")
+        for path, reason in (
+            ("*containers[node].env", "a torch runtime without spec.trainer gets the PET_* variables of the defaults"),
+            ("*containers[node].env[PET_*]", "the same; upstream sets none"),
+            ("*containers[node].ports", "and so the port that the variables name"),
+        )
+    ),
+    Field("2.1/p5-ttl-rerun", "*", "*", "a finished TrainJob never runs again; upstream makes its JobSet anew", "end"),
+    Field("2.1/p5-ttl-rerun", "*", "event *", "and so there is one run to report, not four", "events"),
+    Field("2.1/s2-suspended-while-running", "*", "*", _DISTURBED, "3-resumed"),
+    Field("2.1/s2-suspended-while-running", "*", "*", _DISTURBED, "end"),
+    Field("2.1/s2-suspended-while-running", "*", "*", _DISTURBED, "events"),
+    Field("2.1/s[34]-*", "TrainJob", "answer 0", f"spec.trainer cannot be changed, {_NEWER}", "patch"),
+    Field("2.1/s[34]-*", "TrainJob", "spec.trainer.numNodes", "the refused change leaves the TrainJob as it was"),
+    Field("2.1/s[34]-*", "TrainJob", "metadata.generation", "the refused change leaves the TrainJob as it was"),
+    Field("2.1/s[34]-*", "*", "*", _UNDISTURBED, "end"),
+    Field("2.1/s[34]-*", "*", "*", _UNDISTURBED, "events"),
+    Field("2.1/s6-volume-suspended", "*", "*", _DISTURBED, "end"),
+    Field("2.1/s6-volume-suspended", "*", "*", _DISTURBED, "events"),
+    Field("2.3/h-deadline", "TrainJob", "status.jobsStatus*", "after a deadline the counts are true, not stale", "end"),
+    Field("2.3/h-deadline", "*", "(object)", "upstream's picture was taken while its garbage collector worked", "end"),
+    Field("2.3/n-ttl-runtime", "JobSet", "(object)", "upstream's picture was taken while the JobSet was going", "end"),
+)
+
+REFUSED = (
+    Refused(
+        "2.1/a2-wrong-container",
+        ("spec.podTemplateOverrides", '"trainer"', "node"),
+        "the override names a container that no job has; the answer lists those that there are",
+    ),
+    Refused(
+        "2.3/p-patch-unknown-container",
+        ("spec.runtimePatches", '"side"', "node"),
+        "the patch names a container that the job does not have; the answer lists those that there are",
+    ),
+    Refused(
+        "2.3/o-patch-unknown-job",
+        ("spec.runtimePatches", '"worker"', "node"),
+        "the patch names a job that the runtime does not have; the answer lists those that there are",
+    ),
+    Refused("2.1/b6-volume-two-sources", ("volumes", "may not specify more than 1 volume type"), "no Pod can have it"),
+    Refused("2.1/b7-mount-without-volume", ("volumeMounts", "missing"), "no Pod can have it"),
+    Refused(
+        "2.1/b8-gpu-mismatch",
+        ("spec.trainer.resourcesPerNode", "nvidia.com/gpu"),
+        "a device cannot be overcommitted: its request must equal its limit",
+    ),
+    Refused("2.1/ca-numproc-zero", ("spec.trainer.numProcPerNode", "greater than or equal to 1"), "nothing would run"),
+    Refused("2.1/cf-numnodes-zero", ("spec.trainer.numNodes", "greater than or equal to 1"), "nothing would run"),
+    Refused("2.1/cg-numnodes-negative", ("spec.trainer.numNodes", "greater than or equal to 1"), "nothing would run"),
+    Refused(
+        "2.1/ce-reserved-env-let-in",
+        ("spec.trainer.env", "must not have reserved envs", "PET_NNODES"),
+        "a PET_NNODES other than numNodes would let the ranks wait for nodes that never come",
+    ),
+    Refused(
+        "2.1/d3-labels-bad-value",
+        ("spec.labels", '"not a label"', "a valid label must be"),
+        "no JobSet can have the label",
+    ),
+    Refused(
+        "2.1/long-name-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+        ("metadata.name", "63"),
+        "the names of the Jobs and Pods that would be derived from it are too long",
+    ),
+)
+
+_SERVED = "both versions' shapes are served"
+_ONE = ("greater than or equal to 1",)
+_IMMUTABLE = ("field is immutable",)
+_LISTS = "refused at once, with the names that there are"
+
+ANSWERS = (
+    Answer("2.1/reserved-env-without-numproc", ("must not have reserved envs",), "the variables are always reserved"),
+    Answer("2.1/reserved-mpi-env", ("must not have reserved envs",), f"refused, {_NEWER}"),
+    Answer("2.1/numproc-negative", _ONE, "nothing would run"),
+    Answer("2.1/numproc-zero", _ONE, "nothing would run"),
+    Answer("2.1/numnodes-zero", _ONE, "nothing would run"),
+    Answer("2.1/numnodes-negative", _ONE, "nothing would run"),
+    Answer("2.1/bad-storage-uri", ("it must be a valid URI (scheme://...)",), f"refused, {_NEWER}"),
+    Answer("2.1/override-unknown-container", ("spec.podTemplateOverrides", "node"), _LISTS),
+    Answer("2.1/override-unknown-init-container", ("spec.podTemplateOverrides",), _LISTS),
+    Answer("2.1/override-unknown-container-env", ("spec.podTemplateOverrides", "node"), _LISTS),
+    Answer("2.1/torchtune-two-nodes-without-numproc", ("must be 1 for llama3_2/1B model",), "always checked"),
+    Answer("2.1/torchtune-numproc-without-numnodes", (), "upstream's webhook breaks down here; nothing is wrong"),
+    Answer("2.1/unknown-field-deadline", (), _SERVED),
+    Answer("2.1/unknown-field-runtime-patches", (), _SERVED),
+    Answer("2.1/" + "a" * 63, ("metadata.name", "63"), "Jobs and Pods derived from it could not be made"),
+    Answer(
+        "2.1/runtime-numproc-word",
+        ("spec.mlPolicy.torch.numProcPerNode", "NumProcPerNode must be equal to auto, cpu, gpu, or int value"),
+        "upstream's rule breaks down on a word; ours says the same sentence without the debris",
+    ),
+    Answer("2.1/update-numnodes", _IMMUTABLE, f"refused, {_NEWER}"),
+    Answer("2.1/update-numproc-word", _IMMUTABLE, f"refused, {_NEWER}"),
+    Answer("2.1/update-runtimeref", _IMMUTABLE, f"refused, {_NEWER}"),
+    Answer("2.1/update-managed-by", _IMMUTABLE, f"refused, {_NEWER}"),
+    Answer("2.3/numproc-auto", (), _SERVED),
+    Answer("2.3/unknown-field", (), _SERVED),
+    Answer("2.3/patch-unknown-job", ("spec.runtimePatches", "node"), _LISTS),
+    Answer("2.3/patch-unknown-container", ("spec.runtimePatches", "node"), _LISTS),
+)
+
+
+def find_refused(case: str) -> Refused | None:
+    return next((entry for entry in REFUSED if entry.case == case), None)
+
+
+def find_answer(case: str) -> Answer | None:
+    return next((entry for entry in ANSWERS if entry.case == case), None)
+
+
+def list_unexpected(case: str, differences: Iterable[Difference]) -> list[Difference]:
+    return [one for one in differences if not any(entry.covers(case, one) for entry in FIELDS)]
+
+
+HEAD = """# Where Trainmaster differs from upstream on purpose
+
+Made from `tests/golden/differences.py` by `python -m tests.golden.differences`; do not edit by hand.
+
+Trainmaster is compared with objects, events and answers recorded from Kubeflow Trainer 2.3 (with JobSet 0.12) and 2.1
+(with JobSet 0.10), given upstream's runtimes: `tests/golden/`. Uids, times, random parts of names, node names and
+addresses aside, all is equal except what this page lists. A test fails on an entry that no longer differs. How the
+server itself differs from a Kubernetes API server is told in [compat.md](compat.md).
+"""
+
+
+def render() -> str:
+    lines = [HEAD, "## Objects and events\n", "| cases | when | kind | field | why |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {_code(entry.cases)} | {'always' if entry.moment == '*' else entry.moment} | "
+        f"{'any' if entry.kind == '*' else entry.kind} | {'all' if entry.path == '*' else _code(entry.path)} | "
+        f"{entry.reason} |"
+        for entry in FIELDS
+    ]
+    lines += [
+        "\n## TrainJobs that upstream lets in and we refuse\n",
+        "| case | our answer names | why |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {_code(entry.case)} | {_list(entry.texts)} | {entry.reason} |" for entry in REFUSED]
+    lines += ["\n## Other answers\n", "Manifests and changes that get another answer from us than from upstream.\n"]
+    lines += ["| case | our answer | why |", "|---|---|---|"]
+    lines += [f"| {_code(entry.case)} | {_list(entry.texts) or 'let in'} | {entry.reason} |" for entry in ANSWERS]
+    return "\n".join(lines) + "\n"
+
+
+def _list(texts: Iterable[str]) -> str:
+    return ", ".join(_code(text) for text in texts)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

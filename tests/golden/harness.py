@@ -1,0 +1,289 @@
+"""Runs a recorded case on our own programs: the in-process server, every controller, and a node that plays kwok.
+
+Upstream's runtimes are installed instead of ours. The node lets Pods run at once and end after as many seconds as the
+recorded ones did, by the Pod's annotation `recipe/outcome`: `fail` lets it fail, `hang` lets it run until deleted.
+Time is virtual; waiting costs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.flow.plant import ScriptedNode
+from tests.golden import cases
+from tests.golden.comparison import Difference, compare, compare_events
+from tests.golden.masking import Captures, Object, drop_counts, mask_captures, mask_events, mask_text
+from trainmaster.api import catalogue
+from trainmaster.api.conditions import is_true, list_conditions
+from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api.resources import EVENTS, NODES, TRAIN_JOBS
+from trainmaster.api.schema import Node
+from trainmaster.api.schemas import load as load_definition
+from trainmaster.api.status import StatusError
+from trainmaster.app.workloads import CONTROLLERS
+from trainmaster.client.contract import PatchType, WriteOptions
+from trainmaster.engine.apply import apply_in_one
+from trainmaster.engine.events import EventRecorder
+from trainmaster.engine.feed import WatchFeed
+from trainmaster.engine.manager import Manager
+from trainmaster.kit.scopes import Scope
+from trainmaster.testing.cluster import Cluster, running_cluster
+from trainmaster.testing.virtual import run_virtual
+
+NAMESPACE = "default"
+PATCHED = {"2.1": "2.1/a1-t5-large", "2.3": "2.3/a-torch"}
+"""The case whose finished TrainJob upstream was asked to change."""
+PATIENCE = 900.0
+"""Virtual seconds to wait for a condition; the slowest recorded case took 450."""
+STRICT = WriteOptions(field_validation="Strict")
+# kwok's four nodes of 64 devices each, as the one node that we have.
+LABELS = {
+    "kubernetes.io/hostname": "local",
+    "node.kubernetes.io/instance-type": "g6e.48xlarge",
+    "topology.kubernetes.io/zone": "ap-northeast-2a",
+    "recipe/pool": "fake",
+}
+CAPACITY = {"cpu": "1024", "memory": "4096Gi", "pods": "1000", "nvidia.com/gpu": "256"}
+
+
+@dataclass
+class Outcome:
+    """What our programs made of a case."""
+
+    refusal: StatusError | None = None
+    """Why the TrainJob was not let in."""
+    captures: Captures = field(default_factory=dict)
+    events: list[Object] = field(default_factory=list)
+    answers: list[StatusError | None] = field(default_factory=list)
+    """To each patch, in order."""
+    unmet: list[str] = field(default_factory=list)
+    """Conditions that never came."""
+    warnings: list[str] = field(default_factory=list)
+    raw: dict[str, list[Object]] = field(default_factory=dict)
+    """The captures before masking."""
+
+
+@functools.cache
+def run_case(name: str) -> Outcome:
+    """Each case runs once per session; several tests look at its outcome."""
+    return run_virtual(_run(cases.load_case(name)), limit=86_400)
+
+
+def compare_case(name: str) -> list[Difference]:
+    """Everything in which our outcome is not upstream's, listed or not."""
+    case, outcome = cases.load_case(name), run_case(name)
+    if "refused" in case:
+        return _compare_answers("create", "answer", case["refused"], outcome.refusal)
+    if outcome.refusal is not None:
+        return _compare_answers("create", "answer", None, outcome.refusal)
+    ours = dict(outcome.captures)
+    for moment in case["loose"]:
+        ours[moment] = [drop_counts(obj) for obj in ours[moment]]
+    found = compare(case["captures"], ours) + compare_events(case["events"], outcome.events)
+    found += [Difference("until", "TrainJob", "", unmet, "True", "(never)") for unmet in outcome.unmet]
+    patches = [act for act in case["acts"] if act["do"] == "patch"]
+    for index, (act, answer) in enumerate(zip(patches, outcome.answers, strict=True)):
+        found += _compare_answers("patch", f"answer {index}", act["answer"], answer)
+    return found
+
+
+def _compare_answers(moment: str, path: str, want: Object | None, got: StatusError | None) -> list[Difference]:
+    if want is None or got is None:
+        same = want is None and got is None
+    else:
+        same = not find_missing(want, got)
+    if same:
+        return []
+    shown = ["let in" if want is None else "; ".join(want["texts"]), "let in" if got is None else got.message]
+    return [Difference(moment, "TrainJob", "", path, shown[0], shown[1])]
+
+
+def find_missing(answer: Mapping[str, Any], ours: StatusError) -> list[str]:
+    """Texts of upstream's answer that ours does not contain."""
+    heard = "\n".join([ours.message, *(f"{cause.get('field')}: {cause.get('message')}" for cause in ours.causes)])
+    heard = mask_text(heard)
+    return [text for text in answer["texts"] if text not in heard]
+
+
+@asynccontextmanager
+async def running_stage(version: str, *, pod_seconds: float = 6.0) -> AsyncIterator[Cluster]:
+    """A server with upstream's runtimes of that version, all controllers and the node."""
+    node = ScriptedNode(_play, seconds=pod_seconds)
+    async with running_cluster(kinds=build_catalogue()) as cluster:
+        client, clock = cluster.client, cluster.clock
+        await client.create(
+            NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local", "labels": LABELS}}
+        )
+        status = {"status": {"capacity": CAPACITY, "allocatable": CAPACITY}}
+        await client.patch(NODES, "local", PatchType.MERGE, status, subresource="status")
+        for runtime in cases.load_runtimes(version):
+            await create(cluster, runtime)
+        manager = Manager(
+            CONTROLLERS,
+            view=cluster.view,
+            feed=WatchFeed(client, clock),
+            apply=apply_in_one(client),
+            recorder=EventRecorder(client, clock),
+            clock=clock,
+        )
+        async with Scope("golden") as scope, manager.running():
+            scope.spawn_forever(node.run(client, clock), name="golden.node")
+            yield cluster
+
+
+async def create(cluster: Cluster, obj: Object, *, dry_run: bool = False) -> None:
+    kind = cluster.registry.catalogue.find_type(obj["apiVersion"], obj["kind"])
+    if kind is None:
+        return  # a PersistentVolume: what a cluster's storage needs, and nothing that we compare
+    namespace = obj["metadata"].get("namespace", NAMESPACE) if kind.namespaced else ""
+    options = WriteOptions(field_validation="Strict", dry_run=dry_run)
+    await cluster.client.create(kind.gvr, obj, namespace, options=options)
+
+
+async def _run(case: Object) -> Outcome:
+    version = case["case"].partition("/")[0]
+    outcome = Outcome()
+    async with running_stage(version, pod_seconds=case["podSeconds"]) as cluster:
+        *before, trainjob = case["manifest"]
+        for obj in before:
+            await create(cluster, obj)
+        cluster.client.warnings.clear()
+        try:
+            await create(cluster, trainjob)
+        except StatusError as error:
+            outcome.refusal = error
+            return outcome
+        outcome.warnings = list(cluster.client.warnings)
+        for act in case.get("acts", ()):
+            await _perform(cluster, trainjob["metadata"]["name"], act, outcome)
+    outcome.captures = mask_captures(outcome.raw)
+    return outcome
+
+
+async def _perform(cluster: Cluster, name: str, act: Object, outcome: Outcome) -> None:
+    await cluster.clock.sleep(act.get("after", 0.0))
+    if act["do"] == "capture":
+        outcome.raw[act["name"]] = await _list_objects(cluster, name)
+    elif act["do"] == "events":
+        events = (await cluster.client.list(EVENTS, NAMESPACE)).items
+        outcome.events = mask_events(event for event in events if event["involvedObject"]["name"].startswith(name))
+    elif act["do"] == "until" and not await _wait_for(cluster, name, act["condition"]):
+        outcome.unmet.append(act["condition"])
+    elif act["do"] == "patch":
+        try:
+            await cluster.client.patch(TRAIN_JOBS, name, PatchType.MERGE, act["patch"], NAMESPACE, options=STRICT)
+            outcome.answers.append(None)
+        except StatusError as error:
+            outcome.answers.append(error)
+
+
+async def _wait_for(cluster: Cluster, name: str, condition: str) -> bool:
+    end = cluster.clock.monotonic() + PATIENCE
+    while cluster.clock.monotonic() < end:
+        trainjob = await cluster.client.get(TRAIN_JOBS, name, NAMESPACE)
+        if is_true(list_conditions(trainjob), condition):
+            return True
+        await cluster.clock.sleep(0.25)
+    return False
+
+
+async def _list_objects(cluster: Cluster, name: str) -> list[Object]:
+    found: list[Object] = []
+    for kind in _list_kinds(cluster.registry.catalogue):
+        items = (await cluster.client.list(kind.gvr, NAMESPACE)).items
+        for item in items:
+            if item["metadata"]["name"].startswith((name, f"initializer-{name}")):
+                found.append({"apiVersion": kind.api_version, "kind": kind.kind, **item})
+    return found
+
+
+_RECORDED = {"TrainJob", "JobSet", "Job", "Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "PodGroup"}
+
+
+def _list_kinds(kinds: Catalogue) -> list[Kind]:
+    return [kind for kind in kinds.kinds if kind.kind in _RECORDED]
+
+
+def _play(pod: Object, run: int) -> int:
+    outcome = (pod["metadata"].get("annotations") or {}).get("recipe/outcome")
+    return {"fail": 1, "hang": -1}.get(outcome or "", 0)
+
+
+@functools.cache
+def build_catalogue() -> Catalogue:
+    """What is served, and the PodGroups of the two gang schedulers, which clusters have and we do not."""
+    served = catalogue.build()
+    extra = [_build_pod_group("scheduling.x-k8s.io", "v1alpha1"), _build_pod_group("scheduling.volcano.sh", "v1beta1")]
+    return Catalogue((*served.kinds, *(kind for kind in extra if served.find(kind.gvr) is None)))
+
+
+def _build_pod_group(group: str, version: str) -> Kind:
+    def load() -> Node:
+        some = load_definition("io.x-k8s.jobset.v1alpha2.JobSet").properties
+        head = {name: some[name] for name in ("apiVersion", "kind", "metadata")}
+        return Node(type="object", properties={**head, "spec": Node(type="object", preserve_unknown=True)})
+
+    return Kind(
+        group=group,
+        version=version,
+        kind="PodGroup",
+        plural="podgroups",
+        singular="podgroup",
+        namespaced=True,
+        definition=f"{group}.{version}.PodGroup",
+        load=functools.cache(load),
+        custom=True,
+    )
+
+
+@functools.cache
+def ask_refusals(version: str) -> dict[str, StatusError | None]:
+    """Our answers to the manifests and patches that upstream was asked about; None: let in."""
+    return run_virtual(_ask(version), limit=86_400)
+
+
+async def _ask(version: str) -> dict[str, StatusError | None]:
+    """Manifests are tried in dry runs, patches on the finished TrainJob that upstream was asked about."""
+    answers: dict[str, StatusError | None] = {}
+    *before, trainjob = cases.load_case(PATCHED[version])["manifest"]
+    name = trainjob["metadata"]["name"]
+    async with running_stage(version, pod_seconds=1.0) as cluster:
+        for obj in (*before, trainjob):
+            await create(cluster, obj)
+        await _wait_for(cluster, name, "Complete")
+        for case, row in cases.load_refusals(version).items():
+            answers[case] = None
+            try:
+                if "object" in row:
+                    await create(cluster, row["object"], dry_run=True)
+                else:
+                    options = WriteOptions(field_validation="Strict", dry_run=True)
+                    await cluster.client.patch(
+                        TRAIN_JOBS, name, PatchType.MERGE, row["patch"], NAMESPACE, options=options
+                    )
+            except StatusError as error:
+                answers[case] = error
+    return answers
+
+
+def submit(version: str, *objects: Object) -> list[tuple[StatusError | None, list[str]]]:
+    """Creates the objects one after the other; the refusal and the warnings of each."""
+
+    async def main() -> list[tuple[StatusError | None, list[str]]]:
+        answers: list[tuple[StatusError | None, list[str]]] = []
+        async with running_stage(version) as cluster:
+            for obj in objects:
+                cluster.client.warnings.clear()
+                refusal: StatusError | None = None
+                try:
+                    await create(cluster, obj)
+                except StatusError as error:
+                    refusal = error
+                answers.append((refusal, list(cluster.client.warnings)))
+        return answers
+
+    return run_virtual(main(), limit=86_400)

@@ -1,0 +1,36 @@
+"""What upstream refuses we refuse with the same texts, and what it lets in we let in; exceptions are listed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.golden import cases, pending
+from tests.golden.differences import find_answer
+from tests.golden.harness import ask_refusals, find_missing
+
+pytestmark = pytest.mark.golden
+
+NAMES = [f"{version}/{case}" for version in cases.VERSIONS for case in cases.load_refusals(version)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_answer_is_upstreams(name: str) -> None:
+    problem = find_problem(name)
+    if name in pending.ANSWERS:
+        assert problem, f"{name} matches now: remove it from ANSWERS in tests/golden/pending.py"
+        return
+    assert not problem, problem
+
+
+def find_problem(name: str) -> str:
+    version, _, case = name.partition("/")
+    want, ours = cases.load_refusals(version)[case]["answer"], ask_refusals(version)[case]
+    listed = find_answer(name)
+    if listed is not None:
+        want = {"texts": listed.texts} if listed.texts else None
+    if want is None:
+        return "" if ours is None else f"should be let in, and is refused: {ours.message}"
+    if ours is None:
+        return "let in; should say: " + "; ".join(want["texts"])
+    missing = find_missing(want, ours)
+    return f"does not say: {'; '.join(missing)}\nsays: {ours.message}" if missing else ""
