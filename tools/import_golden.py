@@ -46,6 +46,14 @@ ORDER: dict[str, tuple[int | str, ...]] = {
     "2.1/s5-running-suspended-resumed": ("running", 0, 1, 2, "1-suspended", 3, "2-changed", 4, "3-resumed"),
     "2.1/s6-volume-suspended": (0, "1-changed", 1),
 }
+LAST = {
+    "2.1/m1-deepspeed": "launcher",
+    "2.1/m2-mlx": "node",
+    "2.1/m3-deepspeed-gpus-count": "launcher",
+    "2.3/c-deepspeed-mpi": "launcher",
+}
+"""The job whose Pods were seen to end last, where that decides about the outcome and all Pods ran equally long."""
+TAKEN_AT_ONCE = ("2.1/r2-failed-backoff",)
 CLEANED_UP = {"2.3/n-ttl-runtime": 5.0}
 """Seconds from the terminal condition to the last picture; 1.5 elsewhere. A TTL of two seconds has struck by then."""
 RESUME: Object = {"spec": {"suspend": False}}
@@ -103,13 +111,13 @@ def read_objects(folder: Path) -> list[Object]:
 def build_case(version: str, folder: Path) -> Object:
     name = f"{version}/{folder.name}"
     manifest = json.loads((folder / "manifest.json").read_text())
-    case: Object = {"case": name, "manifest": manifest, "podSeconds": POD_SECONDS[version]}
+    case: Object = {"case": name, "manifest": manifest, "podSeconds": POD_SECONDS[version], "last": LAST.get(name, "")}
     refusal = folder / "rejected.txt"
     if refusal.exists():
         return {**case, "refused": read_refusal(refusal.read_text().strip())}
     end = read_objects(folder)
     captures = {part.name: read_objects(part) for part in sorted(folder.iterdir()) if part.is_dir()}
-    loose = ["running"] if version == "2.3" and "running" in captures else []
+    loose = ["running"] if (version == "2.3" or name in TAKEN_AT_ONCE) and "running" in captures else []
     for moment in loose:
         captures[moment] = [drop_counts(obj) for obj in captures[moment]]
     return {

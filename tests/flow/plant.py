@@ -53,6 +53,9 @@ class ScriptedNode:
     started: list[str] = field(default_factory=list)
     _runs: dict[tuple[str, int | None], int] = field(default_factory=dict)
 
+    def get_seconds(self, pod: Object) -> float:
+        return self.seconds
+
     async def run(self, client: Client, clock: Clock) -> None:
         async with Scope("scripted-node") as scope, client.watch(PODS, "", WatchOptions()) as events:
             seen: set[str] = set()
@@ -80,7 +83,7 @@ class ScriptedNode:
         code = self.script(pod, run)
         if code < 0:
             return
-        await clock.sleep(self.seconds)
+        await clock.sleep(self.get_seconds(pod))
         ended = {"exitCode": code, "startedAt": moment, "finishedAt": format_time(clock.now()), "reason": "Script"}
         container = _container(pod, {"terminated": ended}, ready=False)
         phase = "Succeeded" if code == 0 else "Failed"

@@ -129,6 +129,13 @@ FIELDS = (
     Field("2.1/s6-volume-suspended", "*", "*", _DISTURBED, "end"),
     Field("2.1/s6-volume-suspended", "*", "*", _DISTURBED, "events"),
     Field("2.3/h-deadline", "TrainJob", "status.jobsStatus*", "after a deadline the counts are true, not stale", "end"),
+    Field(
+        "2.3/c-deepspeed-mpi",
+        "*",
+        "(object)",
+        "upstream's picture was taken before its node was ready, and so before the launcher was made",
+        "running",
+    ),
     Field("2.3/h-deadline", "*", "(object)", "upstream's picture was taken while its garbage collector worked", "end"),
     Field("2.3/n-ttl-runtime", "JobSet", "(object)", "upstream's picture was taken while the JobSet was going", "end"),
 )

@@ -66,7 +66,7 @@ def mask_text(text: str, owners: Mapping[str, str] | None = None) -> str:
 
 
 def drop_counts(obj: Object) -> Object:
-    """For the pictures of 2.3 that were taken the moment the last Pod ran: counts were still on their way."""
+    """For pictures that were taken the moment the last Pod ran (`running` of 2.3): counts were on their way."""
     if obj["kind"] not in ("TrainJob", "JobSet", "Job"):
         return obj
     return {key: value for key, value in obj.items() if key != "status"}
