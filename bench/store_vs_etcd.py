@@ -126,7 +126,7 @@ def ensure_load(toolbox: Toolbox) -> Path:
 
 def find_etcd(toolbox: Toolbox, given: Path | None) -> Path:
     if given is not None:
-        return given / "etcd" if given.is_dir() else given
+        return (given / "etcd" if given.is_dir() else given).resolve()
     found = toolbox.find_program("etcd")
     if found is None:
         raise SystemExit(toolbox.why_missing("etcd"))

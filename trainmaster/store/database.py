@@ -99,6 +99,22 @@ def open_database(path: Path, *, synchronous: str = "FULL", vfs: str | None = No
     return connection
 
 
+def extend_log(path: Path, size: int) -> None:
+    """Fills the write-ahead log with zeros up to that size. Nothing else may use the database meanwhile.
+
+    A sync of a file that grows must also commit the file system's journal, and so wait for what others have written;
+    a sync of blocks that are there only writes them. SQLite takes zeros for the end of the log.
+    """
+    descriptor = os.open(f"{path}-wal", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        present = os.fstat(descriptor).st_size
+        if present < size:
+            os.pwrite(descriptor, bytes(size - present), present)
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def check_format(connection: apsw.Connection, path: Path) -> None:
     """Refuses a file that is not ours, is damaged at the front, or was written by a newer version."""
     try:

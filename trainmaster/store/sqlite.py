@@ -41,6 +41,9 @@ T = TypeVar("T")
 _FEW = 8
 """Commits of at most so many writes tell how long a sync takes; in larger ones the writing counts too."""
 
+_FRAME_BYTES = 4096 + 24
+"""A page in the write-ahead log, with its header."""
+
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -118,6 +121,7 @@ class SqliteStore(StoreState):
         except (apsw.CorruptError, TypeError, ValueError) as error:  # a page of zeros reads as columns that are null
             raise StoreError(f"{self.directory / database.FILE} is damaged: {error}. Restore a backup.") from error
         self._connection.set_wal_hook(self._note_wal)
+        self._start_job(self._extend_log, lambda _: None)
         sync = measure_sync(self.directory, self._clock) if self._options.commit == "auto" else 0.0
         self._gauge = SyncGauge(sync, self._options.thread_above)
         log.info(
@@ -251,6 +255,11 @@ class SqliteStore(StoreState):
     def _note_wal(self, _: apsw.Connection, __: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
+
+    def _extend_log(self) -> None:
+        # Some room above the checkpoint, because commits go on until it starts.
+        pages = self._options.checkpoint_pages * 5 // 4
+        database.extend_log(self.directory / database.FILE, pages * _FRAME_BYTES)
 
     def _checkpoint(self) -> None:
         failpoints.hit("store.checkpoint")
