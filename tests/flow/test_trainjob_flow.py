@@ -167,14 +167,13 @@ def test_a_pod_deleted_by_hand_counts_as_a_failure_and_restarts_the_gang() -> No
     run(test)
 
 
-def test_what_the_jobset_controller_refuses_is_said_on_the_trainjob() -> None:
+def test_what_admission_refuses_of_a_jobset_is_said_on_the_trainjob() -> None:
     async def test(plant: Plant) -> None:
-        runtime = await plant.client.get(RUNTIMES, "plain")
-        patch = {"spec": {"template": {"spec": {"startupPolicy": {"startupPolicyOrder": "InOrder"}}}}}
-        assert runtime["spec"]["template"]["spec"].get("startupPolicy") is None
+        patch = {"spec": {"template": {"spec": {"failurePolicy": {"restartStrategy": "InPlaceRestart"}}}}}
         await plant.client.patch(RUNTIMES, "plain", PatchType.MERGE, patch)
         await plant.apply((TRAIN_JOBS, make_trainjob(runtime="plain")))
         trainjob = await plant.wait_for(TRAIN_JOBS, "first", lambda job: job.get("status", {}).get("waiting"))
-        assert "startupPolicyOrder: InOrder" in trainjob["status"]["waiting"]["message"]
+        text = "InPlaceRestart restart strategy cannot be set when InPlaceRestart feature gate is disabled"
+        assert text in trainjob["status"]["waiting"]["message"]
 
     run(test)

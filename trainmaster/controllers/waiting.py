@@ -1,4 +1,4 @@
-"""Why nothing happens, as a fact on the object: {reason, message, since}.
+"""Why nothing happens, as a fact on the object: {reason, message, since}, and until, where the end is known.
 
 TrainJobs have a field for it (`status.waiting`); their conditions stay upstream's, because clients read "running"
 from the absence of conditions. JobSets and Jobs carry it as an annotation, which the TrainJob controller copies up.
@@ -23,12 +23,15 @@ from trainmaster.kit.clock import format_time
 class Waiting:
     reason: str
     message: str
+    until: str = ""
+    """When it will be over by itself, where that is known; RFC 3339."""
 
     def to_wire(self, before: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
         since = format_time(now)
         if before and before.get("reason") == self.reason and isinstance(before.get("since"), str):
             since = before["since"]
-        return {"reason": self.reason, "message": self.message, "since": since}
+        until = {"until": self.until} if self.until else {}
+        return {"reason": self.reason, "message": self.message, "since": since, **until}
 
 
 def find_annotated(obj: Object) -> Mapping[str, Any] | None:

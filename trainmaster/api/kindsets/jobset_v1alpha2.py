@@ -1,7 +1,7 @@
 """JobSet: a group of Jobs that live and fail together.
 
 Served as upstream serves it: a custom kind with the defaults that upstream's webhook fills in. What the webhook
-refuses beyond the schema belongs to the JobSet controller's rules.
+refuses beyond the schema stands in `jobset_rules`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from trainmaster.api import cells
 from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kindsets import jobset_rules
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 
@@ -43,7 +44,8 @@ def default_spec(spec: Object) -> None:
     policy = spec.get("failurePolicy")
     if isinstance(policy, dict):
         for index, rule in enumerate(_list_objects(policy.get("rules"))):
-            rule.setdefault("name", f"failurePolicyRule{index}")
+            if not rule.get("name"):
+                rule["name"] = f"failurePolicyRule{index}"
     for policy in _list_objects(spec.get("volumeClaimPolicies")):
         policy.setdefault("retentionPolicy", {"whenDeleted": "Delete"})
 
@@ -87,6 +89,8 @@ JOB_SET = Kind(
         cells.CUSTOM_AGE,
     ),
     default=default,
+    validate=jobset_rules.validate,
+    warnings=jobset_rules.warn,
 )
 
 KINDS = (JOB_SET,)

@@ -1,15 +1,29 @@
-"""Names, labels and bodies of a JobSet's Service and Jobs, and which bucket an existing Job belongs to."""
+"""Bodies of a JobSet's Service and Jobs, and which bucket an existing Job belongs to."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.api import labels
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.controllers.jobset import volumes
+from trainmaster.controllers.jobset.places import (
+    Place,
+    count_replicas,
+    find_coordinator,
+    get_group,
+    get_job_name,
+    get_subdomain,
+    has_dns,
+    is_suspended,
+    list_job_restarts,
+    list_replicated,
+    restarts_single_jobs,
+)
 from trainmaster.controllers.ownership import build_owner_reference
 
 
@@ -21,6 +35,8 @@ class Buckets:
     failed: list[Object] = field(default_factory=list)
     succeeded: list[Object] = field(default_factory=list)
     active: list[Object] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """Labels that somebody else has damaged; nobody knows which attempt such a Job belongs to."""
 
     @property
     def names(self) -> set[str]:
@@ -28,36 +44,48 @@ class Buckets:
         return {job["metadata"]["name"] for job in every}
 
 
-def sort_jobs(jobs: Sequence[Object], restarts: int) -> Buckets:
+def sort_jobs(jobset: Object, jobs: Sequence[Object]) -> Buckets:
     buckets = Buckets()
+    singly = restarts_single_jobs(jobset)
     for job in jobs:
-        attempt = int((job["metadata"].get("labels") or {}).get(labels.RESTART_ATTEMPT, "0"))
         conditions = list_conditions(job)
-        if attempt < restarts:
+        try:
+            is_previous = _is_previous(jobset, job, singly=singly)
+        except ValueError as error:
+            buckets.faults.append(str(error))
+            is_previous = False
+        if is_previous:
             buckets.previous.append(job)
         elif is_true(conditions, "Failed"):
             buckets.failed.append(job)
         elif is_true(conditions, "Complete"):
             buckets.succeeded.append(job)
         else:
+            # Also a Job that is about to end (FailureTarget, SuccessCriteriaMet): its Pods still run.
             buckets.active.append(job)
     return buckets
 
 
-def get_subdomain(jobset: Object) -> str:
-    return str((jobset["spec"].get("network") or {}).get("subdomain") or jobset["metadata"]["name"])
+def _is_previous(jobset: Object, job: Object, *, singly: bool) -> bool:
+    if _read_number(job, labels.RESTART_ATTEMPT) < (jobset.get("status") or {}).get("restarts", 0):
+        return True
+    if not singly:
+        return False
+    restarts = list_job_restarts(jobset, job["metadata"]["labels"].get(labels.REPLICATED_JOB_NAME, ""))
+    index = _read_number(job, labels.JOB_INDEX)
+    # A Job that was made before a rule asked for the label has not been restarted alone before.
+    attempt = _read_number(job, labels.JOB_RESTART_ATTEMPT, "0")
+    return index < len(restarts) and attempt < restarts[index]
 
 
-def has_dns(jobset: Object) -> bool:
-    return (jobset["spec"].get("network") or {}).get("enableDNSHostnames") is not False
-
-
-def list_replicated(jobset: Object) -> Sequence[Mapping[str, Any]]:
-    return jobset["spec"].get("replicatedJobs") or ()
-
-
-def count_replicas(replicated: Mapping[str, Any]) -> int:
-    return int(replicated.get("replicas", 1))
+def _read_number(job: Object, key: str, missing: str = "") -> int:
+    value = str((job["metadata"].get("labels") or {}).get(key, missing))
+    if not value.isdecimal():
+        name = job["metadata"]["name"]
+        raise ValueError(
+            f'the label {key} of job "{name}" must be a number, not "{value}"; restore it or delete the job'
+        )
+    return int(value)
 
 
 def build_service(jobset: Object) -> Object:
@@ -78,72 +106,70 @@ def build_service(jobset: Object) -> Object:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where one Job stands: index within its ReplicatedJob, over all, and within its group."""
-
-    replicated: Mapping[str, Any]
-    index: int
-    global_index: int
-    group_index: int
-
-
-def list_places(jobset: Object) -> Iterator[Place]:
-    global_index = 0
-    group_counts: dict[str, int] = {}
-    for replicated in list_replicated(jobset):
-        group = replicated.get("groupName", "default")
-        for index in range(count_replicas(replicated)):
-            yield Place(replicated, index, global_index, group_counts.get(group, 0))
-            group_counts[group] = group_counts.get(group, 0) + 1
-            global_index += 1
-
-
-def get_job_name(jobset: Object, place: Place) -> str:
-    return f"{jobset['metadata']['name']}-{place.replicated['name']}-{place.index}"
-
-
 def build_job(jobset: Object, place: Place, restarts: int) -> Object:
-    meta = jobset["metadata"]
     name = get_job_name(jobset, place)
     marks = _build_marks(jobset, place, name, restarts)
+    placement = find_placement(jobset, place.replicated)
     template = place.replicated["template"]
     own = template.get("metadata") or {}
     spec = dict(template.get("spec") or {})
+    # A Job that its TTL takes away would be made, and run, once more. It gets its TTL when the JobSet has ended.
+    spec.pop("ttlSecondsAfterFinished", None)
     pod = dict(spec.get("template") or {})
     pod_meta = dict(pod.get("metadata") or {})
-    for key in ("labels", "annotations"):
-        pod_meta[key] = {**(pod_meta.get(key) or {}), **marks}
+    pod_meta["labels"] = {**(pod_meta.get("labels") or {}), **marks}
+    pod_meta["annotations"] = {**(pod_meta.get("annotations") or {}), **marks, **placement}
     # The API server defaults both when a JobSet is created; an object that lost them since must not change meaning.
     pod_spec = {"restartPolicy": "OnFailure", **(pod.get("spec") or {})}
     spec.setdefault("completionMode", "Indexed")
     if has_dns(jobset):
         pod_spec["subdomain"] = get_subdomain(jobset)
+    if labels.NODE_SELECTOR_STRATEGY in placement:
+        _select_nodes(pod_spec, f"{jobset['metadata']['namespace']}_{name}")
+    volumes.add_volumes(jobset, pod_spec)
     spec["template"] = {**pod, "metadata": pod_meta, "spec": pod_spec}
-    spec["suspend"] = bool(jobset["spec"].get("suspend"))
+    spec["suspend"] = is_suspended(jobset)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
             "name": name,
-            "namespace": meta["namespace"],
+            "namespace": jobset["metadata"]["namespace"],
             "labels": {**(own.get("labels") or {}), **marks},
-            "annotations": {**(own.get("annotations") or {}), **marks},
+            "annotations": {**(own.get("annotations") or {}), **marks, **placement},
             "ownerReferences": [build_owner_reference(jobset)],
         },
         "spec": spec,
     }
 
 
+def find_placement(jobset: Object, replicated: Mapping[str, Any]) -> dict[str, str]:
+    """The annotations of exclusive placement: the JobSet's, and over them the template's. The strategy counts only
+    beside the topology of the same level."""
+    found: dict[str, str] = {}
+    for meta in (jobset["metadata"], replicated["template"].get("metadata") or {}):
+        given = meta.get("annotations") or {}
+        if labels.EXCLUSIVE_TOPOLOGY in given:
+            keys = (labels.EXCLUSIVE_TOPOLOGY, labels.NODE_SELECTOR_STRATEGY)
+            found.update({key: given[key] for key in keys if key in given})
+    return found
+
+
+def _select_nodes(pod_spec: dict[str, Any], value: str) -> None:
+    pod_spec["nodeSelector"] = {**(pod_spec.get("nodeSelector") or {}), labels.NAMESPACED_JOB: value}
+    toleration = {"key": labels.NO_SCHEDULE_TAINT, "operator": "Exists", "effect": "NoSchedule"}
+    pod_spec["tolerations"] = [*(pod_spec.get("tolerations") or ()), toleration]
+
+
 def _build_marks(jobset: Object, place: Place, name: str, restarts: int) -> dict[str, str]:
     """The same keys and values go into labels and annotations of the Job and of its Pods."""
     meta = jobset["metadata"]
-    group = place.replicated.get("groupName", "default")
+    group = get_group(place.replicated)
     every = list_replicated(jobset)
-    in_group = sum(count_replicas(other) for other in every if other.get("groupName", "default") == group)
+    in_group = sum(count_replicas(other) for other in every if get_group(other) == group)
     # SHA-1 is upstream's choice; the key is compared with theirs and protects nothing.
     key = hashlib.sha1(f"{meta['namespace']}/{name}".encode(), usedforsecurity=False).hexdigest()
-    return {
+    marks = {
         labels.JOBSET_NAME: meta["name"],
         labels.JOBSET_UID: meta["uid"],
         labels.REPLICATED_JOB_NAME: place.replicated["name"],
@@ -157,3 +183,9 @@ def _build_marks(jobset: Object, place: Place, name: str, restarts: int) -> dict
         labels.JOB_GROUP_INDEX: str(place.group_index),
         labels.RESTART_ATTEMPT: str(restarts),
     }
+    if restarts_single_jobs(jobset):
+        marks[labels.JOB_RESTART_ATTEMPT] = str(list_job_restarts(jobset, place.replicated["name"])[place.index])
+    coordinator = find_coordinator(jobset)
+    if coordinator is not None:
+        marks[labels.COORDINATOR] = coordinator
+    return marks

@@ -1,18 +1,24 @@
-"""What a failed Job means: restart the whole gang while there is budget, else Failed.
+"""What a failed Job means: a rule of the failure policy decides, without one the whole gang restarts while it may.
 
 `maxRestarts: n` is n restarts, n + 1 runs. The first restart happens at once, the following after 1, 2, 4 ... 60
 seconds (design 11; upstream has no such delay), measured from the stored time at which the Job failed. An attempt that
-ran for ten minutes counts as progress and starts the series over.
+ran for ten minutes counts as progress and starts the series over. A suspended JobSet does not wait: its new Jobs run
+only when it is resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
+from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.controllers.jobset.status import Draft
+from trainmaster.api.patterns import is_found
+from trainmaster.controllers.jobset.places import is_suspended, list_job_restarts
+from trainmaster.controllers.jobset.status import Draft, get_replicated_name
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import parse_time
 
@@ -20,8 +26,54 @@ DELAY = Policy(first=1.0, cap=60.0)
 PROGRESS = 600.0
 """Seconds; an attempt that lives this long was not in a crash loop. Kubelets reset their back-off after as long."""
 
+FAIL, RESTART, RESTART_FREELY = "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"
+RESTART_ONE, RESTART_ONE_FREELY = "RestartJob", "RestartJobAndIgnoreMaxRestarts"
+_COUNTED = (RESTART, RESTART_ONE)
+_SINGLE = (RESTART_ONE, RESTART_ONE_FREELY)
 
-def find_first_failed(failed: Sequence[Object]) -> Object:
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be done, because of which Job and which rule (None: the default, or no policy at all)."""
+
+    action: str
+    job: Object
+    rule: str | None = None
+
+    @property
+    def suffix(self) -> str:
+        return f"(first failed job: {self.job['metadata']['name']})"
+
+    @property
+    def index(self) -> int:
+        return int(self.job["metadata"]["labels"][labels.JOB_INDEX])
+
+
+def decide(jobset: Object, failed: Sequence[Object]) -> Verdict:
+    policy = jobset["spec"].get("failurePolicy")
+    if policy is None:
+        return Verdict(FAIL, _find_first(failed))
+    for rule in policy.get("rules") or ():
+        matching = [job for job in failed if _applies(rule, job)]
+        if matching:
+            return Verdict(rule["action"], _find_first(matching), rule.get("name", ""))
+    return Verdict(RESTART, _find_first(failed))
+
+
+def _applies(rule: Mapping[str, Any], job: Object) -> bool:
+    condition = find_condition(list_conditions(job), "Failed") or {}
+    reasons, patterns = rule.get("onJobFailureReasons"), rule.get("onJobFailureMessagePatterns")
+    targets = rule.get("targetReplicatedJobs")
+    if reasons and condition.get("reason", "") not in reasons:
+        return False
+    if patterns and not any(is_found(pattern, condition.get("message", "")) for pattern in patterns):
+        return False
+    parent = get_replicated_name(job)
+    return bool(parent) and (not targets or parent in targets)
+
+
+def _find_first(failed: Sequence[Object]) -> Object:
+    """The one that failed first; of several in the same second the first by name."""
     return min(failed, key=lambda job: (_get_failure_time(job), job["metadata"]["name"]))
 
 
@@ -31,38 +83,95 @@ def _get_failure_time(job: Object) -> datetime:
     return parse_time(condition["lastTransitionTime"])
 
 
-def decide_delay(jobset: Object, first: Object, restarts: int, now: datetime) -> float:
-    """Seconds that are left before the restart may happen; 0 when it may happen now, or the budget is spent."""
-    if restarts == 0 or not has_budget(jobset):
-        return 0.0
-    failed_at = _get_failure_time(first)
-    started = (first.get("status") or {}).get("startTime")
-    if started and (failed_at - parse_time(started)).total_seconds() >= PROGRESS:
-        return 0.0
-    return max(0.0, DELAY.delay(restarts) - (now - failed_at).total_seconds())
+def is_restart(jobset: Object, verdict: Verdict) -> bool:
+    return verdict.action != FAIL and not _is_exhausted(jobset, verdict)
 
 
-def has_budget(jobset: Object) -> bool:
-    policy = jobset["spec"].get("failurePolicy")
-    counted = (jobset.get("status") or {}).get("restartsCountTowardsMax", 0)
-    return policy is not None and counted < policy.get("maxRestarts", 0)
+def _is_exhausted(jobset: Object, verdict: Verdict) -> bool:
+    if verdict.action not in _COUNTED:
+        return False
+    status = jobset.get("status") or {}
+    counted = int(status.get("restartsCountTowardsMax", 0))
+    for entry in status.get("replicatedJobsStatus") or ():
+        counted += sum(entry.get("jobRestartsCountTowardsMax") or ())
+    return bool(counted >= (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0))
 
 
-def apply_policy(jobset: Object, first: Object, draft: Draft) -> None:
-    suffix = f"(first failed job: {first['metadata']['name']})"
+def starts_new_series(jobset: Object, verdict: Verdict) -> bool:
+    """The attempt made progress, and that is not written down yet."""
+    if verdict.action in _SINGLE:
+        return False
+    return _count_series(jobset, verdict) > 0 and _made_progress(verdict.job)
+
+
+def _count_series(jobset: Object, verdict: Verdict) -> int:
+    """Restarts since there was progress: of the Job for single restarts, else of the gang."""
+    if verdict.action in _SINGLE:
+        if _made_progress(verdict.job):
+            return 0
+        return list_job_restarts(jobset, get_replicated_name(verdict.job))[verdict.index]
+    base = (jobset["metadata"].get("annotations") or {}).get(labels.RESTART_SERIES, "0")
+    restarts = int((jobset.get("status") or {}).get("restarts", 0))
+    return max(0, restarts - int(base)) if base.isdecimal() else restarts
+
+
+def _made_progress(job: Object) -> bool:
+    started = (job.get("status") or {}).get("startTime")
+    return started is not None and (_get_failure_time(job) - parse_time(started)).total_seconds() >= PROGRESS
+
+
+def decide_time(jobset: Object, verdict: Verdict) -> datetime:
+    """When the restart may happen; in the past when it may happen now."""
+    seconds = 0.0 if is_suspended(jobset) else DELAY.delay(_count_series(jobset, verdict))
+    return _get_failure_time(verdict.job) + timedelta(seconds=seconds)
+
+
+def describe_delay(jobset: Object, verdict: Verdict, draft: Draft) -> str:
+    name = verdict.job["metadata"]["name"]
+    if verdict.action in _SINGLE:
+        return f"job {name} is restarted after a pause, because it failed repeatedly"
+    limit = f" of {jobset['spec']['failurePolicy'].get('maxRestarts', 0)}" if verdict.action == RESTART else ""
+    return f"restart {draft.restarts + 1}{limit} follows after a pause, because job {name} failed repeatedly"
+
+
+def apply(jobset: Object, verdict: Verdict, draft: Draft) -> None:
     if jobset["spec"].get("failurePolicy") is None:
-        fail(draft, "FailedJobs", f"jobset failed due to one or more job failures {suffix}")
-    elif not has_budget(jobset):
-        fail(draft, "ReachedMaxRestarts", f"jobset failed due to reaching max number of restarts {suffix}")
+        _fail(draft, "FailedJobs", f"jobset failed due to one or more job failures {verdict.suffix}")
+    elif verdict.action == FAIL:
+        text = f"applying FailJobSet failure policy action {verdict.suffix}"
+        _fail(draft, "FailJobSetFailurePolicyAction", text)
+    elif _is_exhausted(jobset, verdict):
+        text = f"jobset failed due to reaching max number of restarts {verdict.suffix}"
+        _fail(draft, "ReachedMaxRestarts", text)
+    elif verdict.action in _SINGLE:
+        _restart_one(jobset, verdict, draft)
     else:
-        text = f"applying RestartJobSet failure policy action {suffix}"
-        draft.status["restarts"] = draft.restarts + 1
+        _restart_all(verdict, draft)
+
+
+def _restart_all(verdict: Verdict, draft: Draft) -> None:
+    text = f"applying {verdict.action} failure policy action {verdict.suffix}"
+    draft.status["restarts"] = draft.restarts + 1
+    if verdict.action in _COUNTED:
         draft.status["restartsCountTowardsMax"] = draft.status.get("restartsCountTowardsMax", 0) + 1
-        draft.set("RestartingJobSet", True, "DefaultFailurePolicy", text, warning=True)
-        draft.note("RestartJobSetFailurePolicyAction", text, warning=True)
+    reason = "DefaultFailurePolicy" if verdict.rule is None else f"FailurePolicy_{verdict.rule}"
+    draft.set("RestartingJobSet", True, reason, text, warning=True)
+    draft.note(f"{verdict.action}FailurePolicyAction", text, warning=True)
 
 
-def fail(draft: Draft, reason: str, message: str) -> None:
+def _restart_one(jobset: Object, verdict: Verdict, draft: Draft) -> None:
+    name = get_replicated_name(verdict.job)
+    entry = draft.get_counts(name)
+    keys = ("jobRestarts", "jobRestartsCountTowardsMax") if verdict.action in _COUNTED else ("jobRestarts",)
+    for key in keys:
+        counts = list_job_restarts(jobset, name, key)
+        counts[verdict.index] += 1
+        entry[key] = counts
+    text = f"applying {verdict.action} failure policy action {verdict.suffix}"
+    draft.note(f"{verdict.action}FailurePolicyAction", text, warning=True)
+
+
+def _fail(draft: Draft, reason: str, message: str) -> None:
     draft.status["terminalState"] = "Failed"
     draft.set("Failed", True, reason, message, warning=True)
     draft.set("RestartingJobSet", False, "JobSetFailed", "jobset failed")

@@ -1,7 +1,9 @@
 """One pass over a JobSet, in upstream's order (spec jobset-and-job 1.8).
 
 The terminal status is a pass of its own without deletes; clean-up of what still runs is a later pass, triggered by
-"terminal and active Jobs exist". Jobs are found by the JobSet's uid. One status patch at the end.
+"terminal and active Jobs exist". Jobs are found by the JobSet's uid. One status patch at the end. Annotations (why
+nothing happens, the series of restarts) are written by passes of their own, because they change the revision that a
+status patch is conditional on.
 """
 
 from __future__ import annotations
@@ -9,24 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from trainmaster.api.conditions import is_true
+from trainmaster.api.labels import RESTART_SERIES
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, JOBS, SERVICES
+from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TRAIN_JOBS
 from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
-from trainmaster.controllers.jobset import failure_policy, success_policy
-from trainmaster.controllers.jobset.children import (
-    Buckets,
-    build_job,
-    build_service,
-    get_job_name,
-    get_subdomain,
-    has_dns,
-    list_places,
-    sort_jobs,
-)
-from trainmaster.controllers.jobset.fields import JOB_SET, RESTART_STRATEGIES, STARTUP_ORDERS
+from trainmaster.controllers.jobset import creation, failure_policy, success_policy, suspend, ttl
+from trainmaster.controllers.jobset.children import Buckets, sort_jobs
+from trainmaster.controllers.jobset.fields import JOB_SET, RESTART_STRATEGIES
+from trainmaster.controllers.jobset.places import is_suspended
 from trainmaster.controllers.jobset.status import Draft, are_all_started
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
@@ -34,6 +28,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source, map_to_owner, map_to_self
+from trainmaster.kit.clock import format_time
 
 MANAGER = "jobset.sigs.k8s.io/jobset-controller"
 
@@ -43,103 +38,97 @@ def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Re
     if jobset is None or is_terminating(jobset) or jobset["spec"].get("managedBy", MANAGER) != MANAGER:
         return NOTHING
     draft = Draft(jobset, now)
-    buckets = sort_jobs(view.owned(JOBS, jobset["metadata"]["uid"]), draft.restarts)
+    buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["uid"]))
     draft.count(buckets)
-    if is_true(draft.conditions, "Completed") or is_true(draft.conditions, "Failed"):
-        return Plan(tuple(_delete(job) for job in buckets.active if not is_terminating(job)), draft.build_patch())
-    problem = _find_problem(jobset, refusals)
+    if draft.is_finished:
+        return _clean_up(view, jobset, buckets, draft, now)
+    if refusals:
+        return _wait(jobset, _explain(refusals[0]), now, repeat=True)
+    problem = _find_problem(jobset, buckets)
     if problem is not None:
         return _wait(jobset, problem, now)
     previous = [_delete(job) for job in buckets.previous if not is_terminating(job)]
-    if not jobset["spec"].get("suspend") and are_all_started(draft, jobset):
+    if not is_suspended(jobset) and are_all_started(draft, jobset):
         draft.set("RestartingJobSet", False, "JobsReady", "all jobs are ready")
     if buckets.failed:
         return _handle_failure(jobset, buckets, draft, previous, now)
     if success_policy.is_met(jobset, buckets):
         success_policy.complete(draft)
-        return Plan(tuple(previous), draft.build_patch(), tuple(draft.notes))
+        return _build_plan((), draft)
     return _run(view, jobset, buckets, draft, previous, now)
 
 
+def _clean_up(view: View, jobset: Object, buckets: Buckets, draft: Draft, now: datetime) -> Plan:
+    """Nothing is made any more. What still runs goes; what has ended stays until its TTL, or the JobSet, goes."""
+    going = [*buckets.active, *buckets.previous]
+    writes: list[Write] = [_delete(job) for job in going if not is_terminating(job)]
+    remaining = ttl.find_remaining(view, jobset, now)
+    if remaining == 0:
+        return Plan((*writes, ttl.build_delete(jobset)))
+    writes += ttl.release_jobs(jobset, buckets)
+    cleared = build_annotation_patch(jobset, None, now)
+    if cleared is not None:
+        return Plan((*writes, _patch(jobset, cleared)), requeue_after=remaining)
+    return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes), requeue_after=remaining)
+
+
 def _run(view: View, jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: datetime) -> Plan:
-    missing = _list_missing(view, jobset, buckets, draft.restarts)
+    missing = creation.list_missing(view, jobset, buckets, draft)
     if isinstance(missing, Waiting):
         return _wait(jobset, missing, now)
-    writes = [*previous, *missing, *_toggle_suspend(jobset, buckets, draft)]
-    cleared = build_annotation_patch(jobset, None, now)
-    if cleared is None:
-        return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes))
-    # Last, so that a refusal before it keeps the reason; the status follows in a pass of its own, because this
-    # write changes the revision that a status patch is conditional on.
-    meta = jobset["metadata"]
-    return Plan((*writes, Patch(JOB_SETS, meta["namespace"], meta["name"], cleared)))
-
-
-def _list_missing(view: View, jobset: Object, buckets: Buckets, restarts: int) -> list[Write] | Waiting:
-    """The Service and Jobs that are not there. A name that an old Job still holds waits until that one is gone."""
-    namespace = jobset["metadata"]["namespace"]
-    writes: list[Write] = []
-    if has_dns(jobset) and view.find(SERVICES, namespace, get_subdomain(jobset)) is None:
-        writes.append(Create(SERVICES, build_service(jobset)))
-    strategy = (jobset["spec"].get("failurePolicy") or {}).get("restartStrategy")
-    if strategy == "BlockingRecreate" and buckets.previous:
-        return writes
-    taken = buckets.names
-    for place in list_places(jobset):
-        name = get_job_name(jobset, place)
-        if name in taken:
-            continue
-        if view.find(JOBS, namespace, name) is not None:
-            text = f'a Job "{name}" exists that does not belong to this JobSet; delete or rename it'
-            return Waiting("NameConflict", text)
-        writes.append(Create(JOBS, build_job(jobset, place, restarts)))
-    return writes
-
-
-def _toggle_suspend(jobset: Object, buckets: Buckets, draft: Draft) -> Sequence[Write]:
-    want = bool(jobset["spec"].get("suspend"))
-    if want:
-        draft.set("Suspended", True, "SuspendedJobs", "jobset is suspended")
-        draft.set("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
+    if is_suspended(jobset):
+        toggled = suspend.suspend(buckets, draft)
     else:
-        draft.set("Suspended", False, "ResumeJobs", "jobset is resumed")
-    writes = []
+        toggled = suspend.resume(jobset, buckets, draft)
+    writes = (*previous, *missing, *toggled)
+    reason = build_annotation_patch(jobset, _find_reason(buckets), now)
+    if reason is None:
+        return _build_plan(writes, draft)
+    # Last, so that a refusal before it keeps the reason that stands.
+    return Plan((*writes, _patch(jobset, reason)))
+
+
+def _find_reason(buckets: Buckets) -> Waiting | None:
+    """What the first Job that waits says about itself; people look at the JobSet, or above."""
     for job in buckets.active:
-        meta = job["metadata"]
-        if bool(job["spec"].get("suspend")) != want and not is_terminating(job):
-            patch = {"metadata": {"uid": meta["uid"]}, "spec": {"suspend": want}}
-            writes.append(Patch(JOBS, meta["namespace"], meta["name"], patch))
-    return writes
+        reason = find_annotated(job)
+        if reason is not None:
+            text = f'job "{job["metadata"]["name"]}": {reason.get("message", "")}'
+            return Waiting(str(reason.get("reason", "Waiting")), text)
+    return None
 
 
 def _handle_failure(jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: datetime) -> Plan:
-    first = failure_policy.find_first_failed(buckets.failed)
-    delay = failure_policy.decide_delay(jobset, first, draft.restarts, now)
-    if delay > 0:
-        attempts = f"restart {draft.restarts + 1} of {jobset['spec']['failurePolicy']['maxRestarts']}"
-        text = f"{attempts} follows after a pause, because job {first['metadata']['name']} failed repeatedly"
-        patch = build_annotation_patch(jobset, Waiting("RestartBackOff", text), now)
-        if patch is not None:
-            meta = jobset["metadata"]
-            return Plan((Patch(JOB_SETS, meta["namespace"], meta["name"], patch),), requeue_after=delay)
-        return Plan(tuple(previous), draft.build_patch(), tuple(draft.notes), requeue_after=delay)
-    failure_policy.apply_policy(jobset, first, draft)
-    return Plan(tuple(previous), draft.build_patch(), tuple(draft.notes))
+    verdict = failure_policy.decide(jobset, buckets.failed)
+    if failure_policy.is_restart(jobset, verdict):
+        if failure_policy.starts_new_series(jobset, verdict):
+            return Plan((_note_progress(jobset, draft),))
+        moment = failure_policy.decide_time(jobset, verdict)
+        if moment > now:
+            text = failure_policy.describe_delay(jobset, verdict, draft)
+            pause = _wait(jobset, Waiting("RestartBackOff", text, format_time(moment)), now)
+            rest = _build_plan(previous, draft) if pause is NOTHING else pause
+            return Plan(rest.writes, rest.status, rest.notes, requeue_after=(moment - now).total_seconds())
+    failure_policy.apply(jobset, verdict, draft)
+    return _build_plan(() if draft.is_finished else previous, draft)
 
 
-def _find_problem(jobset: Object, refusals: Sequence[Refusal]) -> Waiting | None:
+def _note_progress(jobset: Object, draft: Draft) -> Patch:
+    meta = jobset["metadata"]
+    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    return _patch(jobset, {"metadata": {**head, "annotations": {RESTART_SERIES: str(draft.restarts)}}})
+
+
+def _find_problem(jobset: Object, buckets: Buckets) -> Waiting | None:
     spec = jobset["spec"]
     fields = list_unsupported(spec, JOB_SET, "spec")
     strategy = (spec.get("failurePolicy") or {}).get("restartStrategy", "Recreate")
     if strategy not in RESTART_STRATEGIES:
         fields.append(f"spec.failurePolicy.restartStrategy: {strategy}")
-    order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder", "AnyOrder")
-    if order not in STARTUP_ORDERS:
-        fields.append(f"spec.startupPolicy.startupPolicyOrder: {order}")
     if fields:
         return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)} of the JobSet")
-    if refusals:
-        return _explain(refusals[0])
+    if buckets.faults:
+        return Waiting("DamagedJob", buckets.faults[0])
     return None
 
 
@@ -150,18 +139,28 @@ def _explain(refusal: Refusal) -> Waiting:
             return Waiting("JobCreationFailed", f'job "{name}" creation failed with error: {refusal.error.message}')
         case Create(gvr, _) if gvr == SERVICES:
             return Waiting("HeadlessServiceCreationFailed", refusal.error.message)
+        case Create(gvr, _) if gvr == PERSISTENT_VOLUME_CLAIMS:
+            return Waiting("PVCCreationFailed", refusal.error.message)
         case _:
             return Waiting("Refused", refusal.error.message)
 
 
-def _wait(jobset: Object, problem: Waiting, now: datetime) -> Plan:
+def _wait(jobset: Object, problem: Waiting, now: datetime, *, repeat: bool = False) -> Plan:
+    """`repeat`: an event for each attempt and not only for the first, counted in one object."""
     patch = build_annotation_patch(jobset, problem, now)
-    if patch is None:
-        return NOTHING
-    meta = jobset["metadata"]
-    news = (find_annotated(jobset) or {}).get("message") != problem.message
+    news = repeat or (find_annotated(jobset) or {}).get("message") != problem.message
     notes = (Note(jobset, problem.reason, problem.message, warning=True),) if news else ()
-    return Plan((Patch(JOB_SETS, meta["namespace"], meta["name"], patch),), None, notes)
+    if patch is None:
+        return Plan(notes=notes) if notes else NOTHING
+    return Plan((_patch(jobset, patch),), None, notes)
+
+
+def _build_plan(writes: Sequence[Write], draft: Draft) -> Plan:
+    return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes))
+
+
+def _patch(jobset: Object, patch: Object) -> Patch:
+    return Patch(JOB_SETS, jobset["metadata"]["namespace"], jobset["metadata"]["name"], patch)
 
 
 def _delete(job: Object) -> Delete:
@@ -179,5 +178,6 @@ CONTROLLER = Controller(
         Source(JOB_SETS, map_to_self),
         Source(JOBS, map_to_owner("JobSet")),
         Source(SERVICES, map_to_owner("JobSet")),
+        Source(TRAIN_JOBS, ttl.map_trainjob),
     ),
 )

@@ -8,14 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from trainmaster.api import labels
-from trainmaster.api.conditions import build_condition, find_condition, list_conditions, set_condition
+from trainmaster.api.conditions import build_condition, find_condition, is_true, list_conditions, set_condition
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.client.writes import Patch
-from trainmaster.controllers.jobset.children import Buckets, count_replicas, list_replicated
+from trainmaster.controllers.jobset.children import Buckets
+from trainmaster.controllers.jobset.places import count_replicas, list_replicated
 from trainmaster.engine.plan import Note
+
+_EXCLUSIVE = {
+    "StartupPolicyInProgress": "StartupPolicyCompleted",
+    "StartupPolicyCompleted": "StartupPolicyInProgress",
+}
+_RESTARTS = ("jobRestarts", "jobRestartsCountTowardsMax")
+
+
+def is_finished(jobset: Object) -> bool:
+    conditions = list_conditions(jobset)
+    return is_true(conditions, "Completed") or is_true(conditions, "Failed")
 
 
 class Draft:
@@ -31,6 +44,10 @@ class Draft:
     def restarts(self) -> int:
         return int(self.status["restarts"])
 
+    @property
+    def is_finished(self) -> bool:
+        return is_true(self.conditions, "Completed") or is_true(self.conditions, "Failed")
+
     def set(self, kind: str, status: bool, reason: str, message: str, *, warning: bool = False) -> None:
         old = find_condition(self.conditions, kind)
         new = build_condition(kind, status, reason, message, self._now)
@@ -38,14 +55,37 @@ class Draft:
             return
         if old is not None and all(old.get(key) == new[key] for key in ("status", "reason", "message")):
             return
-        self.conditions = set_condition(self.conditions, new)
+        # The counterpart turns False where it stands; upstream leaves its reason, text and time alone.
+        other = _EXCLUSIVE.get(kind, "") if status else ""
+        turned = [
+            {**entry, "status": "False"} if entry.get("type") == other and entry.get("status") == "True" else entry
+            for entry in self.conditions
+        ]
+        self.conditions = set_condition(turned, new)
         self.note(reason, message, warning=warning)
 
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
         self.notes.append(Note(self._jobset, reason, message, warning))
 
     def count(self, buckets: Buckets) -> None:
-        self.status["replicatedJobsStatus"] = _count(self._jobset, buckets)
+        """One entry per ReplicatedJob, by name descending as upstream stores them. Earlier attempts do not count."""
+        before = {entry["name"]: entry for entry in self.before.get("replicatedJobsStatus") or ()}
+        entries = []
+        for replicated in list_replicated(self._jobset):
+            name = replicated["name"]
+            entry = _count(name, buckets)
+            old = before.get(name) or {}
+            entry.update({key: old[key] for key in _RESTARTS if old.get(key)})
+            if self.is_finished:
+                # What has ended has ended, also when somebody has removed the Job since.
+                entry.update({key: max(entry[key], old.get(key, 0)) for key in ("succeeded", "failed")})
+            entries.append(entry)
+        self.status["replicatedJobsStatus"] = sorted(entries, key=lambda entry: str(entry["name"]), reverse=True)
+
+    def get_counts(self, name: str) -> Object:
+        found = (entry for entry in self.status["replicatedJobsStatus"] if entry["name"] == name)
+        counts: Object = next(found)
+        return counts
 
     def build_patch(self) -> Patch | None:
         if self.conditions:
@@ -58,27 +98,24 @@ class Draft:
         return Patch(JOB_SETS, meta["namespace"], meta["name"], {"metadata": head, "status": changed}, "status")
 
 
-def _count(jobset: Object, buckets: Buckets) -> list[Object]:
-    """One entry per ReplicatedJob, by name descending as upstream stores them. Earlier attempts do not count."""
-    entries = []
-    for replicated in list_replicated(jobset):
-        name = replicated["name"]
-        active = _of(buckets.active, name)
-        entries.append(
-            {
-                "name": name,
-                "ready": sum(1 for job in active if is_ready(job)),
-                "succeeded": len(_of(buckets.succeeded, name)),
-                "failed": len(_of(buckets.failed, name)),
-                "active": sum(1 for job in active if (job.get("status") or {}).get("active", 0) > 0),
-                "suspended": sum(1 for job in active if job["spec"].get("suspend")),
-            }
-        )
-    return sorted(entries, key=lambda entry: str(entry["name"]), reverse=True)
+def _count(name: str, buckets: Buckets) -> dict[str, Any]:
+    active = select(buckets.active, name)
+    return {
+        "name": name,
+        "ready": sum(1 for job in active if is_ready(job)),
+        "succeeded": len(select(buckets.succeeded, name)),
+        "failed": len(select(buckets.failed, name)),
+        "active": sum(1 for job in active if (job.get("status") or {}).get("active", 0) > 0),
+        "suspended": sum(1 for job in active if job["spec"].get("suspend")),
+    }
 
 
-def _of(jobs: Sequence[Object], replicated_name: str) -> list[Object]:
-    return [job for job in jobs if job["metadata"]["labels"].get(labels.REPLICATED_JOB_NAME) == replicated_name]
+def select(jobs: Sequence[Object], replicated_name: str) -> list[Object]:
+    return [job for job in jobs if get_replicated_name(job) == replicated_name]
+
+
+def get_replicated_name(job: Object) -> str:
+    return str((job["metadata"].get("labels") or {}).get(labels.REPLICATED_JOB_NAME, ""))
 
 
 def is_ready(job: Object) -> bool:

@@ -1,21 +1,24 @@
-"""When a JobSet is complete: all Jobs of the target ReplicatedJobs (default: all of them), or any one of them."""
+"""When a JobSet is complete: all Jobs of the target ReplicatedJobs (default: all of them), or any one of them.
+
+At least one Job must have succeeded, so a JobSet without Jobs never completes, as upstream.
+"""
 
 from __future__ import annotations
 
-from trainmaster.api import labels
 from trainmaster.api.meta import Object
-from trainmaster.controllers.jobset.children import Buckets, count_replicas, list_replicated
-from trainmaster.controllers.jobset.status import Draft
+from trainmaster.controllers.jobset.children import Buckets
+from trainmaster.controllers.jobset.places import count_replicas, list_replicated
+from trainmaster.controllers.jobset.status import Draft, get_replicated_name
 
 
 def is_met(jobset: Object, buckets: Buckets) -> bool:
     policy = jobset["spec"].get("successPolicy") or {}
     every = {replicated["name"]: count_replicas(replicated) for replicated in list_replicated(jobset)}
     targets = set(policy.get("targetReplicatedJobs") or every)
-    done = sum(1 for job in buckets.succeeded if job["metadata"]["labels"][labels.REPLICATED_JOB_NAME] in targets)
+    done = sum(1 for job in buckets.succeeded if get_replicated_name(job) in targets)
     if policy.get("operator") == "Any":
         return done > 0
-    return done > 0 and done >= sum(every.get(name, 0) for name in targets)
+    return bool(buckets.succeeded) and done >= sum(every.get(name, 0) for name in targets)
 
 
 def complete(draft: Draft) -> None:

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.world import NOW, World, make_jobset
-from trainmaster.api.labels import WAITING
+from trainmaster.api.labels import RESTART_SERIES, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, SERVICES
 from trainmaster.api.status import StatusError
@@ -172,6 +172,8 @@ def test_an_attempt_that_made_progress_restarts_at_once() -> None:
     end_job(world, "js-node-0", "Failed", 601)
     world.merge(JOBS, "js-node-0", {"status": {"startTime": format_time(NOW)}})
     world.run(CONTROLLER, "js", later)
+    assert world.get(JOB_SETS, "js")["metadata"]["annotations"][RESTART_SERIES] == "1"
+    world.run(CONTROLLER, "js", later)
     assert world.get(JOB_SETS, "js")["status"]["restarts"] == 2
 
 
@@ -198,10 +200,8 @@ def test_suspend_reaches_the_jobs_and_resume_too() -> None:
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        pytest.param({"coordinator": {"replicatedJob": "node"}}, "spec.coordinator", id="coordinator"),
-        pytest.param({"failurePolicy": {"rules": [{"action": "FailJobSet"}]}}, "spec.failurePolicy.rules", id="rules"),
-        pytest.param({"startupPolicy": {"startupPolicyOrder": "InOrder"}}, "InOrder", id="in order"),
-        pytest.param({"ttlSecondsAfterFinished": 0}, "spec.ttlSecondsAfterFinished", id="a zero asks for something"),
+        pytest.param({"failurePolicy": {"restartStrategy": "InPlaceRestart"}}, "InPlaceRestart", id="in place"),
+        pytest.param({"fromTheFuture": 0}, "spec.fromTheFuture", id="a zero asks for something"),
     ],
 )
 def test_what_is_not_carried_out_is_refused_by_name_once(spec: dict[str, object], want: str) -> None:

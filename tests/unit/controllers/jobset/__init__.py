@@ -1,0 +1,1 @@
+"""JobSet controller: pure passes over a small world."""

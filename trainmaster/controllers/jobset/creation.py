@@ -1,0 +1,79 @@
+"""What a JobSet should have and has not: its Service, its claims, and those Jobs that may start now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainmaster.api.labels import EXCLUSIVE_TOPOLOGY, NODE_SELECTOR_STRATEGY
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOBS, SERVICES
+from trainmaster.client.view import View
+from trainmaster.client.writes import Create, Write
+from trainmaster.controllers.jobset import startup, volumes
+from trainmaster.controllers.jobset.children import Buckets, build_job, build_service, find_placement
+from trainmaster.controllers.jobset.places import (
+    Place,
+    get_job_name,
+    get_subdomain,
+    has_dns,
+    is_suspended,
+    list_places,
+    list_replicated,
+)
+from trainmaster.controllers.jobset.status import Draft
+from trainmaster.controllers.waiting import Waiting
+
+
+def list_missing(view: View, jobset: Object, buckets: Buckets, draft: Draft) -> list[Write] | Waiting:
+    """In the order in which they are to be made. A name that an old Job still holds waits until that one is gone."""
+    namespace = jobset["metadata"]["namespace"]
+    writes: list[Write] = []
+    if has_dns(jobset) and view.find(SERVICES, namespace, get_subdomain(jobset)) is None:
+        writes.append(Create(SERVICES, build_service(jobset)))
+    writes += volumes.list_missing(view, jobset)
+    for place in _list_places(jobset, buckets, draft):
+        name = get_job_name(jobset, place)
+        if view.find(JOBS, namespace, name) is not None:
+            text = f'a Job "{name}" exists that does not belong to this JobSet; delete or rename it'
+            return Waiting("NameConflict", text)
+        writes.append(Create(JOBS, build_job(jobset, place, draft.restarts)))
+        _note_placement(jobset, place, draft)
+    return writes
+
+
+def _list_places(jobset: Object, buckets: Buckets, draft: Draft) -> Iterator[Place]:
+    """Places of Jobs to make. In order: up to the first ReplicatedJob that has not started, and the draft says so."""
+    taken = buckets.names
+    in_order = startup.is_in_order(jobset) and not is_suspended(jobset)
+    blocked = bool(buckets.previous) and _blocks(jobset)
+    places: dict[str, list[Place]] = {}
+    for place in list_places(jobset):
+        places.setdefault(place.replicated["name"], []).append(place)
+    for replicated in list_replicated(jobset):
+        if not startup.may_start(jobset, replicated, draft):
+            continue
+        if in_order and startup.is_started(replicated, draft):
+            continue
+        for place in () if blocked else places.get(replicated["name"], ()):
+            if get_job_name(jobset, place) not in taken:
+                yield place
+        if in_order:
+            startup.note_progress(draft)
+            return
+    if in_order:
+        startup.note_end(draft)
+
+
+def _blocks(jobset: Object) -> bool:
+    return (jobset["spec"].get("failurePolicy") or {}).get("restartStrategy") == "BlockingRecreate"
+
+
+def _note_placement(jobset: Object, place: Place, draft: Draft) -> None:
+    """Exclusive placement spreads Jobs over nodes. On one node it means nothing, and that is said once."""
+    placement = find_placement(jobset, place.replicated)
+    if draft.restarts or place.index or EXCLUSIVE_TOPOLOGY not in placement:
+        return
+    if NODE_SELECTOR_STRATEGY in placement:
+        return
+    text = f"there is one node, so all jobs share one value of {placement[EXCLUSIVE_TOPOLOGY]}"
+    draft.note("ExclusivePlacementApproximated", text, warning=True)

@@ -1,0 +1,44 @@
+"""What may start now: `dependsOn` (a ReplicatedJob waits for others) and the older startupPolicy InOrder.
+
+A dependency counts as reached by the numbers of this pass, so a restart of the gang runs the whole sequence again.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api.meta import Object
+from trainmaster.controllers.jobset.places import Replicated, count_replicas, list_replicated
+from trainmaster.controllers.jobset.status import Draft
+
+
+def is_in_order(jobset: Object) -> bool:
+    return (jobset["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
+
+
+def is_started(replicated: Replicated, draft: Draft) -> bool:
+    counts = draft.get_counts(replicated["name"])
+    return bool(counts["failed"] + counts["ready"] + counts["succeeded"] == count_replicas(replicated))
+
+
+def may_start(jobset: Object, replicated: Replicated, draft: Draft) -> bool:
+    """All that it depends on is Ready or Complete, whichever it asked for."""
+    others = {other["name"]: other for other in list_replicated(jobset)}
+    for dependency in replicated.get("dependsOn") or ():
+        other = others.get(dependency["name"])
+        if other is None:
+            return False
+        if dependency["status"] == "Complete":
+            if draft.get_counts(other["name"])["succeeded"] != count_replicas(other):
+                return False
+        elif not is_started(other, draft):
+            return False
+    return True
+
+
+def note_progress(draft: Draft) -> None:
+    text = "in order startup policy is in progress"
+    draft.set("StartupPolicyInProgress", True, "InOrderStartupPolicyInProgress", text)
+
+
+def note_end(draft: Draft) -> None:
+    text = "in order startup policy has completed"
+    draft.set("StartupPolicyCompleted", True, "InOrderStartupPolicyCompleted", text)
