@@ -26,6 +26,8 @@ class Field:
     reason: str
     moment: str = "*"
     """running, end, events, the name of a step, ...; see the case's `acts`."""
+    name: str = "*"
+    """Of the object, as masked."""
 
     def is_about(self, case: str) -> bool:
         return fnmatch.fnmatchcase(case, self.cases)
@@ -35,6 +37,7 @@ class Field:
             self.is_about(case)
             and matches(self.moment, difference.moment)
             and matches(self.kind, difference.kind)
+            and matches(self.name, difference.name)
             and matches(self.path, difference.path)
         )
 
@@ -78,8 +81,21 @@ FIELDS = (
         "spec.tolerations",
         "no admission adds tolerations for a node that is not ready: on one machine nothing evicts Pods",
     ),
+    Field(
+        "*-failed-restarts",
+        "JobSet",
+        "event RestartBackOff",
+        "restarts of a gang after the first wait a little longer each time, and say so",
+        "events",
+    ),
     # What only the older version does
-    Field("2.1/*", "ConfigMap", "(object)", f"a TrainJob keeps a snapshot of its runtime, {_NEWER}"),
+    Field(
+        "2.1/*",
+        "ConfigMap",
+        "(object)",
+        f"a TrainJob keeps a snapshot of its runtime, {_NEWER}",
+        name="*-runtime-snapshot",
+    ),
     Field("2.1/*", "Pod", "metadata.labels[jobset.sigs.k8s.io/priority]", f"the label is there, {_NEWER}"),
     Field(
         "2.1/*",
@@ -116,7 +132,8 @@ FIELDS = (
             ("*containers[node].ports", "and so the port that the variables name"),
         )
     ),
-    Field("2.1/p5-ttl-rerun", "*", "*", "a finished TrainJob never runs again; upstream makes its JobSet anew", "end"),
+    Field("2.1/p5-ttl-rerun", "*", "(object)", "a finished TrainJob never runs again; upstream makes all anew", "end"),
+    Field("2.1/p5-ttl-rerun", "TrainJob", "status.jobsStatus*", "and so the counts are those of the one run", "end"),
     Field("2.1/p5-ttl-rerun", "*", "event *", "and so there is one run to report, not four", "events"),
     Field("2.1/s2-suspended-while-running", "*", "*", _DISTURBED, "3-resumed"),
     Field("2.1/s2-suspended-while-running", "*", "*", _DISTURBED, "end"),
@@ -135,6 +152,7 @@ FIELDS = (
         "(object)",
         "upstream's picture was taken before its node was ready, and so before the launcher was made",
         "running",
+        "*-launcher-0*",
     ),
     Field("2.3/h-deadline", "*", "(object)", "upstream's picture was taken while its garbage collector worked", "end"),
     Field("2.3/n-ttl-runtime", "JobSet", "(object)", "upstream's picture was taken while the JobSet was going", "end"),
@@ -247,7 +265,7 @@ def render() -> str:
     lines = [HEAD, "## Objects and events\n", "| cases | when | kind | field | why |", "|---|---|---|---|---|"]
     lines += [
         f"| {_code(entry.cases)} | {'always' if entry.moment == '*' else entry.moment} | "
-        f"{'any' if entry.kind == '*' else entry.kind} | {'all' if entry.path == '*' else _code(entry.path)} | "
+        f"{_kind(entry)} | {'all' if entry.path == '*' else _code(entry.path)} | "
         f"{entry.reason} |"
         for entry in FIELDS
     ]
@@ -261,6 +279,11 @@ def render() -> str:
     lines += ["| case | our answer | why |", "|---|---|---|"]
     lines += [f"| {_code(entry.case)} | {_list(entry.texts) or 'let in'} | {entry.reason} |" for entry in ANSWERS]
     return "\n".join(lines) + "\n"
+
+
+def _kind(entry: Field) -> str:
+    kind = "any" if entry.kind == "*" else entry.kind
+    return kind if entry.name == "*" else f"{kind} {_code(entry.name)}"
 
 
 def _list(texts: Iterable[str]) -> str:

@@ -38,10 +38,8 @@ CASES: frozenset[str] = frozenset(
         "2.1/m2-mlx",
         "2.1/m3-deepspeed-gpus-count",
         "2.1/n1-torchtune",
-        "2.1/n2-torchtune-runtime-command",
         "2.1/p2-coscheduling",
         "2.1/p3-volcano",
-        "2.1/p5-ttl-rerun",
         "2.1/r2-failed-backoff",
         "2.1/s1-suspended",
         "2.1/s2-suspended-while-running",
@@ -56,7 +54,6 @@ CASES: frozenset[str] = frozenset(
         "2.3/i-failed-backoff",
         "2.3/l-coscheduling",
         "2.3/m-volcano",
-        "2.3/n-ttl-runtime",
         "2.3/o-patch-unknown-job",
         "2.3/p-patch-unknown-container",
     }
@@ -120,7 +117,6 @@ LINES: frozenset[str] = frozenset(
         "an invalid label is refused",
         "a runtime without the label is warned about and so is the trainjob that it ignores",
         "a name that is too long for what is derived from it is refused with the limit",
-        "a ttl inside the template never makes a job run again and is warned about",
         "changes around suspension are refused or applied and conditions tell the truth",
         "after a deadline the counts are true",
     }
