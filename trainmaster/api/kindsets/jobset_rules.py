@@ -101,6 +101,8 @@ def _check_job(owner: str, job: Object, seen: set[str], path: str) -> list[Field
     errors: list[FieldError] = []
     name, replicas = job["name"], job.get("replicas", 1)
     spec = job["template"].get("spec") or {}
+    if replicas < 0:
+        return [fields.invalid(f"{path}.replicas", replicas, "must be greater than or equal to 0")]
     if spec.get("parallelism", 1) * replicas > _MOST:
         text = f"the product of replicas and parallelism must not exceed {_MOST} for replicatedJob '{name}'"
         errors.append(_internal(text))
