@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from trainmaster.api.supported import Table
 
-JOB: Table = {
-    "parallelism": True,
-    "completions": True,
-    "completionMode": True,
-    "backoffLimit": True,
-    "selector": True,
-    "template": True,
-    "suspend": True,
-    "podReplacementPolicy": True,
-    "managedBy": True,
-}
+JOB: Table = dict.fromkeys(
+    (
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "backoffLimitPerIndex",
+        "completionMode",
+        "completions",
+        "managedBy",
+        "manualSelector",
+        "maxFailedIndexes",
+        "parallelism",
+        "podFailurePolicy",
+        "podReplacementPolicy",
+        "selector",
+        "successPolicy",
+        "suspend",
+        "template",
+        "ttlSecondsAfterFinished",
+    ),
+    True,
+)

@@ -1,35 +1,42 @@
-"""The Pods of an Indexed Job: name, labels, host name, completion index.
+"""The Pods of a Job: name, labels, host name, completion index; and what can be read from one that exists.
 
-The name's suffix is derived from (Job uid, index, attempt): a pass that does not see a Pod which exists already
-collides with it (AlreadyExists) instead of making a second one.
+The name's suffix is derived from (Job uid, index, attempt), without indexes from (Job uid, serial number): a pass that
+does not see a Pod which exists already collides with it (AlreadyExists) instead of making a second one.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from trainmaster.api import labels
+from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.controllers.ownership import build_owner_reference
+from trainmaster.controllers.job.books import Slot, is_indexed
+from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
+from trainmaster.controllers.ownership import build_owner_reference, is_terminating
+from trainmaster.kit.clock import parse_time
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_PREFIX = 58
 """A Pod name is a DNS label of at most 63 characters, five of which are the suffix."""
 
 
-def build_pod_name(job: Object, index: int, attempt: int) -> str:
-    return build_prefix(job["metadata"]["name"], index) + _derive_suffix(job["metadata"]["uid"], index, attempt)
+def build_pod_name(job: Object, number: int, attempt: int) -> str:
+    uid = job["metadata"]["uid"]
+    identity = f"{uid}/{number}/{attempt}" if is_indexed(job) else f"{uid}//{number}"
+    return build_prefix(job["metadata"]["name"], number if is_indexed(job) else None) + _derive_suffix(identity)
 
 
-def build_prefix(job_name: str, index: int) -> str:
-    tail = f"-{index}-"
+def build_prefix(job_name: str, index: int | None) -> str:
+    tail = "-" if index is None else f"-{index}-"
     return job_name[: _LONGEST_PREFIX - len(tail)] + tail
 
 
-def _derive_suffix(uid: str, index: int, attempt: int) -> str:
-    number = int.from_bytes(hashlib.sha256(f"{uid}/{index}/{attempt}".encode()).digest()[:8])
+def _derive_suffix(identity: str) -> str:
+    number = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8])
     letters = []
     for _ in range(5):
         number, letter = divmod(number, len(_ALPHABET))
@@ -38,50 +45,123 @@ def _derive_suffix(uid: str, index: int, attempt: int) -> str:
 
 
 def find_index(pod: Object) -> int | None:
-    text = (pod["metadata"].get("annotations") or {}).get(labels.COMPLETION_INDEX)
-    return int(text) if text is not None and text.isdigit() else None
+    return _find_number(pod, labels.COMPLETION_INDEX)
 
 
-def get_attempt(pod: Object) -> int:
-    return int((pod["metadata"].get("annotations") or {}).get(labels.POD_ATTEMPT, "0"))
+def find_key(pod: Object, *, indexed: bool) -> tuple[int, int] | None:
+    """(slot, attempt); None for a Pod that this controller did not make."""
+    attempt = _find_number(pod, labels.POD_ATTEMPT)
+    if attempt is None:
+        return None
+    if not indexed:
+        return attempt, 0
+    index = find_index(pod)
+    return None if index is None else (index, attempt)
 
 
-def build_pod(job: Object, index: int, attempt: int) -> Object:
+def get_failure_counts(pod: Object) -> tuple[int, int]:
+    return _find_number(pod, FAILURE_COUNT) or 0, _find_number(pod, IGNORED_COUNT) or 0
+
+
+def _find_number(pod: Object, key: str) -> int | None:
+    text = (pod["metadata"].get("annotations") or {}).get(key, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def get_phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase", "Pending"))
+
+
+def is_over(pod: Object) -> bool:
+    return get_phase(pod) in ("Succeeded", "Failed")
+
+
+def is_active(pod: Object) -> bool:
+    return not is_over(pod) and not is_terminating(pod)
+
+
+def is_ready(pod: Object) -> bool:
+    return is_true(list_conditions(pod), "Ready")
+
+
+def count_restarts(pod: Object) -> int:
+    status = pod.get("status") or {}
+    containers = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    return sum(int(entry.get("restartCount", 0)) for entry in containers)
+
+
+def get_finish_time(pod: Object) -> datetime:
+    """When a Pod ended: its last container, else since when it is not ready, else its deletion, else its birth."""
+    containers = (pod.get("status") or {}).get("containerStatuses") or ()
+    ends: list[str] = [
+        ((entry.get("state") or {}).get("terminated") or {}).get("finishedAt") or "" for entry in containers
+    ]
+    if ends and all(ends):
+        return max(parse_time(end) for end in ends)
+    ready = find_condition(list_conditions(pod), "Ready")
+    if ready is not None and ready.get("status") == "False" and ready.get("lastTransitionTime"):
+        return parse_time(ready["lastTransitionTime"])
+    meta = pod["metadata"]
+    if meta.get("deletionTimestamp"):
+        grace = timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
+        return parse_time(meta["deletionTimestamp"]) - grace
+    return parse_time(meta["creationTimestamp"])
+
+
+def build_pod(job: Object, number: int, slot: Slot) -> Object:
     meta = job["metadata"]
     template = job["spec"]["template"]
     own = template.get("metadata") or {}
-    generated = {
-        labels.CONTROLLER_UID: meta["uid"],
-        labels.JOB_NAME: meta["name"],
-        labels.LEGACY_CONTROLLER_UID: meta["uid"],
-        labels.LEGACY_JOB_NAME: meta["name"],
-        labels.COMPLETION_INDEX: str(index),
+    indexed = is_indexed(job)
+    pod_labels = {**(own.get("labels") or {}), **_build_labels(job)}
+    annotations = {
+        **(own.get("annotations") or {}),
+        labels.POD_ATTEMPT: str(slot.attempt if indexed else number),
     }
-    pod_labels = {**(own.get("labels") or {}), **generated}
     spec = dict(template["spec"])
     if labels.JOBSET_NAME in pod_labels:
         pod_labels[labels.POD_PRIORITY] = str(spec.get("priority", 0))
-    spec["hostname"] = f"{meta['name']}-{index}"
-    for kind in ("containers", "initContainers"):
-        if spec.get(kind):
-            spec[kind] = [_add_index(container) for container in spec[kind]]
+    if indexed:
+        pod_labels[labels.COMPLETION_INDEX] = annotations[labels.COMPLETION_INDEX] = str(number)
+        annotations.update(_build_counts(job, slot))
+        spec["hostname"] = f"{meta['name']}-{number}"
+        for kind in ("containers", "initContainers"):
+            if spec.get(kind):
+                spec[kind] = [_add_index(container) for container in spec[kind]]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": build_pod_name(job, index, attempt),
-            "generateName": build_prefix(meta["name"], index),
+            "name": build_pod_name(job, number, slot.attempt),
+            "generateName": build_prefix(meta["name"], number if indexed else None),
             "namespace": meta["namespace"],
             "labels": pod_labels,
-            "annotations": {
-                **(own.get("annotations") or {}),
-                labels.COMPLETION_INDEX: str(index),
-                labels.POD_ATTEMPT: str(attempt),
-            },
+            "annotations": annotations,
             "ownerReferences": [build_owner_reference(job)],
+            **({"finalizers": list(own["finalizers"])} if own.get("finalizers") else {}),
         },
         "spec": spec,
     }
+
+
+def _build_labels(job: Object) -> dict[str, str]:
+    """A Job with a selector of its own has its own labels too."""
+    if job["spec"].get("manualSelector"):
+        return {}
+    uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+    return {
+        labels.CONTROLLER_UID: uid,
+        labels.JOB_NAME: name,
+        labels.LEGACY_CONTROLLER_UID: uid,
+        labels.LEGACY_JOB_NAME: name,
+    }
+
+
+def _build_counts(job: Object, slot: Slot) -> dict[str, str]:
+    if "backoffLimitPerIndex" not in job["spec"]:
+        return {}
+    ignored = {IGNORED_COUNT: str(slot.ignored)} if slot.ignored else {}
+    return {FAILURE_COUNT: str(slot.failures), **ignored}
 
 
 def _add_index(container: Mapping[str, Any]) -> Mapping[str, Any]:

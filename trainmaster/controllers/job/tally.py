@@ -1,113 +1,207 @@
-"""What a Job's Pods add up to: active, ready, terminating, failed, and which indexes are complete.
+"""What a Job's Pods add up to: who runs, who ended since the last look, and the books after that.
 
-Without finalizers on Pods a count must not depend on Pods that may vanish. Completed indexes are the stored ones and
-those of Succeeded Pods. Failures are the largest of the stored count, the failed Pods in sight, and what the newest
-Pods remember (each carries the count at its birth), so the number never falls and no Pod is counted twice.
+Only Pods of open slots are counted, and counting closes the slot; the stored counters move only together with the
+books. Pods of closed slots that still run are strays: somebody stops them without counting anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from trainmaster.api.conditions import is_true, list_conditions
-from trainmaster.api.labels import POD_UNCOUNTED
+from trainmaster.api.jobs.indexes import parse_indexes
 from trainmaster.api.meta import Object
-from trainmaster.controllers.job.pods import find_index, get_attempt
+from trainmaster.controllers.job.books import Books, Slot, is_indexed, read_books
+from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, Verdict, judge
+from trainmaster.controllers.job.pods import (
+    find_key,
+    get_failure_counts,
+    get_finish_time,
+    get_phase,
+    is_active,
+    is_over,
+    is_ready,
+)
 from trainmaster.controllers.ownership import is_terminating
-from trainmaster.kit.clock import parse_time
+from trainmaster.kit.clock import format_time, parse_time
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
+    books: Books
+    is_news: bool
+    """The books differ from the stored ones. They are stored before anything is done that rests on them."""
     active: tuple[Object, ...]
     terminating: tuple[Object, ...]
-    failed_pods: tuple[Object, ...]
+    strays: tuple[Object, ...]
+    """Active Pods that nobody waits for."""
+    running: dict[int, Object]
+    """The active Pods of open slots."""
     completed: frozenset[int]
+    failed_indexes: frozenset[int]
+    succeeded: int
     failed: int
     ready: int
-
-    @property
-    def container_restarts(self) -> int:
-        return sum(int(entry.get("restartCount", 0)) for pod in self.active for entry in _list_containers(pod))
+    fail_job: str
+    """The message of the first Pod that matched a FailJob rule."""
 
 
-def count_pods(job: Object, pods: Sequence[Object]) -> Tally:
-    status = job.get("status") or {}
-    counts_terminating = _counts_terminating(job)
-    active: list[Object] = []
-    terminating: list[Object] = []
-    failed_pods: list[Object] = []
-    completed = set(parse_indexes(status.get("completedIndexes", "")))
-    completions = job["spec"].get("completions", 1)
+def count_pods(job: Object, pods: Sequence[Object], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
+    """`has_left(slot number, slot)`: the Pod exists, but is no longer the Job's."""
+    count = _Count(job, now)
     for pod in pods:
-        phase = get_phase(pod)
-        index = find_index(pod)
-        if phase == "Succeeded" and index is not None and index < completions:
-            completed.add(index)
-        elif _is_failure(pod, phase, counts_terminating):
-            failed_pods.append(pod)
-        if phase not in ("Succeeded", "Failed"):
-            (terminating if is_terminating(pod) else active).append(pod)
-    ready = sum(1 for pod in active if is_true(list_conditions(pod), "Ready"))
-    failed = max(status.get("failed", 0), len(failed_pods), _count_remembered(pods, failed_pods))
-    return Tally(tuple(active), tuple(terminating), tuple(failed_pods), frozenset(completed), failed, ready)
+        count.look_at(pod)
+    count.look_for_the_missing(has_left)
+    count.settle()
+    return count.build()
 
 
-def _is_failure(pod: Object, phase: str, counts_terminating: bool) -> bool:
-    if POD_UNCOUNTED in (pod["metadata"].get("annotations") or {}):
-        return False
-    return phase == "Failed" or (counts_terminating and is_terminating(pod) and phase != "Succeeded")
+class _Count:
+    def __init__(self, job: Object, now: datetime) -> None:
+        status = job.get("status") or {}
+        self.job = job
+        self.now = now
+        self.indexed = is_indexed(job)
+        self.stored = read_books(job)
+        self.books = self.stored.copy()
+        self.below = job["spec"].get("completions", 0) if self.indexed else None
+        self.completed = set(parse_indexes(status.get("completedIndexes") or "", self.below))
+        self.failed_indexes = set(parse_indexes(status.get("failedIndexes") or "", self.below))
+        self.succeeded = int(status.get("succeeded") or 0)
+        self.failed = int(status.get("failed") or 0)
+        self.active: list[Object] = []
+        self.terminating: list[Object] = []
+        self.strays: list[Object] = []
+        self.open: dict[int, Object] = {}
+        self.fail_job = ""
+        self.ends: list[datetime] = []
+        """When the Pods ended whose failure is news."""
+        self.successes: list[datetime] = []
+        policy = job["spec"].get("podReplacementPolicy", "TerminatingOrFailed")
+        self.counts_terminating = policy == "TerminatingOrFailed"
 
+    def look_at(self, pod: Object) -> None:
+        slot = self._find_open_slot(pod)
+        if not is_over(pod):
+            (self.terminating if is_terminating(pod) else self.active).append(pod)
+        if slot is not None:
+            self.open[slot] = pod
+        elif is_active(pod):
+            self.strays.append(pod)
 
-def _counts_terminating(job: Object) -> bool:
-    if is_true(list_conditions(job), "FailureTarget"):
-        return True
-    return bool(job["spec"].get("podReplacementPolicy", "TerminatingOrFailed") == "TerminatingOrFailed")
+    def _find_open_slot(self, pod: Object) -> int | None:
+        """The number of the open slot that the Pod fills. A Pod the books do not know yet opens its slot."""
+        key = find_key(pod, indexed=self.indexed)
+        if key is None:
+            return None
+        number, attempt = key
+        if self.below is not None and number >= self.below:
+            self._retire(number, attempt)
+            return None
+        if number in self.completed or number in self.failed_indexes:
+            return None
+        slot = self.books.slots.get(number)
+        if slot is None and not self.indexed and number < self.books.next:
+            return None
+        if slot is None or attempt > slot.attempt:
+            failures, ignored = get_failure_counts(pod)
+            slot = self.books.slots[number] = Slot(attempt, failures=failures, ignored=ignored)
+            if not self.indexed:
+                self.books.next = max(self.books.next, number + 1)
+        return number if slot.open and attempt == slot.attempt else None
 
+    def _retire(self, number: int, attempt: int) -> None:
+        """An index that the Job no longer has. Should it get it back, the next Pod needs another name."""
+        slot = self.books.slots.get(number)
+        if slot is None or slot.open or slot.attempt < attempt:
+            self.books.slots[number] = Slot(max(attempt, slot.attempt if slot else 0), open=False)
 
-def _count_remembered(pods: Sequence[Object], failed_pods: Sequence[Object]) -> int:
-    newest = max((get_attempt(pod) for pod in pods), default=0)
-    return newest + sum(1 for pod in failed_pods if get_attempt(pod) == newest)
+    def look_for_the_missing(self, has_left: Callable[[int, Slot], bool]) -> None:
+        for number in self.books.list_open():
+            slot = self.books.slots[number]
+            if self.below is not None and number >= self.below:
+                self._retire(number, slot.attempt)
+            elif number in self.open:
+                continue
+            elif has_left(number, slot):
+                self.books.close(number, indexed=self.indexed)
+            else:
+                self._fail(number, Verdict(slot.verdict) if slot.verdict else Verdict(), self.now)
 
+    def settle(self) -> None:
+        """Counts the Pods that ended, and brings the pause before replacements up to date."""
+        for number, pod in list(self.open.items()):
+            phase = get_phase(pod)
+            if phase == "Succeeded":
+                self._succeed(number, pod)
+            elif phase == "Failed" or (is_terminating(pod) and self.counts_terminating):
+                verdict = judge(self.job, pod)
+                self.fail_job = self.fail_job or verdict.message
+                self._fail(number, verdict, get_finish_time(pod))
+            elif is_terminating(pod):
+                self._expect_end(number, pod)
+        self._remember_failures()
 
-def get_phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase", "Pending"))
-
-
-def _list_containers(pod: Object) -> list[Object]:
-    status = pod.get("status") or {}
-    return [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-
-
-def get_finish_time(pod: Object) -> datetime:
-    """When a finished Pod ended: its last container, else its deletion, else its birth."""
-    ends = [
-        parse_time(entry["state"]["terminated"]["finishedAt"])
-        for entry in _list_containers(pod)
-        if ((entry.get("state") or {}).get("terminated") or {}).get("finishedAt")
-    ]
-    if ends:
-        return max(ends)
-    return parse_time(pod["metadata"].get("deletionTimestamp") or pod["metadata"]["creationTimestamp"])
-
-
-def format_indexes(indexes: Sequence[int] | frozenset[int]) -> str:
-    """`0,2-4,7`: three or more in a row become an interval, two stay a pair."""
-    runs: list[list[int]] = []
-    for index in sorted(indexes):
-        if runs and index == runs[-1][-1] + 1:
-            runs[-1].append(index)
+    def _succeed(self, number: int, pod: Object) -> None:
+        del self.books.slots[number], self.open[number]
+        if self.indexed:
+            self.completed.add(number)
         else:
-            runs.append([index])
-    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs]
-    return ",".join(parts)
+            self.succeeded += 1
+        self.successes.append(get_finish_time(pod))
 
+    def _fail(self, number: int, verdict: Verdict, ended: datetime) -> None:
+        slot = self.books.slots.pop(number)
+        self.open.pop(number, None)
+        self.ends.append(ended)
+        counts = verdict.action != IGNORE
+        self.failed += 1 if counts else 0
+        if not self.indexed:
+            return
+        limit = self.job["spec"].get("backoffLimitPerIndex")
+        if limit is not None and (verdict.action == FAIL_INDEX or (counts and slot.failures >= limit)):
+            self.failed_indexes.add(number)
+            return
+        self.books.slots[number] = Slot(
+            slot.attempt,
+            open=False,
+            failures=slot.failures + 1 if counts else slot.failures,
+            ignored=slot.ignored if counts else slot.ignored + 1,
+            at="" if limit is None else format_time(ended),
+        )
 
-def parse_indexes(text: str) -> list[int]:
-    result: list[int] = []
-    for part in filter(None, text.split(",")):
-        low, _, high = part.partition("-")
-        result.extend(range(int(low), int(high or low) + 1))
-    return result
+    def _expect_end(self, number: int, pod: Object) -> None:
+        """A Pod on its way out may be gone before its end is seen; what is known of it by now is kept."""
+        verdict = judge(self.job, pod)
+        slot = self.books.slots[number]
+        if verdict.is_matched and slot.verdict != verdict.action:
+            self.books.slots[number] = replace(slot, verdict=verdict.action)
+
+    def _remember_failures(self) -> None:
+        """As upstream: failures since the last success lengthen the pause, from the last one's end."""
+        if not self.ends and not self.successes:
+            return
+        later = [end for end in self.ends if not self.successes or end > max(self.successes)]
+        if self.successes:
+            self.books.failures, self.books.at = 0, ""
+        if later:
+            before = [parse_time(self.books.at)] if self.books.at else []
+            self.books.failures += len(later)
+            self.books.at = format_time(max(later + before))
+
+    def build(self) -> Tally:
+        return Tally(
+            books=self.books,
+            is_news=self.books != self.stored,
+            active=tuple(self.active),
+            terminating=tuple(self.terminating),
+            strays=tuple(self.strays),
+            running={number: pod for number, pod in self.open.items() if is_active(pod)},
+            completed=frozenset(self.completed),
+            failed_indexes=frozenset(self.failed_indexes),
+            succeeded=len(self.completed) if self.indexed else self.succeeded,
+            failed=self.failed,
+            ready=sum(1 for pod in self.active if is_ready(pod)),
+            fail_job=self.fail_job,
+        )

@@ -1,0 +1,135 @@
+"""How many Pods should run, which of too many go, and which come when there are too few.
+
+Pure arithmetic over a tally; the pass in `reconciler` turns the answers into writes. Numbers are slots: completion
+indexes, or serial numbers where a Job has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.meta import Object
+from trainmaster.controllers.job.books import Slot, is_indexed
+from trainmaster.controllers.job.pods import count_restarts, find_index, get_phase, is_ready
+from trainmaster.controllers.job.tally import Tally
+from trainmaster.kit.backoff import Policy
+from trainmaster.kit.clock import parse_time
+
+MOST = 500
+"""Pods made or stopped in one pass, as upstream; between two passes others get their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    numbers: tuple[int, ...] = ()
+    """Slots whose Pods may be made now."""
+    pause: float | None = None
+    """Seconds until the next one may be made."""
+    is_all: bool = True
+    """Nothing waits for its time."""
+
+
+def count_wanted(job: Object, tally: Tally) -> int:
+    spec = job["spec"]
+    parallelism: int = spec.get("parallelism", 1)
+    completions: int | None = spec.get("completions")
+    if completions is None:
+        # After the first success the others run out and none is replaced.
+        return len(tally.running) if tally.succeeded else parallelism
+    return max(0, min(parallelism, completions - tally.succeeded))
+
+
+def list_surplus(job: Object, tally: Tally) -> list[int]:
+    """The running slots to give up, those first whose loss costs least."""
+    surplus = len(tally.running) - count_wanted(job, tally)
+    if surplus <= 0:
+        return []
+    return sorted(tally.running, key=lambda number: (_get_worth(tally.running[number]), -number))[: min(surplus, MOST)]
+
+
+def _get_worth(pod: Object) -> tuple[object, ...]:
+    """Upstream's order: assigned, running, ready, ready for long, rarely restarted, old."""
+    ready = find_condition(list_conditions(pod), "Ready")
+    since = (ready or {}).get("lastTransitionTime") or ""
+    return (
+        bool(pod["spec"].get("nodeName")),
+        {"Pending": 0, "Unknown": 1}.get(get_phase(pod), 2),
+        is_ready(pod),
+        _Reversed(since),
+        -count_restarts(pod),
+        _Reversed(pod["metadata"].get("creationTimestamp", "")),
+    )
+
+
+class _Reversed:
+    """Sorts the later time before the earlier one."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return self.text > other.text
+
+
+def find_missing(job: Object, tally: Tally, policy: Policy, now: datetime) -> Missing:
+    waits_for_end = job["spec"].get("podReplacementPolicy") == "Failed"
+    held = len(tally.running) + (len(tally.terminating) if waits_for_end else 0)
+    missing = count_wanted(job, tally) - held
+    if missing <= 0:
+        return Missing()
+    books = tally.books
+    if not is_indexed(job):
+        pause = _get_pause(policy, books.failures, books.at, now)
+        if pause > 0:
+            return Missing(pause=pause, is_all=False)
+        return _cut(tuple(range(books.next, books.next + missing)))
+    free = _list_free(job, tally, missing, waits_for_end=waits_for_end)
+    if "backoffLimitPerIndex" in job["spec"]:
+        return _split_by_pause(tally, free, policy, now)
+    pause = _get_pause(policy, books.failures, books.at, now)
+    return Missing(pause=pause, is_all=False) if free and pause > 0 else _cut(tuple(free))
+
+
+def _list_free(job: Object, tally: Tally, count: int, *, waits_for_end: bool) -> list[int]:
+    taken = {*tally.books.list_open(), *tally.completed, *tally.failed_indexes}
+    if waits_for_end:
+        taken.update(index for pod in tally.terminating if (index := find_index(pod)) is not None)
+    found: list[int] = []
+    for index in range(job["spec"].get("completions", 0)):
+        if len(found) == count:
+            break
+        if index not in taken:
+            found.append(index)
+    return found
+
+
+def _split_by_pause(tally: Tally, free: list[int], policy: Policy, now: datetime) -> Missing:
+    """Each index waits for itself."""
+    pauses: dict[int, float] = {}
+    for index in free:
+        slot = tally.books.slots.get(index, Slot())
+        pauses[index] = _get_pause(policy, slot.failures + slot.ignored, slot.at, now)
+    ready = tuple(index for index in free if pauses[index] <= 0)
+    waiting = [pause for pause in pauses.values() if pause > 0]
+    cut = _cut(ready)
+    return Missing(cut.numbers, min(waiting, default=None), is_all=cut.is_all and not waiting)
+
+
+def _cut(numbers: tuple[int, ...]) -> Missing:
+    return Missing(numbers[:MOST], is_all=len(numbers) <= MOST)
+
+
+def _get_pause(policy: Policy, failures: int, at: str, now: datetime) -> float:
+    if not at:
+        return 0.0
+    return max(0.0, policy.delay(failures) - (now - parse_time(at)).total_seconds())

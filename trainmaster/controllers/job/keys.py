@@ -1,0 +1,10 @@
+"""Annotation keys that only the Job controller reads and writes."""
+
+from __future__ import annotations
+
+BOOKS = "trainmaster.io/pods"
+"""On unfinished Jobs: which Pods are expected to exist and how often each index was tried (see `books`)."""
+FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
+"""On Pods of Jobs with backoffLimitPerIndex: how many Pods of the index had failed before. Users read it."""
+IGNORED_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
+"""The same for failures that a rule of the Pod failure policy ignored."""

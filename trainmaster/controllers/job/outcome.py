@@ -1,0 +1,82 @@
+"""Whether a Job's end is decided, and how. The order is upstream's: the first that holds wins.
+
+failure   a FailJob rule, the back-off limit, the deadline, too many failed indexes, nothing left but failed ones
+success   a rule of the success policy; all completions are decided after Pods were managed (`has_completed`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainmaster.api.meta import Object
+from trainmaster.controllers.job.pods import count_restarts
+from trainmaster.controllers.job.success_policy import find_success
+from trainmaster.controllers.job.tally import Tally
+from trainmaster.kit.clock import parse_time
+
+SUCCESS = "SuccessCriteriaMet"
+FAILURE = "FailureTarget"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    kind: str
+    """The interim condition; Complete or Failed follow it once all Pods have ended."""
+    reason: str
+    message: str
+
+
+COMPLETED = Outcome(SUCCESS, "CompletionsReached", "Reached expected number of succeeded pods")
+_TOO_MANY_FAILURES = Outcome(FAILURE, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+_TOO_LATE = Outcome(FAILURE, "DeadlineExceeded", "Job was active longer than specified deadline")
+_TOO_MANY_INDEXES = Outcome(
+    FAILURE, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+)
+_FAILED_INDEXES = Outcome(FAILURE, "FailedIndexes", "Job has failed indexes")
+
+
+def find_outcome(job: Object, tally: Tally, now: datetime) -> Outcome | None:
+    if tally.fail_job:
+        return Outcome(FAILURE, "PodFailurePolicy", tally.fail_job)
+    if _exceeds_backoff_limit(job, tally):
+        return _TOO_MANY_FAILURES
+    left = find_time_left(job, now)
+    if left is not None and left <= 0:
+        return _TOO_LATE
+    if tally.failed_indexes:
+        most = job["spec"].get("maxFailedIndexes")
+        if most is not None and len(tally.failed_indexes) > most:
+            return _TOO_MANY_INDEXES
+        if len(tally.failed_indexes) + len(tally.completed) >= job["spec"].get("completions", 0):
+            return _FAILED_INDEXES
+    message = find_success(job, tally.completed)
+    return Outcome(SUCCESS, "SuccessPolicy", message) if message else None
+
+
+def _exceeds_backoff_limit(job: Object, tally: Tally) -> bool:
+    limit = job["spec"].get("backoffLimit", 6)
+    if tally.failed > limit:
+        return True
+    if job["spec"]["template"]["spec"].get("restartPolicy") != "OnFailure":
+        return False
+    # Restarts in place: with a limit of 0 the first is one too many, else the last allowed one is.
+    return bool(sum(count_restarts(pod) for pod in (*tally.active, *tally.terminating)) >= max(limit, 1))
+
+
+def find_time_left(job: Object, now: datetime) -> float | None:
+    """Seconds until the deadline; None without one. The time while suspended does not count."""
+    seconds, start = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
+    if seconds is None or job["spec"].get("suspend"):
+        return None
+    if start is None:
+        return float(seconds)
+    return float(seconds) - (now - parse_time(start)).total_seconds()
+
+
+def has_completed(job: Object, tally: Tally) -> bool:
+    """Without a number of completions, the first success means that the others may run out."""
+    if tally.active:
+        return False
+    completions = job["spec"].get("completions")
+    return tally.succeeded > 0 if completions is None else tally.succeeded >= completions

@@ -1,0 +1,255 @@
+"""The state of one pass over a Job: its claims and tally, and what has been decided so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from trainmaster.api.conditions import build_condition, find_condition, is_true, list_conditions, set_condition
+from trainmaster.api.jobs.indexes import format_indexes
+from trainmaster.api.labels import WAITING
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOBS, PODS
+from trainmaster.client.writes import Create, Delete, Patch, Write
+from trainmaster.controllers.job import outcome as ends
+from trainmaster.controllers.job.balance import MOST, find_missing, list_surplus
+from trainmaster.controllers.job.books import Slot, is_indexed, render_books
+from trainmaster.controllers.job.claims import Claims, build_release
+from trainmaster.controllers.job.keys import BOOKS
+from trainmaster.controllers.job.outcome import Outcome
+from trainmaster.controllers.job.pods import build_pod, build_pod_name, find_key, is_active, is_ready
+from trainmaster.controllers.job.tally import Tally
+from trainmaster.controllers.ownership import is_terminating
+from trainmaster.engine.plan import Note, Plan
+from trainmaster.kit.backoff import Policy
+from trainmaster.kit.clock import format_time
+
+
+class Pass:
+    def __init__(
+        self,
+        job: Object,
+        claims: Claims,
+        tally: Tally,
+        policy: Policy,
+        now: datetime,
+        is_name_taken: Callable[[str], bool],
+    ) -> None:
+        self._job = job
+        self._claims = claims
+        self._tally = tally
+        self._policy = policy
+        self._now = now
+        self._is_name_taken = is_name_taken
+        self._indexed = is_indexed(job)
+        self._books = tally.books
+        self._is_news = tally.is_news
+        self._conditions = list_conditions(job)
+        self._writes: list[Write] = list(claims.adopted)
+        self._notes: list[Note] = []
+        self._requeue_after: float | None = None
+        self._created = 0
+        self._stopped: list[Object] = []
+        self._released = 0
+        self._failed = tally.failed
+        self._start_time: str | None = (job.get("status") or {}).get("startTime")
+
+    def build_plan(self) -> Plan:
+        if self._find_decision() is not None:
+            self._end()
+        else:
+            self._start()
+            outcome = ends.find_outcome(self._job, self._tally, self._now)
+            if outcome is None and ends.has_completed(self._job, self._tally):
+                outcome = ends.COMPLETED
+            if outcome is not None:
+                self._decide(outcome)
+            else:
+                self._manage_pods()
+                self._wake(ends.find_time_left(self._job, self._now))
+        return Plan(tuple(self._writes), self._build_status(), tuple(self._notes), self._requeue_after)
+
+    # The end.
+
+    def _find_decision(self) -> str | None:
+        return next((kind for kind in (ends.SUCCESS, ends.FAILURE) if is_true(self._conditions, kind)), None)
+
+    def _decide(self, outcome: Outcome) -> None:
+        """What still runs is stopped in a later pass: a stop before the outcome is stored could hide its cause."""
+        self._set(outcome.kind, outcome.reason, outcome.message)
+        for number in self._books.list_open():
+            self._close(number)
+            # As upstream: what a failed Job takes down with it has failed too.
+            self._failed += 1 if outcome.kind == ends.FAILURE else 0
+        if not self._tally.active and not self._tally.terminating:
+            self._finish()
+
+    def _end(self) -> None:
+        # The counts were closed with the decision; a Pod that appears after it is only stopped.
+        self._failed = int((self._job.get("status") or {}).get("failed") or 0)
+        for number in self._books.list_open():
+            self._close(number)
+        self._stop(self._tally.active)
+        if not self._tally.active and not self._tally.terminating:
+            self._finish()
+
+    def _finish(self) -> None:
+        kind = self._find_decision()
+        condition = find_condition(self._conditions, kind or "")
+        assert condition is not None, "decided before it is finished"
+        reason, message = condition["reason"], condition["message"]
+        if kind == ends.FAILURE:
+            self._set("Failed", reason, message)
+            self._note(reason, message, warning=True)
+            return
+        self._set("Complete", reason, message)
+        completions = self._job["spec"].get("completions")
+        if completions is not None and self._tally.succeeded > completions:
+            text = "Too many succeeded pods running after completion count reached"
+            self._note("TooManySucceededPods", text, warning=True)
+        self._note("Completed", "Job completed")
+
+    # Suspending and resuming.
+
+    def _start(self) -> None:
+        if self._start_time is None and not self._job["spec"].get("suspend"):
+            self._start_time = format_time(self._now)
+
+    def _suspend(self) -> None:
+        for number in self._books.list_open():
+            self._close(number)
+        if not is_true(self._conditions, "Suspended"):
+            self._set("Suspended", "JobSuspended", "Job suspended")
+            self._note("Suspended", "Job suspended")
+            self._start_time = None
+
+    def _resume(self) -> None:
+        if is_true(self._conditions, "Suspended"):
+            self._set("Suspended", "JobResumed", "Job resumed", status=False)
+            self._note("Resumed", "Job resumed")
+            self._start_time = format_time(self._now)
+
+    # Pods.
+
+    def _manage_pods(self) -> None:
+        is_suspended = bool(self._job["spec"].get("suspend"))
+        if is_suspended:
+            self._suspend()
+        else:
+            self._resume()
+        self._let_go()
+        if self._is_news or self._released:
+            return
+        if self._tally.strays:
+            self._stop(self._tally.strays[:MOST])
+        elif not is_suspended:
+            self._balance()
+
+    def _let_go(self) -> None:
+        """Pods that the selector does not match: first their slots, then their owner."""
+        for pod in self._claims.pods:
+            if pod["metadata"]["uid"] not in self._claims.foreign or is_terminating(pod):
+                continue
+            key = find_key(pod, indexed=self._indexed)
+            slot = self._books.slots.get(key[0]) if key else None
+            if key and slot is not None and slot.open and slot.attempt == key[1]:
+                self._close(key[0])
+            elif not self._is_news:
+                self._writes.append(build_release(self._job, pod))
+                self._released += 1 if is_active(pod) else 0
+
+    def _balance(self) -> None:
+        surplus = list_surplus(self._job, self._tally)
+        for number in surplus:
+            self._close(number)
+        if surplus:
+            return
+        missing = find_missing(self._job, self._tally, self._policy, self._now)
+        self._wake(missing.pause)
+        for number in missing.numbers:
+            self._create(number)
+        if missing.is_all:
+            self._books.at = ""
+
+    def _create(self, number: int) -> None:
+        before = self._books.slots.get(number)
+        slot = Slot() if before is None else replace(before, attempt=before.attempt + 1, open=True, at="")
+        if not self._indexed:
+            number = self._books.next
+        # A Pod of somebody else may have the name; then the next one is taken.
+        while self._is_name_taken(build_pod_name(self._job, number, slot.attempt)):
+            if self._indexed:
+                slot = replace(slot, attempt=slot.attempt + 1)
+            else:
+                number += 1
+        self._books.slots[number] = slot
+        if not self._indexed:
+            self._books.next = number + 1
+        pod = build_pod(self._job, number, slot)
+        self._writes.append(Create(PODS, pod))
+        self._note("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
+        self._created += 1
+
+    def _stop(self, pods: tuple[Object, ...]) -> None:
+        for pod in pods:
+            meta = pod["metadata"]
+            self._writes.append(Delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"]))
+            self._note("SuccessfulDelete", f"Deleted pod: {meta['name']}")
+            self._stopped.append(pod)
+
+    def _close(self, number: int) -> None:
+        self._books.close(number, indexed=self._indexed)
+        self._is_news = True
+
+    # What is stored.
+
+    def _set(self, kind: str, reason: str, message: str, *, status: bool = True) -> None:
+        condition = build_condition(kind, status, reason, message, self._now)
+        self._conditions = set_condition(self._conditions, {**condition, "lastProbeTime": format_time(self._now)})
+
+    def _note(self, reason: str, message: str, *, warning: bool = False) -> None:
+        self._notes.append(Note(self._job, reason, message, warning))
+
+    def _wake(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._requeue_after = seconds if self._requeue_after is None else min(seconds, self._requeue_after)
+
+    def _build_status(self) -> Patch | None:
+        """The counts as they will be once this plan is carried out; zero counts are left out, as upstream does."""
+        tally, before = self._tally, self._job.get("status") or {}
+        gone = len(self._stopped) + self._released
+        after: Object = {
+            **before,
+            "active": len(tally.active) + self._created - gone or None,
+            "succeeded": tally.succeeded or None,
+            "failed": self._failed or None,
+            "completedIndexes": format_indexes(tally.completed) or None,
+            "ready": tally.ready - sum(1 for pod in self._stopped if is_ready(pod)),
+            "terminating": len(tally.terminating) + len(self._stopped),
+            "uncountedTerminatedPods": {},
+            "startTime": self._start_time,
+            "conditions": self._conditions or None,
+        }
+        if "backoffLimitPerIndex" in self._job["spec"]:
+            after["failedIndexes"] = format_indexes(tally.failed_indexes)
+        complete = find_condition(self._conditions, "Complete")
+        if complete is not None:
+            after["completionTime"] = complete["lastTransitionTime"]
+        changed = {key: value for key, value in after.items() if before.get(key) != value}
+        annotations = self._build_annotations(after)
+        if not changed and not annotations:
+            return None
+        meta = self._job["metadata"]
+        head: Object = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        if annotations:
+            head["annotations"] = annotations
+        return Patch(JOBS, meta["namespace"], meta["name"], {"metadata": head, "status": changed}, "status")
+
+    def _build_annotations(self, status: Object) -> dict[str, str | None]:
+        """The books, in the write that they explain; finished Jobs have none. What kept the Job waiting is over."""
+        before = self._job["metadata"].get("annotations") or {}
+        is_finished = any(is_true(self._conditions, kind) for kind in ("Complete", "Failed"))
+        books = None if is_finished else render_books(self._books, self._job, status)
+        after: dict[str, str | None] = {BOOKS: books, WAITING: None}
+        return {key: value for key, value in after.items() if before.get(key) != value}
