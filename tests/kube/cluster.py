@@ -12,6 +12,7 @@ import secrets
 import shutil
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +48,11 @@ class Parts:
     """Fake nodes; Pods on them become Running and Succeeded without anything being run."""
     running_ms: int = 0
     complete_ms: int = 0
+
+
+def _is_established(definition: dict[str, Any]) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or []
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 class KubeCluster:
@@ -101,8 +107,14 @@ class KubeCluster:
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
         if "CustomResourceDefinition" in manifests:
             # A manager that meets a kind that is not served yet waits ten seconds before it looks again.
-            # Not by a JSON path: that is an error as long as a definition has no conditions at all.
-            self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+            self._await_definitions()
+
+    def _await_definitions(self) -> None:
+        """Looks itself: `kubectl wait` ends with an error while a definition still has `conditions: null`."""
+        end = time.monotonic() + 60
+        while not all(map(_is_established, json.loads(self.kubectl("get", "crd", "-o", "json"))["items"])):
+            assert time.monotonic() < end, "kinds are not served after 60 s"
+            time.sleep(0.05)
 
     # ---- life ---------------------------------------------------------------
 
