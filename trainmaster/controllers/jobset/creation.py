@@ -30,7 +30,10 @@ def list_missing(view: View, jobset: Object, buckets: Buckets, draft: Draft) -> 
     writes: list[Write] = []
     if has_dns(jobset) and view.find(SERVICES, namespace, get_subdomain(jobset)) is None:
         writes.append(Create(SERVICES, build_service(jobset)))
-    writes += volumes.list_missing(view, jobset)
+    claims = volumes.list_missing(view, jobset)
+    if isinstance(claims, Waiting):
+        return claims
+    writes += claims
     for place in _list_places(jobset, buckets, draft):
         name = get_job_name(jobset, place)
         if view.find(JOBS, namespace, name) is not None:

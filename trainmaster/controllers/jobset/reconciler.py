@@ -178,6 +178,7 @@ CONTROLLER = Controller(
         Source(JOB_SETS, map_to_self),
         Source(JOBS, map_to_owner("JobSet")),
         Source(SERVICES, map_to_owner("JobSet")),
+        Source(PERSISTENT_VOLUME_CLAIMS, map_to_owner("JobSet")),
         Source(TRAIN_JOBS, ttl.map_trainjob),
     ),
 )

@@ -14,7 +14,8 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create
-from trainmaster.controllers.ownership import build_owner_reference
+from trainmaster.controllers.ownership import build_owner_reference, is_terminating
+from trainmaster.controllers.waiting import Waiting
 
 
 def _list_templates(jobset: Object) -> Iterator[tuple[Mapping[str, Any], bool]]:
@@ -29,12 +30,17 @@ def get_claim_name(jobset: Object, template: Mapping[str, Any]) -> str:
     return f"{template['metadata']['name']}-{jobset['metadata']['name']}"
 
 
-def list_missing(view: View, jobset: Object) -> list[Create]:
+def list_missing(view: View, jobset: Object) -> list[Create] | Waiting:
+    """A claim that belonged to an earlier JobSet of the same name may still be on its way out; it is not used."""
     writes = []
     namespace = jobset["metadata"]["namespace"]
     for template, owned in _list_templates(jobset):
-        if view.find(PERSISTENT_VOLUME_CLAIMS, namespace, get_claim_name(jobset, template)) is None:
+        name = get_claim_name(jobset, template)
+        claim = view.find(PERSISTENT_VOLUME_CLAIMS, namespace, name)
+        if claim is None:
             writes.append(Create(PERSISTENT_VOLUME_CLAIMS, _build_claim(jobset, template, owned=owned)))
+        elif is_terminating(claim):
+            return Waiting("ClaimTerminating", f'the claim "{name}" is being deleted; it is made anew when it is gone')
     return writes
 
 
