@@ -152,7 +152,9 @@ def main() -> int:
             ours, theirs = [], []
             for number in range(arguments.rounds):
                 place = Path(folder) / f"{clients}-{number}"
+                os.sync()  # what the round before left to be written is not this one's to wait for
                 ours.append(measure_ours(place / "ours", clients, arguments.seconds))
+                os.sync()
                 theirs.append(measure_etcd(program, load, place / "etcd", clients, arguments.seconds))
             ratio = _print_row(clients, ours, theirs)
             worst = min(worst, ratio)

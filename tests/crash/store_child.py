@@ -44,7 +44,7 @@ async def main() -> None:
     arguments = parser.parse_args()
     failpoints.arm(arguments.failpoints)
     options = SqliteOptions(
-        limits=LIMITS, commit=arguments.commit, compact_rows=16, checkpoint_pages=100, idle_seconds=0.01
+        limits=LIMITS, commit=arguments.commit, compact_rows=16, checkpoint_pages=30, idle_seconds=0.01
     )
     async with STORES[arguments.bug].open(arguments.directory, SystemClock(), options) as store:
         await run_load(store, PipeReport(), writers=12, seed=arguments.seed, life=arguments.life)

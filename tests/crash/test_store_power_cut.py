@@ -44,7 +44,7 @@ class Machine:
             limits=LIMITS,
             commit=commit,
             compact_rows=16,
-            checkpoint_pages=100,
+            checkpoint_pages=30,
             idle_seconds=0.01,
             synchronous=self._synchronous,
             vfs=f"torn-{id(self)}-{self._life}",

@@ -26,6 +26,12 @@ from trainmaster.store.contract import Locked, NewerSchema, StoreError
 FILE = "store.db"
 LOCK_FILE = "store.lock"
 
+PAGE_BYTES = 16_384
+"""Objects are 2 to 4 KB. With several of them to a page a batch needs a quarter of the system calls: 1.4 times as many
+writes a second at 10 and at 100 clients as with 4 KiB, and as many at one client."""
+FRAME_BYTES = PAGE_BYTES + 24
+"""A page in the write-ahead log, with its header."""
+
 APPLICATION_ID = 0x544D5354
 """Marks the file as ours (`TMST`); another SQLite file is refused instead of written to."""
 SCHEMA_VERSION = 1
@@ -84,6 +90,7 @@ def open_database(path: Path, *, synchronous: str = "FULL", vfs: str | None = No
         # Exclusive before the first access, else SQLite sets up shared memory.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         check_format(connection, path)
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         # Checkpoints are ours to time: they run beside the event loop, never inside a commit.
@@ -108,9 +115,10 @@ def extend_log(path: Path, size: int) -> None:
     descriptor = os.open(f"{path}-wal", os.O_WRONLY | os.O_CLOEXEC)
     try:
         present = os.fstat(descriptor).st_size
-        if present < size:
-            os.pwrite(descriptor, bytes(size - present), present)
-            os.fsync(descriptor)
+        zeros = bytes(1024 * 1024)
+        while present < size:
+            present += os.pwrite(descriptor, zeros[: size - present], present)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -41,9 +41,6 @@ T = TypeVar("T")
 _FEW = 8
 """Commits of at most so many writes tell how long a sync takes; in larger ones the writing counts too."""
 
-_FRAME_BYTES = 4096 + 24
-"""A page in the write-ahead log, with its header."""
-
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -56,8 +53,8 @@ class SqliteOptions:
     """Seconds of median fsync above which `auto` means thread: a hand-off costs 40-90 us, a blocked loop costs all."""
     inline_bytes: int = 1024 * 1024
     """Batches above this go to the executor in any mode; writing them takes milliseconds of CPU."""
-    checkpoint_pages: int = 1_000
-    """Pages of the write-ahead log (4 KiB each) after which it is copied into the file: one slice of 4 MB."""
+    checkpoint_pages: int = 256
+    """Pages of the write-ahead log (16 KiB each) after which it is copied into the file: one slice of 4 MiB."""
     compact_rows: int = 128
     """Superseded rows that are let come together before a commit also removes some."""
     idle_seconds: float = 1.0
@@ -259,7 +256,7 @@ class SqliteStore(StoreState):
     def _extend_log(self) -> None:
         # Some room above the checkpoint, because commits go on until it starts.
         pages = self._options.checkpoint_pages * 5 // 4
-        database.extend_log(self.directory / database.FILE, pages * _FRAME_BYTES)
+        database.extend_log(self.directory / database.FILE, pages * database.FRAME_BYTES)
 
     def _checkpoint(self) -> None:
         failpoints.hit("store.checkpoint")

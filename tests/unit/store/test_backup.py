@@ -128,7 +128,8 @@ def test_restore_refuses_a_store_in_use(tmp_path: Path) -> None:
 
 def _damage(file: Path) -> None:
     content = bytearray(file.read_bytes())
-    content[4096:12288] = bytes(8192)
+    page = database.PAGE_BYTES
+    content[page : 3 * page] = bytes(2 * page)
     file.write_bytes(content)
 
 

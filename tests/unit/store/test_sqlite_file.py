@@ -113,7 +113,7 @@ def test_the_files_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("commit", ["inline", "thread"])
 def test_overwriting_forever_keeps_the_files_bounded(tmp_path: Path, commit: str) -> None:
     async def main() -> None:
-        options = SqliteOptions(limits=SMALL, commit=commit, checkpoint_pages=200)
+        options = SqliteOptions(limits=SMALL, commit=commit, checkpoint_pages=50)
         async with SqliteStore.open(tmp_path, VirtualClock(), options) as store:
             sizes = []
             for _ in range(8):
@@ -131,7 +131,7 @@ def test_overwriting_forever_keeps_the_files_bounded(tmp_path: Path, commit: str
 
 def test_creating_and_deleting_forever_keeps_the_files_bounded(tmp_path: Path) -> None:
     async def main() -> None:
-        options = SqliteOptions(limits=SMALL, commit="inline", checkpoint_pages=200)
+        options = SqliteOptions(limits=SMALL, commit="inline", checkpoint_pages=50)
         async with SqliteStore.open(tmp_path, VirtualClock(), options) as store:
             for number in range(3000):
                 store.put("a", f"n{number}", os.urandom(3000))
@@ -255,11 +255,12 @@ def test_a_transaction_left_open_across_an_await_is_reported(tmp_path: Path) -> 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["message"]))
         async with SqliteStore.open(tmp_path, VirtualClock(), SqliteOptions(commit="inline")) as store:
+            await store.durable(store.put("a", "w", b"").revision)
             store.put("a", "x", b"")
             with store.transaction():
                 store.put("a", "y", b"")
                 await settle(3)
-            await store.durable(2)
+            await store.durable(3)
 
     run_virtual(main())
     assert reports == ["a store transaction was open across an await"]
