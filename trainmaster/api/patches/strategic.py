@@ -33,7 +33,12 @@ def apply(obj: Object, patch: Any, kind: Kind) -> Object:
     if not isinstance(patch, dict):
         word = "array" if isinstance(patch, list) else "string" if isinstance(patch, str) else "number"
         raise status.bad_request(f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}")
-    return _merge_map(obj, patch, kind.load())
+    return merge(obj, patch, kind.load())
+
+
+def merge(old: Object, patch: Object, node: Node) -> Object:
+    """As `apply`, for a part of an object that `node` describes."""
+    return _merge_map(old, patch, node)
 
 
 def _merge_map(old: dict[str, Any], patch: dict[str, Any], node: Node) -> dict[str, Any]:

@@ -1,0 +1,110 @@
+"""The three shapes in which a TrainJob changes its runtime's template, merged as upstream merges them.
+
+    runtimePatches         Trainer 2.2 and later: patches of the JobSet spec, by manager
+    podTemplateOverrides   Trainer 2.1: patches of the Pod template of the jobs they name
+    podSpecOverrides       Trainer 2.0: the same without metadata
+
+Each is a strategic merge patch, in list order, later ones win. A job that uses several shapes at once gets the older
+ones first. `spec.labels` and `spec.annotations` (2.1) go to the JobSet itself. A name that the runtime does not have
+changes nothing here: admission refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.api.patches import strategic
+from trainmaster.api.schemas import load
+from trainmaster.api.training.steps import list_jobs
+
+SHAPES = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
+_JOB = "io.k8s.api.batch.v1.Job"
+"""A Job template has the fields of a Job, and so its merge keys."""
+_METADATA = ("labels", "annotations")
+
+
+@dataclass(frozen=True, slots=True)
+class JobPatch:
+    """One patch of one job's template."""
+
+    shape: str
+    index: int
+    """Of the element in the TrainJob's list."""
+    job: str
+    template: Mapping[str, Any]
+    """{metadata, spec} of the Job template."""
+
+    @property
+    def pod(self) -> Mapping[str, Any]:
+        template = (self.template.get("spec") or {}).get("template") or {}
+        spec: Mapping[str, Any] = template.get("spec") or {}
+        return spec
+
+
+def list_job_patches(trainjob: Mapping[str, Any]) -> Iterator[JobPatch]:
+    """All patches in the order in which they are merged."""
+    spec = trainjob.get("spec") or {}
+    for index, override in enumerate(spec.get("podSpecOverrides") or ()):
+        pod = {key: value for key, value in override.items() if key != "targetJobs"}
+        yield from _target(override, "podSpecOverrides", index, {"spec": pod})
+    for index, override in enumerate(spec.get("podTemplateOverrides") or ()):
+        metadata = {key: value for key, value in (override.get("metadata") or {}).items() if key in _METADATA}
+        template = {"metadata": metadata, "spec": override.get("spec")}
+        yield from _target(override, "podTemplateOverrides", index, template)
+    for index, patch in enumerate(spec.get("runtimePatches") or ()):
+        for job in list_jobs(get_patch_template(patch).get("spec") or {}):
+            yield JobPatch("runtimePatches", index, job["name"], job.get("template") or {})
+
+
+def _target(override: Mapping[str, Any], shape: str, index: int, template: Mapping[str, Any]) -> Iterator[JobPatch]:
+    for target in override.get("targetJobs") or ():
+        yield JobPatch(shape, index, target["name"], {"spec": {"template": template}})
+
+
+def get_patch_template(patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    template: Mapping[str, Any] = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
+    return template
+
+
+def merge_jobs(spec: Object, trainjob: Mapping[str, Any]) -> Object:
+    """The JobSet spec with all patches. The order of its jobs is the runtime's."""
+    patches = list(list_job_patches(trainjob))
+    if not patches:
+        return spec
+    node = load(_JOB)
+    jobs = []
+    for job in list_jobs(spec):
+        template = job.get("template") or {}
+        for patch in patches:
+            if patch.job == job.get("name"):
+                template = strategic.merge(template, _drop_nothing(patch.template), node)
+        jobs.append({**job, "template": template})
+    return {**spec, "replicatedJobs": jobs}
+
+
+def merge_metadata(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> Object:
+    """Labels and annotations of the JobSet object; empty ones are left out."""
+    template = (runtime.get("spec") or {}).get("template") or {}
+    spec = trainjob.get("spec") or {}
+    sources = [template.get("metadata") or {}, spec]
+    sources += [get_patch_template(patch).get("metadata") or {} for patch in spec.get("runtimePatches") or ()]
+    merged: Object = {}
+    for name in _METADATA:
+        values: dict[str, str] = {}
+        for source in sources:
+            values.update(source.get(name) or {})
+        if values:
+            merged[name] = values
+    return merged
+
+
+def _drop_nothing(value: Any) -> Any:
+    """Without nulls and empty objects' nulls: a typed client leaves them out, and in a patch null means delete."""
+    if isinstance(value, Mapping):
+        return {key: _drop_nothing(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_drop_nothing(item) for item in value if item is not None]
+    return value
