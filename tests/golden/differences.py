@@ -108,6 +108,7 @@ FIELDS = (
     Field("2.1/r1-*", "JobSet", "event JobSetFailed", f"the event is there, {_NEWER}", "events"),
     Field("2.1/r1-*", "JobSet", "event JobsReady", f"the event is there, {_NEWER}", "events"),
     Field("2.1/q1-managed-by-kueue", "*", "*", f"a TrainJob managed by somebody else is left alone, {_NEWER}"),
+    Field("2.1/m*", "*", "*volumes[mpi-ssh-auth].secret.*", f"the key's files have modes that ssh accepts, {_NEWER}"),
     # Where upstream is not the model
     Field(
         "2.1/b4-missing-service-account",
@@ -143,8 +144,14 @@ FIELDS = (
     Field("2.1/s[34]-*", "TrainJob", "metadata.generation", "the refused change leaves the TrainJob as it was"),
     Field("2.1/s[34]-*", "*", "*", _UNDISTURBED, "end"),
     Field("2.1/s[34]-*", "*", "*", _UNDISTURBED, "events"),
-    Field("2.1/s6-volume-suspended", "*", "*", _DISTURBED, "end"),
-    Field("2.1/s6-volume-suspended", "*", "*", _DISTURBED, "events"),
+    Field("2.1/s2-suspended-while-running", "JobSet", "*", _DISTURBED, "2-changed"),
+    Field("2.1/s6-volume-suspended", "TrainJob", "answer 0", "a volume cannot reach the JobSet any more", "patch"),
+    Field("2.1/s6-volume-suspended", "TrainJob", "*", "the refused change leaves the TrainJob as it was", "1-changed"),
+    Field("2.1/s6-volume-suspended", "*", "*", _UNDISTURBED, "end"),
+    Field("2.1/s6-volume-suspended", "*", "*", _UNDISTURBED, "events"),
+    Field("2.1/e2-*", "TrainJob", "event NotAsAsked", "what the runtime ignores is said", "events"),
+    Field("2.3/h-deadline", "TrainJob", "event DeadlineExceeded", "the end by a deadline is also an event", "events"),
+    Field("2.1/p[23]-*", "*/PodGroup", "spec.minResources*", f"the sum of all requests, {_NEWER}"),
     Field("2.3/h-deadline", "TrainJob", "status.jobsStatus*", "after a deadline the counts are true, not stale", "end"),
     Field(
         "2.3/c-deepspeed-mpi",
@@ -218,7 +225,11 @@ ANSWERS = (
     Answer("2.1/override-unknown-init-container", ("spec.podTemplateOverrides",), _LISTS),
     Answer("2.1/override-unknown-container-env", ("spec.podTemplateOverrides", "node"), _LISTS),
     Answer("2.1/torchtune-two-nodes-without-numproc", ("must be 1 for llama3_2/1B model",), "always checked"),
-    Answer("2.1/torchtune-numproc-without-numnodes", (), "upstream's webhook breaks down here; nothing is wrong"),
+    Answer(
+        "2.1/torchtune-numproc-without-numnodes",
+        ("metadata.name", "33"),
+        "upstream's webhook breaks down here; nothing is wrong but the length of the name",
+    ),
     Answer("2.1/unknown-field-deadline", (), _SERVED),
     Answer("2.1/unknown-field-runtime-patches", (), _SERVED),
     Answer("2.1/" + "a" * 63, ("metadata.name", "63"), "Jobs and Pods derived from it could not be made"),

@@ -24,8 +24,10 @@ from trainmaster.api.resources import EVENTS, NODES, TRAIN_JOBS
 from trainmaster.api.schema import Node
 from trainmaster.api.schemas import load as load_definition
 from trainmaster.api.status import StatusError
-from trainmaster.app.workloads import CONTROLLERS
+from trainmaster.app.workloads import CONTROLLERS as EMBEDDED
 from trainmaster.client.contract import PatchType, WriteOptions
+from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import WatchFeed
@@ -34,6 +36,11 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
+CONTROLLERS = tuple(
+    # As on a cluster, where somebody reads PodGroups.
+    build_controller(Context(on_cluster=True)) if controller.name == "trainjob" else controller
+    for controller in EMBEDDED
+)
 NAMESPACE = "default"
 PATCHED = {"2.1": "2.1/a1-t5-large", "2.3": "2.3/a-torch"}
 """The case whose finished TrainJob upstream was asked to change."""

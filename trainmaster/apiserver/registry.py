@@ -26,6 +26,7 @@ from trainmaster.apiserver.owners import OwnerIndex
 from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
 from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
+from trainmaster.apiserver.trainer_admission import TrainerAdmission
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
@@ -52,6 +53,7 @@ class Registry:
             ServiceAccounts(store),
             Priorities(store),
             LimitRanges(store),
+            TrainerAdmission(self.state),
             QuotaAdmission(self.state),
         ):
             self.state.admission.add(plugin)

@@ -16,7 +16,6 @@ from trainmaster.api.labels import ANCESTOR_STEP
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 
-_WORDS = ("auto", "cpu", "gpu")
 _OLDER_SHAPES = {
     "podTemplateOverrides": "spec.podTemplateOverrides is the shape of Trainer 2.1; use spec.runtimePatches",
     "podSpecOverrides": "spec.podSpecOverrides is the shape of Trainer 2.0; use spec.runtimePatches",
@@ -36,11 +35,14 @@ def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
     if nodes is not None and nodes < 1:
         errors.append(fields.invalid("spec.trainer.numNodes", nodes, "must be greater than or equal to 1"))
     if isinstance(processes, int) and processes < 1:
-        text = "must be greater than or equal to 1"
+        text = "numProcPerNode must be greater than or equal to 1"
         errors.append(fields.invalid("spec.trainer.numProcPerNode", processes, text))
-    elif isinstance(processes, str) and processes not in _WORDS:
-        text = "must have an int value or [auto cpu gpu]"
-        errors.append(fields.invalid("spec.trainer.numProcPerNode", processes, text))
+    if old is not None:
+        # The schema's rule sees only values on both sides; adding or removing one would be lost as well.
+        before = old.get("spec") or {}
+        for name in ("trainer", "initializer"):
+            if (name in before) != (name in spec):
+                errors.append(fields.invalid(f"spec.{name}", fields.OMIT, "field is immutable"))
     own, second = spec.get("ttlSecondsAfterFinished"), (spec.get("cleanupPolicy") or {}).get("ttlSecondsAfterFinished")
     if own is not None and second is not None and own != second:
         text = "must equal spec.ttlSecondsAfterFinished when both are set"
@@ -56,10 +58,13 @@ def warn_trainjob(new: Object, old: Object | None) -> list[str]:
 def validate_runtime(new: Object, old: Object | None) -> list[FieldError]:
     errors: list[FieldError] = []
     spec = new.get("spec") or {}
-    for index, job in enumerate(_jobs(spec)):
-        if job.get("replicas", 1) != 1:
-            path = f"spec.template.spec.replicatedJobs[{index}].replicas"
-            errors.append(fields.invalid(path, job["replicas"], "always must be 1"))
+    ml_policy = spec.get("mlPolicy") or {}
+    nodes = ml_policy.get("numNodes")
+    if nodes is not None and nodes < 1:
+        errors.append(fields.invalid("spec.mlPolicy.numNodes", nodes, "must be greater than or equal to 1"))
+    if nodes is not None and (ml_policy.get("torch") or {}).get("elasticPolicy"):
+        text = "numNodes should not be set if torch.elasticPolicy is configured"
+        errors.append(fields.invalid("spec.mlPolicy", fields.OMIT, text))
     policy = spec.get("runPolicy") or {}
     for name in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):
         if name in spec and name in policy and spec[name] != policy[name]:

@@ -1,25 +1,45 @@
-"""What a training framework adds to the trainer's Pods, one module each, as pure functions.
+"""What a training framework adds to its Pods, one module each, as pure functions.
 
-`select` picks by the runtime's `mlPolicy`. To support a framework: one module with an `Ml` value, one line here.
+`FRAMEWORKS` is by the name in the runtime's `mlPolicy`, `GANGS` by the name in its `podGroupPolicy`. To support a
+framework: one module with a `Framework` value, one line here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
-from trainmaster.controllers.frameworks import plain, torch
-from trainmaster.controllers.frameworks.contract import Framework
+from trainmaster.api.meta import Object
+from trainmaster.api.training.steps import find_policy
+from trainmaster.controllers.frameworks import coscheduling, flux, jax, mpi, plain, torch, volcano, xgboost
+from trainmaster.controllers.frameworks.contract import Context, Framework, Injection, Training
 
-FRAMEWORKS: Mapping[str, Framework] = {"torch": torch.FRAMEWORK}
+FRAMEWORKS: Mapping[str, Framework] = {
+    framework.name: framework
+    for framework in (torch.FRAMEWORK, mpi.FRAMEWORK, jax.FRAMEWORK, xgboost.FRAMEWORK, flux.FRAMEWORK)
+}
+
+Gang: TypeAlias = Callable[[Training, Mapping[str, Any], Object], Injection]
+"""(the job with its final counts, the policy's values, the JobSet)."""
+GANGS: Mapping[str, Gang] = {"coscheduling": coscheduling.inject, "volcano": volcano.inject}
 
 
-def select_framework(ml_policy: Mapping[str, Any] | None) -> Framework:
-    """The framework that the policy names; plain when it names none. KeyError carries the name of an unknown one."""
-    for name in ml_policy or {}:
-        if name == "numNodes":
+def select_framework(runtime: Mapping[str, Any]) -> Framework:
+    """The framework that the runtime's policy names; plain when it names none."""
+    name, _ = find_policy(runtime)
+    return FRAMEWORKS.get(name, plain.FRAMEWORK)
+
+
+def inject_gangs(training: Training, runtime: Mapping[str, Any], jobset: Object, context: Context) -> list[Injection]:
+    """One answer per policy. Where nobody reads PodGroups the marks on the Pods stay, and a remark says so."""
+    policies = (runtime.get("spec") or {}).get("podGroupPolicy") or {}
+    answers = []
+    for name, gang in GANGS.items():
+        if not isinstance(policies.get(name), Mapping):
             continue
-        if name not in FRAMEWORKS:
-            raise KeyError(name)
-        return FRAMEWORKS[name]
-    return plain.FRAMEWORK
+        answer = gang(training, policies[name], jobset)
+        if not context.on_cluster:
+            remark = f"podGroupPolicy.{name} of the runtime: no PodGroup is made here; every job starts as a gang"
+            answer = Injection(pod_labels=answer.pod_labels, pod_annotations=answer.pod_annotations, remark=remark)
+        answers.append(answer)
+    return answers

@@ -1,13 +1,35 @@
-"""What a framework is told about a job, and what it answers. Frameworks import `api` only."""
+"""What a framework is told about a job, and what it answers. Frameworks import `api` only, and are pure.
+
+A framework answers with data: how many Pods each job has, what goes into which container, and which objects the job
+needs beside its JobSet. Key pairs are the one thing that must be random; the `Context` brings the functions that make
+them, and they are called only when the object does not exist yet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from trainmaster.api.labels import COMPLETION_INDEX
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.training.steps import NODE
+from trainmaster.controllers.frameworks import keys
 
 COORDINATOR_PORT = 29500
 """Torch, JAX and XGBoost rendezvous on this port in every Pod."""
+RANK: Mapping[str, Any] = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
+"""The number of a Pod within its Job, as the value of a variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where the controllers run, and what must come from outside a pure function."""
+
+    on_cluster: bool = False
+    """A Kubernetes cluster: PodGroups and Flux have somebody who understands them."""
+    make_ssh_keys: Callable[[], keys.KeyPair] = keys.make_ssh_keys
+    make_curve_keys: Callable[[], keys.KeyPair] = keys.make_curve_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,25 +37,96 @@ class Training:
     """One TrainJob as its framework sees it."""
 
     name: str
-    num_nodes: int
-    num_proc_per_node: Any
-    """int, `auto`, `cpu`, `gpu`: the TrainJob's, else the runtime's (older shape), else None."""
+    namespace: str
+    runtime_name: str
+    policy: Mapping[str, Any]
+    """The framework's own part of the runtime's mlPolicy."""
+    trainer: Mapping[str, Any]
+    """spec.trainer; empty when the TrainJob has none."""
+    jobs: Sequence[Object]
+    """replicatedJobs with the TrainJob's values filled in. Read-only."""
+    counts: Mapping[str, int]
+    """Pods of each job so far: from the template, for the trainer from mlPolicy or the TrainJob."""
+    trainer_job: str
+    """Name of the job with the label `trainer`; "" when no job carries it."""
     resources: Mapping[str, Any]
-    """Requests and limits of one node's trainer container: those of the TrainJob if it has any, else the runtime's."""
-    command: Sequence[str]
+    """Requests and limits of one node's trainer container."""
+    runtime_command: Sequence[str]
+    """The trainer container's command in the runtime."""
+    runtime_env: Sequence[Mapping[str, Any]]
+    """Its environment there."""
+    subdomain: str
+    """Under which the Pods' names resolve: the runtime's, else the job's name."""
+
+    @property
+    def num_nodes(self) -> int:
+        return self.counts.get(self.trainer_job, 1)
+
+    @property
+    def num_proc_per_node(self) -> Any:
+        """int, `auto`, `cpu`, `gpu`: the TrainJob's, else the runtime's, else None."""
+        asked = self.trainer.get("numProcPerNode")
+        return self.policy.get("numProcPerNode") if asked is None else asked
+
+    @property
+    def env(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(self.trainer.get("env") or ())
+
+    @property
+    def coordinator(self) -> str:
+        """The stable name of the first node."""
+        job = self.trainer_job or NODE
+        return f"{self.name}-{job}-0-0.{self.subdomain}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What goes into one container and its Pod. Entries of the same name, port or path are replaced."""
+
+    job: str
+    container: str = NODE
+    env: tuple[Mapping[str, Any], ...] = ()
+    ports: tuple[Mapping[str, Any], ...] = ()
+    mounts: tuple[Mapping[str, Any], ...] = ()
+    volumes: tuple[Mapping[str, Any], ...] = ()
+    init_containers: tuple[Mapping[str, Any], ...] = ()
+    command: tuple[str, ...] | None = None
+    """Replaces the container's command."""
+    drop_args: bool = False
+    """The arguments have become part of the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """An object that the job needs beside its JobSet."""
+
+    gvr: GVR
+    kind: str
+    name: str
+    make: Callable[[], Object]
+    """The object's fields apart from apiVersion, kind and metadata."""
+    once: bool = False
+    """Made when it is not there and then left alone: it holds a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What goes into the container `node` of the trainer job, after the TrainJob's own environment."""
-
-    env: tuple[Mapping[str, Any], ...] = ()
-    ports: tuple[Mapping[str, Any], ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    companions: tuple[Companion, ...] = ()
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    pod_annotations: Mapping[str, str] = field(default_factory=dict)
+    remark: str = ""
+    """What this installation does otherwise than the runtime asks, in a sentence for an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Framework:
     name: str
-    inject: Callable[[Training], Injection]
-    list_problems: Callable[[Mapping[str, Any], Training], Sequence[str]]
+    inject: Callable[[Training, Context], Injection]
+    list_problems: Callable[[Training, Context], Sequence[str]]
     """Sentences that say what of the policy, or of the job under it, cannot be carried out."""
+
+
+def list_no_problems(training: Training, context: Context) -> Sequence[str]:
+    return ()

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from trainmaster.controllers.frameworks.contract import Framework, Injection, Training
+from trainmaster.controllers.frameworks.contract import Context, Framework, Injection, Training, list_no_problems
 
 
-def _inject(training: Training) -> Injection:
+def _inject(training: Training, context: Context) -> Injection:
     return Injection()
 
 
-def _list_problems(policy: Mapping[str, Any], training: Training) -> Sequence[str]:
-    return ()
-
-
-FRAMEWORK = Framework("plain", _inject, _list_problems)
+FRAMEWORK = Framework("plain", _inject, list_no_problems)

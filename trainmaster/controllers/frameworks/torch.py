@@ -1,30 +1,67 @@
-"""Torch: the PET_* variables that torchrun reads, and the rendezvous port.
+"""Torch: the PET_* variables that torchrun reads, and the rendezvous port. torchtune's command comes from here too.
 
 Values follow upstream's plugin: processes per node are the TrainJob's number, else `auto` when the node has GPUs, else
 the number of CPUs (at least one). They are injected also when the TrainJob has no `spec.trainer` (a listed
 difference: upstream then injects nothing, and a torchrun command cannot find its peers).
+
+The elastic policy of Trainer 2.1, which upstream never carried out, becomes torchrun's own: a range of nodes, restarts
+of the workers, and a rendezvous that members may leave and join.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Any
 
-from trainmaster.api.labels import COMPLETION_INDEX
-from trainmaster.controllers.frameworks.contract import COORDINATOR_PORT, Framework, Injection, Training
+from trainmaster.api.training import torchtune
+from trainmaster.api.training.devices import count_cpus, count_gpus
+from trainmaster.api.training.steps import list_container_names
+from trainmaster.controllers.frameworks.contract import (
+    COORDINATOR_PORT,
+    RANK,
+    Context,
+    Framework,
+    Injection,
+    Part,
+    Training,
+)
 
 
-def _inject(training: Training) -> Injection:
-    rank = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
+def _inject(training: Training, context: Context) -> Injection:
+    parts: list[Part] = []
+    tune = torchtune.is_torchtune(training.trainer)
+    if training.trainer_job:
+        env = build_env(training, with_coordinator=not tune)
+        parts.append(
+            Part(
+                training.trainer_job,
+                env=(*training.env, *env),
+                ports=({"containerPort": COORDINATOR_PORT},),
+                command=build_tune_command(training) if tune else None,
+            )
+        )
+    for job, container in list_targets(training.policy):
+        parts.append(Part(job, container, env=build_env(training, with_coordinator=True)))
+    return Injection(parts=tuple(parts))
+
+
+def build_env(training: Training, *, with_coordinator: bool) -> tuple[Mapping[str, Any], ...]:
+    elastic = training.policy.get("elasticPolicy") or {}
+    nodes = f"{elastic.get('minNodes', 1)}:{elastic.get('maxNodes', training.num_nodes)}" if elastic else None
     env: list[Mapping[str, Any]] = [
-        {"name": "PET_NNODES", "value": str(training.num_nodes)},
+        {"name": "PET_NNODES", "value": nodes or str(training.num_nodes)},
         {"name": "PET_NPROC_PER_NODE", "value": decide_processes_per_node(training)},
-        {"name": "PET_NODE_RANK", "valueFrom": rank},
-        {"name": "PET_MASTER_ADDR", "value": f"{training.name}-node-0-0.{training.name}"},
-        {"name": "PET_MASTER_PORT", "value": str(COORDINATOR_PORT)},
+        {"name": "PET_NODE_RANK", "valueFrom": RANK},
     ]
-    return Injection(tuple(env), ({"containerPort": COORDINATOR_PORT},))
+    if with_coordinator:
+        env.append({"name": "PET_MASTER_ADDR", "value": training.coordinator})
+        env.append({"name": "PET_MASTER_PORT", "value": str(COORDINATOR_PORT)})
+    if elastic:
+        if elastic.get("maxRestarts") is not None:
+            env.append({"name": "PET_MAX_RESTARTS", "value": str(elastic["maxRestarts"])})
+        env.append({"name": "PET_RDZV_BACKEND", "value": "c10d"})
+        env.append({"name": "PET_RDZV_ENDPOINT", "value": f"{training.coordinator}:{COORDINATOR_PORT}"})
+    return tuple(env)
 
 
 def decide_processes_per_node(training: Training) -> str:
@@ -37,39 +74,38 @@ def decide_processes_per_node(training: Training) -> str:
     return str(asked)
 
 
-def count_gpus(resources: Mapping[str, Any]) -> int:
-    for side in ("requests", "limits"):
-        for name, quantity in sorted((resources.get(side) or {}).items()):
-            if "gpu" in name.lower() and (count := _ceiling(quantity)):
-                return count
-    return 0
+def build_tune_command(training: Training) -> tuple[str, ...]:
+    """`tune run` with the recipe that fits, and with the paths that the runtime's volumes give."""
+    processes = decide_processes_per_node(training)
+    shape = torchtune.Shape(
+        training.num_nodes, int(processes) if processes.isdigit() else processes, count_gpus(training.resources)
+    )
+    args = [str(arg) for arg in training.trainer.get("args") or ()]
+    recipe, suffix = torchtune.choose_recipe(shape, args)
+    command = list(torchtune.ENTRYPOINT)
+    if shape.needs_rendezvous:
+        command.append(f"--rdzv_endpoint={training.coordinator}:{COORDINATOR_PORT}")
+    command += [recipe, "--config", torchtune.find_model(training.runtime_name) + suffix]
+    return (*command, *torchtune.list_managed_configs(training.runtime_command))
 
 
-def count_cpus(resources: Mapping[str, Any]) -> int:
-    for side in ("requests", "limits"):
-        count = _ceiling((resources.get(side) or {}).get("cpu", 0))
-        if count:
-            return count
-    return 0
+def list_targets(policy: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(job, container) besides the trainer's own that get the variables too."""
+    targets = (policy.get("envInjection") or {}).get("targets") or ()
+    return [(target["jobName"], name) for target in targets for name in target.get("containerNames") or ()]
 
 
-def _ceiling(quantity: Any) -> int:
-    """A CPU or device count rounded up; what is no such count is zero (admission has refused it)."""
-    text = str(quantity)
-    try:
-        value = Decimal(text[:-1]) / 1000 if text.endswith("m") else Decimal(text)
-    except InvalidOperation:
-        return 0
-    return int(value.to_integral_value(ROUND_CEILING))
-
-
-def _list_problems(policy: Mapping[str, Any], training: Training) -> Sequence[str]:
-    known = ("numProcPerNode",)
-    problems = [
-        f"mlPolicy.torch.{name} of the runtime" for name, value in policy.items() if value and name not in known
-    ]
-    if list(training.command) == ["tune", "run"]:
-        problems.append("spec.trainer.command ['tune', 'run'] (torchtune)")
+def _list_problems(training: Training, context: Context) -> Sequence[str]:
+    problems = []
+    names = {
+        job["name"]: {*list_container_names(job), *list_container_names(job, "initContainers")} for job in training.jobs
+    }
+    for job, container in list_targets(training.policy):
+        if container not in names.get(job, ()):
+            text = f'envInjection target podSet "{job}" container "{container}" not found in runtime template'
+            problems.append(text)
+    if (training.policy.get("elasticPolicy") or {}).get("metrics"):
+        problems.append("mlPolicy.torch.elasticPolicy.metrics of the runtime (nobody scales the job)")
     return problems
 
 

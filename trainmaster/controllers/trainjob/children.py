@@ -1,27 +1,46 @@
-"""The JobSet that a TrainJob stands for: the runtime's template with the TrainJob's values and the framework's.
+"""What a TrainJob stands for: its JobSet, and the objects that its framework needs beside it.
 
-Precedence, low to high: runtime template, `spec.trainer`, what the framework injects, and once more the TrainJob's own
-environment. The order of lists is upstream's, because the objects are compared with upstream's.
+The runtime's template with the TrainJob's values comes from `api.training.template`; the framework's answer goes on
+top, and once more the TrainJob's own environment. The order of lists is upstream's, because the objects are compared
+with upstream's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
+from trainmaster.api.admission.trainjobs import check_against_runtime
 from trainmaster.api.labels import ANCESTOR_STEP
 from trainmaster.api.meta import Object
 from trainmaster.api.supported import list_unsupported
-from trainmaster.controllers.frameworks import select_framework
-from trainmaster.controllers.frameworks.contract import Injection, Training
+from trainmaster.api.training import overrides
+from trainmaster.api.training.steps import (
+    NODE,
+    TRAINER,
+    decide_num_nodes,
+    find_container,
+    find_job,
+    find_policy,
+    find_trainer,
+    get_template_spec,
+    list_jobs,
+)
+from trainmaster.api.training.template import fill_template, upsert_env
+from trainmaster.controllers.frameworks import inject_gangs, select_framework
+from trainmaster.controllers.frameworks.contract import Companion, Context, Injection, Part, Training
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.trainjob.fields import RUNTIME, TRAIN_JOB
 from trainmaster.controllers.waiting import Waiting
 
-TRAINER = "trainer"
-CONTAINER = "node"
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    jobset: Object
+    companions: tuple[Companion, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """What is done otherwise than asked, a sentence each."""
 
 
 def find_unsupported(trainjob: Object, runtime: Object) -> Waiting | None:
@@ -32,123 +51,138 @@ def find_unsupported(trainjob: Object, runtime: Object) -> Waiting | None:
     return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)}; remove it to run the job")
 
 
-def build_jobset(trainjob: Object, runtime: Object) -> Object | Waiting:
-    template = runtime["spec"]["template"]
-    spec: Object = orjson.loads(orjson.dumps(template.get("spec") or {}))
-    problem = _fill(spec, trainjob, runtime)
+def build_children(trainjob: Object, runtime: Object, context: Context) -> Children | Waiting:
+    problem = find_unsupported(trainjob, runtime) or _find_mismatch(trainjob, runtime, context)
     if problem is not None:
         return problem
-    spec["suspend"] = bool(trainjob["spec"].get("suspend"))
+    spec = fill_template(trainjob, runtime)
+    training = _describe(trainjob, runtime, spec)
+    framework = select_framework(runtime)
+    problems = framework.list_problems(training, context)
+    if problems:
+        return Waiting("Unsupported", f"this version does not carry out {'; '.join(problems)}")
+    injection = framework.inject(training, context)
+    counts = {**training.counts, **injection.counts}
+    for part in injection.parts:
+        _add_part(spec, part)
+    _finish_trainer(spec, training)
+    for job in list_jobs(spec):
+        job_spec = job["template"].setdefault("spec", {})
+        job_spec["parallelism"] = job_spec["completions"] = counts[job["name"]]
+    jobset = _build_jobset(trainjob, runtime, spec)
+    gangs = inject_gangs(replace(training, jobs=list_jobs(spec), counts=counts), runtime, jobset, context)
+    for gang in gangs:
+        _mark_pods(spec, gang)
+    companions = [companion for answer in (injection, *gangs) for companion in answer.companions]
+    remarks = [answer.remark for answer in gangs if answer.remark]
+    if trainjob["spec"].get("trainer") and not training.trainer_job:
+        text = f"no job of the runtime carries the label {ANCESTOR_STEP}: {TRAINER}"
+        remarks.append(f"{text}, so spec.trainer of this TrainJob has no effect")
+    return Children(jobset, tuple(companions), tuple(remarks))
+
+
+def _find_mismatch(trainjob: Object, runtime: Object, context: Context) -> Waiting | None:
+    """What admission refuses too; a cluster without our admission must hear it from here."""
+    nodes = (trainjob["spec"].get("trainer") or {}).get("numNodes")
+    if nodes is not None and nodes < 1:
+        return Waiting("InvalidNumNodes", f"numNodes is {nodes}; a job needs at least one node")
+    findings = check_against_runtime(trainjob, runtime, embedded=not context.on_cluster)
+    return Waiting("Invalid", findings.text) if findings.text else None
+
+
+def _describe(trainjob: Object, runtime: Object, spec: Object) -> Training:
+    trainer = find_trainer(spec)
+    container = (find_container(trainer, NODE) if trainer is not None else None) or {}
+    original = find_trainer(get_template_spec(runtime))
+    before = (find_container(original, NODE) if original is not None else None) or {}
+    if trainer is None:
+        node = find_job(spec, NODE)
+        before = container = (find_container(node, NODE) if node is not None else None) or {}
+    counts = {}
+    for job in list_jobs(spec):
+        parallelism = (job["template"].get("spec") or {}).get("parallelism") or 1
+        counts[job["name"]] = (
+            decide_num_nodes(trainjob, runtime, parallelism) if job is trainer else max(1, parallelism)
+        )
+    meta = trainjob["metadata"]
+    return Training(
+        name=meta["name"],
+        namespace=meta["namespace"],
+        runtime_name=trainjob["spec"]["runtimeRef"]["name"],
+        policy=find_policy(runtime)[1],
+        trainer=trainjob["spec"].get("trainer") or {},
+        jobs=list_jobs(spec),
+        counts=counts,
+        trainer_job=trainer["name"] if trainer is not None else "",
+        resources=container.get("resources") or {},
+        runtime_command=before.get("command") or (),
+        runtime_env=before.get("env") or (),
+        subdomain=(spec.get("network") or {}).get("subdomain") or meta["name"],
+    )
+
+
+def _add_part(spec: Object, part: Part) -> None:
+    job = find_job(spec, part.job)
+    if job is None:
+        return
+    pod = job["template"]["spec"]["template"]["spec"]
+    for volume in part.volumes:
+        pod["volumes"] = _upsert(pod.get("volumes") or (), volume, "name")
+    for container in part.init_containers:
+        pod["initContainers"] = _upsert(pod.get("initContainers") or (), container, "name")
+    named = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
+    target = next((entry for entry in named if entry.get("name") == part.container), None)
+    if target is None:
+        return
+    if part.env:
+        target["env"] = upsert_env(target.get("env") or (), part.env)
+    for port in part.ports:
+        target["ports"] = _upsert_port(target.get("ports") or (), port)
+    for mount in part.mounts:
+        target["volumeMounts"] = _upsert(target.get("volumeMounts") or (), mount, "mountPath")
+    if part.command is not None:
+        target["command"] = list(part.command)
+    if part.drop_args:
+        target.pop("args", None)
+
+
+def _finish_trainer(spec: Object, training: Training) -> None:
+    """The TrainJob's own environment has the last word; admission keeps it away from what must not change."""
+    job = find_job(spec, training.trainer_job)
+    container = find_container(job, NODE) if job is not None else None
+    if container is not None and training.env:
+        container["env"] = upsert_env(container.get("env") or (), training.env)
+
+
+def _mark_pods(spec: Object, gang: Injection) -> None:
+    for job in list_jobs(spec):
+        template = job["template"]["spec"].setdefault("template", {})
+        metadata = template.setdefault("metadata", {})
+        for name, values in (("labels", gang.pod_labels), ("annotations", gang.pod_annotations)):
+            if values:
+                metadata[name] = {**(metadata.get(name) or {}), **values}
+
+
+def _build_jobset(trainjob: Object, runtime: Object, spec: Object) -> Object:
     metadata: Object = {
         "name": trainjob["metadata"]["name"],
         "namespace": trainjob["metadata"]["namespace"],
         "ownerReferences": [build_owner_reference(trainjob)],
+        **overrides.merge_metadata(trainjob, runtime),
     }
-    for name in ("labels", "annotations"):
-        values = (template.get("metadata") or {}).get(name)
-        if values:
-            metadata[name] = dict(values)
+    spec["suspend"] = bool(trainjob["spec"].get("suspend"))
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
 
 
-def _fill(spec: Object, trainjob: Object, runtime: Object) -> Waiting | None:
-    trainer = trainjob["spec"].get("trainer") or {}
-    policy = runtime["spec"].get("mlPolicy")
-    ours = [job for job in spec.get("replicatedJobs") or () if find_ancestor(job) == TRAINER]
-    if trainer and not ours:
-        text = f"no job of the runtime carries the label {ANCESTOR_STEP}: {TRAINER}, so spec.trainer would be ignored"
-        return Waiting("NoTrainerJob", text)
-    for job in spec.get("replicatedJobs") or ():
-        job_spec = job["template"].setdefault("spec", {})
-        if find_ancestor(job):
-            job["replicas"] = 1
-        count = job_spec.get("parallelism") or 1
-        if find_ancestor(job) == TRAINER:
-            count = decide_num_nodes(trainer, policy, count)
-            if count < 1:
-                return Waiting("InvalidNumNodes", f"numNodes is {count}; a job needs at least one node")
-            problem = _fill_trainer(job, trainjob, policy or {}, count)
-            if problem is not None:
-                return problem
-        job_spec["parallelism"] = job_spec["completions"] = count
-    return None
-
-
-def find_ancestor(job: Mapping[str, Any]) -> str | None:
-    labels = (job["template"].get("metadata") or {}).get("labels") or {}
-    value = labels.get(ANCESTOR_STEP)
-    return value if isinstance(value, str) else None
-
-
-def decide_num_nodes(trainer: Mapping[str, Any], policy: Mapping[str, Any] | None, count: int) -> int:
-    if policy is not None:
-        count = int(policy.get("numNodes", 1))
-    asked = trainer.get("numNodes")
-    return count if asked is None else int(asked)
-
-
-def _fill_trainer(job: Object, trainjob: Object, policy: Mapping[str, Any], count: int) -> Waiting | None:
-    trainer = trainjob["spec"].get("trainer") or {}
-    pod = job["template"]["spec"].setdefault("template", {}).setdefault("spec", {})
-    container = next((entry for entry in pod.get("containers") or () if entry.get("name") == CONTAINER), None)
-    if container is None:
-        names = ", ".join(entry.get("name", "") for entry in pod.get("containers") or ()) or "none"
-        text = f"the runtime's job {job['name']} has no container named {CONTAINER}; its containers: {names}"
-        return Waiting("NoTrainerContainer", text)
-    framework = select_framework(policy)
-    policy_values = policy.get(framework.name) or {}
-    runtime_resources = container.get("resources") or {}
-    own_resources = trainer.get("resourcesPerNode")
-    for name in ("image", "command", "args"):
-        if trainer.get(name):
-            container[name] = trainer[name]
-    training = Training(
-        name=trainjob["metadata"]["name"],
-        num_nodes=count,
-        num_proc_per_node=trainer.get("numProcPerNode", policy_values.get("numProcPerNode")),
-        resources=own_resources or runtime_resources,
-        command=container.get("command") or (),
-    )
-    problems = framework.list_problems(policy_values, training)
-    if problems:
-        return Waiting("Unsupported", f"this version does not carry out {', '.join(problems)}")
-    if own_resources:
-        container["resources"] = _merge_resources(runtime_resources, own_resources)
-    _inject(container, trainer.get("env") or (), framework.inject(training))
-    return None
-
-
-def _merge_resources(low: Mapping[str, Any], high: Mapping[str, Any]) -> Object:
-    merged = dict(low)
-    for side in ("limits", "requests"):
-        if high.get(side):
-            merged[side] = {**(low.get(side) or {}), **high[side]}
-    return merged
-
-
-def _inject(container: Object, own_env: Iterable[Mapping[str, Any]], injection: Injection) -> None:
-    own = list(own_env)
-    env = _upsert_env(container.get("env") or (), [*own, *injection.env])
-    env = _upsert_env(env, own)
-    if env:
-        container["env"] = env
-    for port in injection.ports:
-        container["ports"] = _upsert_port(container.get("ports") or (), port)
-
-
-def _upsert_env(env: Iterable[Mapping[str, Any]], more: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    by_name = {entry["name"]: entry for entry in env}
-    for entry in more:
-        by_name[entry["name"]] = entry
-    return list(by_name.values())
-
-
-def _upsert_port(ports: Iterable[Mapping[str, Any]], port: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Upstream's rule: the same number, or both without a name, is the same port."""
-    result = list(ports)
-    new = {**port, "protocol": port.get("protocol", "TCP")}
+def _upsert(entries: Iterable[Mapping[str, Any]], new: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    result = list(entries)
     for index, old in enumerate(result):
-        if old.get("containerPort") == port["containerPort"] or not (old.get("name") or port.get("name")):
+        if old.get(key) == new[key]:
             result[index] = new
             return result
     return [*result, new]
+
+
+def _upsert_port(ports: Iterable[Mapping[str, Any]], port: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """By number. (Upstream also takes any unnamed port for the same one, and loses it.)"""
+    return _upsert(ports, {**port, "protocol": port.get("protocol", "TCP")}, "containerPort")

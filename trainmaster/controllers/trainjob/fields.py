@@ -1,7 +1,7 @@
 """The fields of a TrainJob and of a runtime that this version carries out. Everything else is refused by name.
 
-The tables grow with the controllers. Fields of the JobSet template inside a runtime are not checked here: on a
-cluster the JobSet controller there decides about them, and embedded our own does.
+Fields of the JobSet template inside a runtime are not checked here: on a cluster the JobSet controller there decides
+about them, and embedded our own does. Retention after the end (TTL) is not carried out yet.
 """
 
 from __future__ import annotations
@@ -12,6 +12,13 @@ TRAIN_JOB: Table = {
     "runtimeRef": True,
     "suspend": True,
     "managedBy": True,
+    "activeDeadlineSeconds": True,
+    "initializer": True,
+    "labels": True,
+    "annotations": True,
+    "podSpecOverrides": True,
+    "podTemplateOverrides": True,
+    "runtimePatches": True,
     "trainer": {
         "image": True,
         "command": True,
@@ -24,6 +31,9 @@ TRAIN_JOB: Table = {
 }
 
 RUNTIME: Table = {
-    "mlPolicy": {"numNodes": True, "torch": True},
+    "activeDeadlineSeconds": True,
+    "mlPolicy": True,
+    "podGroupPolicy": True,
+    "runPolicy": {"activeDeadlineSeconds": True},
     "template": True,
 }

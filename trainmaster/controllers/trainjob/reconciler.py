@@ -1,23 +1,41 @@
 """One pass over a TrainJob.
 
-Reads: the TrainJob, its runtime or the snapshot of it, its JobSet. Writes: the snapshot, the JobSet, the TrainJob's
-status. Terminal is terminal: once Complete or Failed is stored, no child is made any more, and the status only follows
-what is left of the JobSet. Runs unchanged on a cluster.
+Reads: the TrainJob, its runtime or the snapshot of it, its JobSet, the objects its framework needs. Writes: those, and
+the TrainJob's status. Terminal is terminal: once Complete or Failed is stored, no child is made any more, and the
+status only follows what is left of the JobSet. Runs unchanged on a cluster.
+
+Ownership is by uid: an object of the right name that belongs to somebody else is never touched, and `status.waiting`
+says so. What retrying cannot help ends there too, so nothing loops without a reason to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    JOB_SETS,
+    SECRETS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
+from trainmaster.api.training import overrides
+from trainmaster.api.training.snapshots import find_runtime_gvr
+from trainmaster.api.training.steps import find_policy
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Patch, Refusal, Write
+from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
+from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.ownership import is_owned_by, is_terminating
-from trainmaster.controllers.trainjob.children import build_jobset, find_unsupported
-from trainmaster.controllers.trainjob.runtimes import find_runtime_gvr, resolve_runtime
-from trainmaster.controllers.trainjob.status import build_status, is_finished
+from trainmaster.controllers.trainjob import deadline, suspension
+from trainmaster.controllers.trainjob.children import build_children
+from trainmaster.controllers.trainjob.companions import plan_companions
+from trainmaster.controllers.trainjob.runtimes import NOT_FOUND, Runtime, resolve_runtime
+from trainmaster.controllers.trainjob.status import build_status, fail, is_finished
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
@@ -29,9 +47,21 @@ EVENT_REASON = "TrainJobResourcesCreationFailed"
 EVENT_PREFIX = "TrainJob resources reconciliation failed: "
 EVENT_LIMIT = 950
 """Upstream cuts the error in its event after this many bytes."""
+REMARK_REASON = "NotAsAsked"
 
 
-def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a pass wants to do, before the status is added."""
+
+    writes: tuple[Write, ...] = ()
+    waiting: Waiting | None = None
+    remarks: tuple[str, ...] = ()
+    suspended: bool | None = None
+    """Whether the JobSet is suspended once the writes are done; None: as the TrainJob asks."""
+
+
+def reconcile(context: Context, view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
     trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
     if trainjob is None or is_terminating(trainjob):
         return NOTHING
@@ -40,44 +70,87 @@ def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Re
     jobset = view.find(JOB_SETS, request.namespace, request.name)
     own = jobset if jobset is not None and is_owned_by(jobset, trainjob["metadata"]["uid"]) else None
     if is_finished(trainjob):
-        return _finish(trainjob, own, (), None, now)
-    if refusals:
-        return _finish(trainjob, own, (), _explain(refusals[0]), now)
-    if own is not None:
-        return _finish(trainjob, own, _toggle_suspend(trainjob, own), None, now)
-    if jobset is not None:
-        return _finish(trainjob, None, (), _explain_foreign(jobset), now)
-    writes = _build_children(view, trainjob)
-    if isinstance(writes, Waiting):
-        return _finish(trainjob, None, (), writes, now)
-    return _finish(trainjob, None, writes, None, now)
-
-
-def _build_children(view: View, trainjob: Object) -> Sequence[Write] | Waiting:
+        return _follow_end(trainjob, own, now)
     runtime = resolve_runtime(view, trainjob)
+    limit = deadline.find_deadline(trainjob, runtime.obj if isinstance(runtime, Runtime) else None)
+    if limit is not None and now > limit:
+        note = Note(trainjob, deadline.REASON, deadline.MESSAGE, warning=True)
+        return _report(trainjob, fail(trainjob, deadline.REASON, deadline.MESSAGE, now), notes=(note,))
+    if refusals:
+        outcome = _explain_refusal(refusals[0], own)
+    elif own is not None:
+        outcome = _keep(context, view, trainjob, own, runtime)
+    elif jobset is not None:
+        outcome = _Outcome(waiting=_explain_foreign(jobset))
+    else:
+        outcome = _start(context, view, trainjob, runtime)
+    wake = None if limit is None else max((limit - now).total_seconds(), 1.0)
+    return _finish(trainjob, own, outcome, now, wake)
+
+
+def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Waiting) -> _Outcome:
+    """No JobSet yet, or none any more: everything that is missing, the JobSet last."""
     if isinstance(runtime, Waiting):
-        return runtime
-    unsupported = find_unsupported(trainjob, runtime.obj)
-    if unsupported is not None:
-        return unsupported
-    jobset = build_jobset(trainjob, runtime.obj)
-    if isinstance(jobset, Waiting):
-        return jobset
-    create = Create(JOB_SETS, jobset)
-    return (create,) if runtime.snapshot is None else (runtime.snapshot, create)
+        return _Outcome(waiting=runtime)
+    children = build_children(trainjob, runtime.obj, context)
+    if isinstance(children, Waiting):
+        return _Outcome(waiting=children)
+    companions = plan_companions(view, trainjob, children.companions)
+    if isinstance(companions, Waiting):
+        return _Outcome(waiting=companions)
+    writes = [*_keep_snapshot(runtime), *companions, Create(JOB_SETS, children.jobset)]
+    return _Outcome(tuple(writes), remarks=children.remarks)
 
 
-def _toggle_suspend(trainjob: Object, jobset: Object) -> Sequence[Write]:
+def _keep(context: Context, view: View, trainjob: Object, jobset: Object, runtime: Runtime | Waiting) -> _Outcome:
+    """The JobSet exists. It is frozen while it runs; suspended, it follows the TrainJob."""
     want = bool(trainjob["spec"].get("suspend"))
-    if is_terminating(jobset) or bool(jobset["spec"].get("suspend")) == want:
-        return ()
-    meta = jobset["metadata"]
-    patch = {"metadata": {"uid": meta["uid"]}, "spec": {"suspend": want}}
-    return (Patch(JOB_SETS, meta["namespace"], meta["name"], patch),)
+    have = suspension.is_suspended(jobset)
+    if is_terminating(jobset):
+        text = f"the JobSet {jobset['metadata']['name']} was deleted by hand; it is made anew once it is gone"
+        return _Outcome(waiting=Waiting("JobSetTerminating", text), suspended=have)
+    if isinstance(runtime, Waiting):
+        if have and not want:
+            return _Outcome(waiting=runtime, suspended=have)
+        return _Outcome((suspension.build_toggle(jobset, want),)) if want != have else _Outcome()
+    writes: list[Write] = [*_keep_snapshot(runtime)]
+    if not have and want:
+        return _Outcome((*writes, suspension.build_toggle(jobset, want)))
+    if have or _has_companions(runtime.obj):
+        children = build_children(trainjob, runtime.obj, context)
+        if isinstance(children, Waiting):
+            return _Outcome(tuple(writes), waiting=children, suspended=have)
+        companions = plan_companions(view, trainjob, children.companions)
+        if isinstance(companions, Waiting):
+            return _Outcome(tuple(writes), waiting=companions, suspended=have)
+        writes += companions
+        if have:
+            update = suspension.build_update(jobset, children.jobset)
+            return _Outcome((*writes, *([] if update is None else [update])))
+    marks = suspension.build_marks(jobset, overrides.merge_metadata(trainjob, runtime.obj))
+    return _Outcome((*writes, *([] if marks is None else [marks])))
 
 
-def _explain(refusal: Refusal) -> Waiting:
-    return Waiting("Refused", refusal.error.message)
+def _keep_snapshot(runtime: Runtime) -> Sequence[Write]:
+    return () if runtime.snapshot is None else (runtime.snapshot,)
+
+
+def _has_companions(runtime: Object) -> bool:
+    return find_policy(runtime)[0] in ("mpi", "flux") or bool(runtime["spec"].get("podGroupPolicy"))
+
+
+def _follow_end(trainjob: Object, jobset: Object | None, now: datetime) -> Plan:
+    """The verdict stands. After a deadline the JobSet goes, however often that has to be tried."""
+    writes: tuple[Write, ...] = ()
+    if jobset is not None and deadline.is_exceeded(trainjob) and not is_terminating(jobset):
+        meta = jobset["metadata"]
+        writes = (Delete(JOB_SETS, meta["namespace"], meta["name"], meta["uid"], propagation="Foreground"),)
+    return _report(trainjob, build_status(trainjob, jobset, None, now), writes)
+
+
+def _explain_refusal(refusal: Refusal, own: Object | None) -> _Outcome:
+    waiting = Waiting("Refused", refusal.error.message)
+    return _Outcome(waiting=waiting, suspended=None if own is None else suspension.is_suspended(own))
 
 
 def _explain_foreign(jobset: Object) -> Waiting:
@@ -86,22 +159,32 @@ def _explain_foreign(jobset: Object) -> Waiting:
     return Waiting("NameConflict", text)
 
 
-def _finish(
-    trainjob: Object, jobset: Object | None, writes: Sequence[Write], waiting: Waiting | None, now: datetime
-) -> Plan:
+def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: datetime, wake: float | None) -> Plan:
     """Adds the status patch, and an event when the reason for waiting is news."""
     before = trainjob.get("status") or {}
-    after = build_status(trainjob, jobset, waiting, now)
-    notes: tuple[Note, ...] = ()
+    waiting = outcome.waiting
+    after = build_status(trainjob, jobset, waiting, now, suspended=outcome.suspended)
+    notes = [Note(trainjob, REMARK_REASON, text, warning=True) for text in outcome.remarks]
     if waiting is not None and (before.get("waiting") or {}).get("message") != waiting.message:
-        notes = (Note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True),)
+        notes.append(Note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True))
+    return _report(trainjob, after, outcome.writes, tuple(notes), wake)
+
+
+def _report(
+    trainjob: Object,
+    after: Object,
+    writes: tuple[Write, ...] = (),
+    notes: tuple[Note, ...] = (),
+    wake: float | None = None,
+) -> Plan:
+    before = trainjob.get("status") or {}
     if after == before:
-        return Plan(tuple(writes), None, notes)
+        return Plan(writes, None, notes, wake)
     meta = trainjob["metadata"]
     body: Object = {key: after.get(key) for key in {*before, *after} if before.get(key) != after.get(key)}
     head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
     status = Patch(TRAIN_JOBS, meta["namespace"], meta["name"], {"metadata": head, "status": body}, "status")
-    return Plan(tuple(writes), status, notes)
+    return Plan(writes, status, notes, wake)
 
 
 def _cut(prefix: str, text: str) -> str:
@@ -117,19 +200,26 @@ def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
         reason = ((trainjob.get("status") or {}).get("waiting") or {}).get("reason")
         reference = trainjob["spec"]["runtimeRef"]
         gvr = TRAINING_RUNTIMES if namespace else CLUSTER_TRAINING_RUNTIMES
-        if reason == "RuntimeNotFound" and reference["name"] == name and find_runtime_gvr(reference) == gvr:
+        if reason == NOT_FOUND and reference["name"] == name and find_runtime_gvr(reference) == gvr:
             yield Request(trainjob["metadata"]["namespace"], trainjob["metadata"]["name"])
 
 
-CONTROLLER = Controller(
-    name="trainjob",
-    kind=TRAIN_JOBS,
-    reconcile=reconcile,
-    reporter="trainer-trainjob-controller",
-    sources=(
-        Source(TRAIN_JOBS, map_to_self),
-        Source(JOB_SETS, map_to_owner("TrainJob")),
-        Source(TRAINING_RUNTIMES, map_runtime),
-        Source(CLUSTER_TRAINING_RUNTIMES, map_runtime),
-    ),
-)
+def build_controller(context: Context | None = None) -> Controller:
+    """The controller for one installation. The default context is the embedded server's."""
+    return Controller(
+        name="trainjob",
+        kind=TRAIN_JOBS,
+        reconcile=partial(reconcile, context or Context()),
+        reporter="trainer-trainjob-controller",
+        sources=(
+            Source(TRAIN_JOBS, map_to_self),
+            Source(JOB_SETS, map_to_owner("TrainJob")),
+            Source(CONFIG_MAPS, map_to_owner("TrainJob")),
+            Source(SECRETS, map_to_owner("TrainJob")),
+            Source(TRAINING_RUNTIMES, map_runtime),
+            Source(CLUSTER_TRAINING_RUNTIMES, map_runtime),
+        ),
+    )
+
+
+CONTROLLER = build_controller()

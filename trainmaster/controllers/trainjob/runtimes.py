@@ -1,26 +1,23 @@
 """Which runtime a TrainJob runs from: its snapshot once there is one, else the live object.
 
-The snapshot is a ConfigMap `NAME-runtime-snapshot` with the whole runtime under the key `runtime`. Upstream writes
-YAML there; we write JSON, which every YAML reader accepts and which costs a hundredth to make. Editing or deleting a
-runtime after the first pass does not reach existing jobs.
+Errors are upstream's sentences first, then what a person can do. Editing or deleting a runtime after the first pass
+does not reach existing jobs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import orjson
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAINING_RUNTIMES
+from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
+from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create
 from trainmaster.controllers.ownership import build_owner_reference, is_owned_by
 from trainmaster.controllers.waiting import Waiting
 
-GROUP = "trainer.kubeflow.org"
-DATA_KEY = "runtime"
+INVALID = "InvalidRuntimeSnapshot"
+NOT_FOUND = "RuntimeNotFound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,83 +27,58 @@ class Runtime:
     """The write that keeps it for later passes; None when the snapshot exists."""
 
 
-def find_runtime_gvr(reference: dict[str, Any]) -> GVR | None:
-    if reference.get("apiGroup", GROUP) != GROUP:
-        return None
-    kind = reference.get("kind", "ClusterTrainingRuntime")
-    kinds = {"ClusterTrainingRuntime": CLUSTER_TRAINING_RUNTIMES, "TrainingRuntime": TRAINING_RUNTIMES}
-    return kinds.get(kind)
-
-
 def resolve_runtime(view: View, trainjob: Object) -> Runtime | Waiting:
-    name = f"{trainjob['metadata']['name']}-runtime-snapshot"
-    snapshot = view.find(CONFIG_MAPS, trainjob["metadata"]["namespace"], name)
+    snapshot = view.find(CONFIG_MAPS, trainjob["metadata"]["namespace"], snapshots.get_name(trainjob))
     if snapshot is not None:
         return _read_snapshot(trainjob, snapshot)
-    return _read_live(view, trainjob, name)
+    return _read_live(view, trainjob)
 
 
 def _read_snapshot(trainjob: Object, snapshot: Object) -> Runtime | Waiting:
-    reason = "InvalidRuntimeSnapshot"
+    name = snapshot["metadata"]["name"]
     if not is_owned_by(snapshot, trainjob["metadata"]["uid"]):
-        name = snapshot["metadata"]["name"]
         sentence = "invalid runtime snapshot: a snapshot configmap exists but is owned by another object"
-        return Waiting(reason, f"{sentence} (ConfigMap {name}; rename or delete it)")
-    text = (snapshot.get("data") or {}).get(DATA_KEY)
+        return Waiting(INVALID, f"{sentence} (ConfigMap {name}; rename or delete it)")
+    advice = f"delete the ConfigMap {name} to take a new one"
+    text = (snapshot.get("data") or {}).get(snapshots.DATA_KEY)
     if not isinstance(text, str):
-        return Waiting(reason, f'invalid runtime snapshot: snapshot ConfigMap missing "{DATA_KEY}" data key')
+        sentence = f'invalid runtime snapshot: snapshot ConfigMap missing "{snapshots.DATA_KEY}" data key'
+        return Waiting(INVALID, f"{sentence}; {advice}")
     try:
-        runtime = _parse(text)
+        runtime = snapshots.read(text)
     except ValueError as error:
-        return Waiting(reason, f"invalid runtime snapshot: unable to unmarshal the snapshot: {error}")
+        return Waiting(INVALID, f"invalid runtime snapshot: unable to unmarshal the snapshot: {error}; {advice}")
     reference = trainjob["spec"]["runtimeRef"]
-    found = (runtime.get("kind"), (runtime.get("metadata") or {}).get("name"))
-    if found != (reference.get("kind", "ClusterTrainingRuntime"), reference["name"]):
-        return Waiting(reason, f"invalid runtime snapshot: the snapshot refers to the wrong runtime: {found}")
+    wanted = (reference["name"], snapshots.GROUP, reference.get("kind", "ClusterTrainingRuntime"))
+    group = str(runtime.get("apiVersion", "")).partition("/")[0]
+    found = ((runtime.get("metadata") or {}).get("name"), group, runtime.get("kind"))
+    if found != wanted or not isinstance(runtime.get("spec"), dict):
+        sentence = "invalid runtime snapshot: the snapshot refers to the wrong runtime: expecting a runtime with name"
+        return Waiting(INVALID, f"{sentence}, api group and kind of {', '.join(wanted)}; {advice}")
     return Runtime(runtime, None)
 
 
-def _parse(text: str) -> Object:
-    if text.lstrip().startswith("{"):
-        value = orjson.loads(text)
-    else:
-        import yaml  # noqa: PLC0415  # only snapshots taken by upstream's controller are YAML; loading it costs 20 ms
-
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ValueError(str(error)) from error
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    return value
-
-
-def _read_live(view: View, trainjob: Object, snapshot_name: str) -> Runtime | Waiting:
+def _read_live(view: View, trainjob: Object) -> Runtime | Waiting:
     reference = trainjob["spec"]["runtimeRef"]
-    gvr = find_runtime_gvr(reference)
+    gvr = snapshots.find_runtime_gvr(reference)
     if gvr is None:
         key = f"{reference.get('kind')}.{reference.get('apiGroup')}"
         return Waiting("TrainingRuntimeNotSupported", f"unsupported runtime: {key}")
     namespace = trainjob["metadata"]["namespace"] if gvr == TRAINING_RUNTIMES else ""
     live = view.find(gvr, namespace, reference["name"])
     if live is None:
-        return Waiting("RuntimeNotFound", _explain_missing(view, gvr, namespace, reference["name"]))
-    content = {
-        "apiVersion": f"{GROUP}/v1alpha1",
-        "kind": "TrainingRuntime" if gvr == TRAINING_RUNTIMES else "ClusterTrainingRuntime",
-        "metadata": {key: value for key, value in live["metadata"].items() if key != "managedFields"},
-        "spec": live["spec"],
-    }
-    data = orjson.dumps(content, option=orjson.OPT_SORT_KEYS).decode()
+        return Waiting(NOT_FOUND, _explain_missing(view, gvr, namespace, reference["name"]))
+    kind = "TrainingRuntime" if gvr == TRAINING_RUNTIMES else "ClusterTrainingRuntime"
+    content, text = snapshots.take(live, kind)
     configmap: Object = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": snapshot_name,
+            "name": snapshots.get_name(trainjob),
             "namespace": trainjob["metadata"]["namespace"],
             "ownerReferences": [build_owner_reference(trainjob)],
         },
-        "data": {DATA_KEY: data},
+        "data": {snapshots.DATA_KEY: text},
     }
     return Runtime(content, Create(CONFIG_MAPS, configmap))
 

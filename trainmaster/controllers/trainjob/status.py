@@ -6,6 +6,7 @@ not run stands in `status.waiting`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -28,16 +29,24 @@ def is_finished(trainjob: Object) -> bool:
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
-def build_status(trainjob: Object, jobset: Object | None, waiting: Waiting | None, now: datetime) -> Object:
-    """The whole status as it should be; fields of others (`trainerStatus`) are kept."""
+def build_status(
+    trainjob: Object, jobset: Object | None, waiting: Waiting | None, now: datetime, *, suspended: bool | None = None
+) -> Object:
+    """The whole status as it should be; fields of others (`trainerStatus`) are kept.
+
+    `suspended` is whether the JobSet is; None means as the TrainJob asks. A verdict that is stored is never changed.
+    """
     status: Object = dict(trainjob.get("status") or {})
-    conditions = _set_suspended(list_conditions(trainjob), bool(trainjob["spec"].get("suspend")), now)
+    finished = is_finished(trainjob)
+    asked = bool(trainjob["spec"].get("suspend"))
+    conditions = _set_suspended(list_conditions(trainjob), asked if suspended is None else suspended, now)
     if jobset is not None:
-        conditions = _fold_jobset(conditions, jobset)
-        entries = (jobset.get("status") or {}).get("replicatedJobsStatus") or ()
-        counts = [{name: entry.get(name, 0) for name in _COUNTS} for entry in entries]
-        if counts or status.get("jobsStatus"):
-            status["jobsStatus"] = counts
+        if not finished:
+            conditions = _fold_jobset(conditions, jobset)
+        _set_counts(status, (jobset.get("status") or {}).get("replicatedJobsStatus") or ())
+    elif finished and status.get("jobsStatus"):
+        # Nothing of it runs any more.
+        status["jobsStatus"] = [{**entry, "active": 0, "ready": 0} for entry in status["jobsStatus"]]
     if conditions:
         status["conditions"] = conditions
     reason = _decide_waiting(status, jobset, waiting, now)
@@ -46,6 +55,21 @@ def build_status(trainjob: Object, jobset: Object | None, waiting: Waiting | Non
     else:
         status["waiting"] = reason
     return status
+
+
+def fail(trainjob: Object, reason: str, message: str, now: datetime) -> Object:
+    """The status with a verdict of our own."""
+    status: Object = dict(trainjob.get("status") or {})
+    failed = build_condition("Failed", True, reason, message, now)
+    status["conditions"] = set_condition(list_conditions(trainjob), failed)
+    status.pop("waiting", None)
+    return status
+
+
+def _set_counts(status: Object, entries: Sequence[Mapping[str, Any]]) -> None:
+    counts = [{name: entry.get(name, 0) for name in _COUNTS} for entry in entries]
+    if counts or status.get("jobsStatus"):
+        status["jobsStatus"] = counts
 
 
 def _set_suspended(conditions: list[Condition], suspended: bool, now: datetime) -> list[Condition]:

@@ -1,0 +1,201 @@
+"""Rules about the overrides of a TrainJob: the names they use, what they may set, and what they make of the Pods.
+
+Upstream looks for names in a template that the override has already been merged into, so it finds them all, and the
+job never starts. Here the unpatched template is asked, and the message lists what exists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trainmaster.api import fields
+from trainmaster.api.admission.rendering import order
+from trainmaster.api.fields import FieldError
+from trainmaster.api.meta import Object
+from trainmaster.api.pods import defaults
+from trainmaster.api.pods.validation import check_template
+from trainmaster.api.training import overrides
+from trainmaster.api.training.overrides import JobPatch
+from trainmaster.api.training.steps import (
+    DATASET,
+    LAUNCHER,
+    MODEL,
+    NODE,
+    find_job,
+    find_policy,
+    get_template_spec,
+    list_container_names,
+    list_jobs,
+)
+from trainmaster.api.validation import names
+from trainmaster.api.validation.metadata import check_annotations, check_labels
+
+_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_OWN_ENV = (DATASET, MODEL, NODE)
+_UNKNOWN_JOB = {
+    "runtimePatches": "must not have replicated job that doesn't exist in the runtime job template",
+    "podTemplateOverrides": "must not have targetJob that doesn't exist in the runtime job template",
+    "podSpecOverrides": "must not have targetJob that doesn't exist in the runtime job template",
+}
+_FRAMEWORK_VOLUMES = {"mpi": {NODE: ("mpi-ssh-auth",), LAUNCHER: ("mpi-ssh-auth", "mpi-hostfile")}}
+
+
+def check_overrides(trainjob: Object, runtime: Object) -> list[FieldError]:
+    """Names and forms; what the Pods then look like is `check_pods`' question."""
+    spec = trainjob["spec"]
+    errors = _check_managers(spec.get("runtimePatches") or ())
+    errors += _check_duplicate_targets(spec.get("podSpecOverrides") or ())
+    errors += _check_metadata(spec)
+    template = get_template_spec(runtime)
+    seen: set[str] = set()
+    for patch in overrides.list_job_patches(trainjob):
+        for text in _check_patch(patch, template):
+            if (where := f"{patch.shape} {text}") not in seen:
+                seen.add(where)
+                errors.append(fields.invalid(f"spec.{patch.shape}", order(spec[patch.shape]), text))
+    return errors + _check_mounts(trainjob, runtime)
+
+
+def _check_managers(patches: Iterable[Mapping[str, Any]]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    path = "spec.runtimePatches.manager"
+    for patch in patches:
+        manager = patch["manager"]
+        host, _, rest = manager.partition("/")
+        if not host or not rest:
+            text = 'must be a domain-prefixed path (such as "acme.io/foo")'
+            errors.append(fields.invalid(path, manager, text))
+            continue
+        errors += [fields.invalid(path, host, text) for text in names.subdomain(host)]
+        if not re.fullmatch(_PATH, rest):
+            errors.append(fields.invalid(path, rest, f"Invalid path (regex used for validation is '{_PATH}')"))
+    return errors
+
+
+def _check_duplicate_targets(entries: Iterable[Mapping[str, Any]]) -> list[FieldError]:
+    """The 2.0 shape lets each job be named once."""
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, entry in enumerate(entries):
+        for place, target in enumerate(entry.get("targetJobs") or ()):
+            if target["name"] in seen:
+                path = f"spec.podSpecOverrides[{index}].targetJobs[{place}]"
+                errors.append(fields.duplicate(path, target["name"]))
+            seen.add(target["name"])
+    return errors
+
+
+def _check_metadata(spec: Mapping[str, Any]) -> list[FieldError]:
+    """Labels and annotations for the JobSet and its Jobs; those of Pods are checked with the Pods."""
+    errors = check_labels("spec.labels", spec.get("labels") or {})
+    errors += check_annotations("spec.annotations", spec.get("annotations") or {})
+    for index, patch in enumerate(spec.get("runtimePatches") or ()):
+        template = overrides.get_patch_template(patch)
+        path = f"spec.runtimePatches[{index}].trainingRuntimeSpec.template"
+        places = [(f"{path}.metadata", template.get("metadata") or {})]
+        for place, job in enumerate(list_jobs(template.get("spec") or {})):
+            where = f"{path}.spec.replicatedJobs[{place}].template"
+            job_template = job.get("template") or {}
+            pod_template = (job_template.get("spec") or {}).get("template") or {}
+            places.append((f"{where}.metadata", job_template.get("metadata") or {}))
+            places.append((f"{where}.spec.template.metadata", pod_template.get("metadata") or {}))
+        for where, metadata in places:
+            errors += check_labels(f"{where}.labels", metadata.get("labels") or {})
+            errors += check_annotations(f"{where}.annotations", metadata.get("annotations") or {})
+            others = [name for name, value in metadata.items() if value and name not in ("labels", "annotations")]
+            errors += [
+                fields.forbidden(f"{where}.{name}", "only labels and annotations can be patched") for name in others
+            ]
+    return errors
+
+
+def _check_patch(patch: JobPatch, template: Mapping[str, Any]) -> list[str]:
+    texts: list[str] = []
+    job = find_job(template, patch.job)
+    if job is None:
+        known = [entry["name"] for entry in list_jobs(template)]
+        texts.append(f"{_UNKNOWN_JOB[patch.shape]}: {patch.job}; the runtime has {_name_list(known)}")
+    for group, word in (("initContainers", "initContainer"), ("containers", "container")):
+        known = list_container_names(job or {}, group)
+        missing = [entry["name"] for entry in patch.pod.get(group) or () if entry["name"] not in known]
+        if missing:
+            text = f"must not have {word} that doesn't exist in the runtime job {patch.job}"
+            texts.append(f"{text}: {_name_list(missing)}; it has {_name_list(known)}" if job is not None else text)
+    for entry in patch.pod.get("containers") or ():
+        if entry["name"] in _OWN_ENV and entry.get("env"):
+            texts.append("must not have envs for the dataset-initializer, model-initializer, node containers")
+            break
+    return texts
+
+
+def _name_list(items: Sequence[str]) -> str:
+    return ", ".join(items) or "none"
+
+
+def _check_mounts(trainjob: Object, runtime: Object) -> list[FieldError]:
+    """A mounted volume must come from somewhere: the runtime, an override, a claim template, the framework."""
+    merged = overrides.merge_jobs(dict(get_template_spec(runtime)), trainjob)
+    errors: list[FieldError] = []
+    for patch in overrides.list_job_patches(trainjob):
+        job = find_job(merged, patch.job)
+        if job is None:
+            continue
+        known = list_volumes(job, runtime)
+        for group in ("containers", "initContainers"):
+            for container in patch.pod.get(group) or ():
+                for mount in container.get("volumeMounts") or ():
+                    if mount["name"] not in known:
+                        path = f"spec.{patch.shape}[{patch.index}]"
+                        text = f"volumeMounts of container {container['name']} of job {patch.job}: no such volume"
+                        text = f"{text}; its volumes: {_name_list(known)}"
+                        errors.append(fields.invalid(path, mount["name"], text))
+    return errors
+
+
+def list_volumes(job: Mapping[str, Any], runtime: Object) -> list[str]:
+    pod = ((job.get("template") or {}).get("spec") or {}).get("template") or {}
+    known = [volume["name"] for volume in (pod.get("spec") or {}).get("volumes") or ()]
+    for policy in get_template_spec(runtime).get("volumeClaimPolicies") or ():
+        known += [claim["metadata"]["name"] for claim in policy.get("templates") or ()]
+    known += _FRAMEWORK_VOLUMES.get(find_policy(runtime)[0], {}).get(job.get("name", ""), ())
+    return known
+
+
+def check_pods(trainjob: Object, runtime: Object, spec: Object) -> list[FieldError]:
+    """Whether the Pods of the filled-in template would be accepted; they are made long after the TrainJob.
+
+    Fills defaults into `spec`, which the caller has to throw away.
+    """
+    errors: list[FieldError] = []
+    for job in list_jobs(spec):
+        template = job["template"]["spec"].get("template") or {}
+        pod = dict(template.get("spec") or {})
+        pod.setdefault("restartPolicy", "OnFailure")
+        declared = {volume.get("name") for volume in pod.get("volumes") or ()}
+        missing = [name for name in list_volumes(job, runtime) if name not in declared]
+        if missing:
+            # Volumes that JobSet or the framework adds; their kind does not matter to the mounts.
+            pod["volumes"] = [*(pod.get("volumes") or ()), *({"name": name, "emptyDir": {}} for name in missing)]
+        defaults.default_spec(pod)
+        whole: Object = {"metadata": template.get("metadata") or {}, "spec": pod}
+        for error in check_template(whole, "template"):
+            errors.append(_attribute(error, trainjob, job["name"]))
+    return errors
+
+
+def _attribute(error: FieldError, trainjob: Object, job: str) -> FieldError:
+    """Says it about the field of the TrainJob that brought it about."""
+    trainer = trainjob["spec"].get("trainer") or {}
+    text = f"the Pods of job {job} would be refused: {error}"
+    if ".resources" in error.path and trainer.get("resourcesPerNode"):
+        return fields.invalid("spec.trainer.resourcesPerNode", trainer["resourcesPerNode"], text)
+    if ".env[" in error.path and trainer.get("env"):
+        return fields.invalid("spec.trainer.env", fields.OMIT, text)
+    if error.path.endswith(".image") and not trainer.get("image"):
+        return fields.required("spec.trainer.image", "the runtime names no image")
+    patches = [patch for patch in overrides.list_job_patches(trainjob) if patch.job == job]
+    if patches:
+        return fields.invalid(f"spec.{patches[-1].shape}[{patches[-1].index}]", fields.OMIT, text)
+    return fields.invalid("spec.runtimeRef", fields.OMIT, text)

@@ -1,0 +1,31 @@
+"""Gangs for the coscheduling plugin of kube-scheduler: a label on every Pod and a PodGroup.
+
+Operator mode only. On one machine our own scheduler admits every job whole, so the PodGroup would have no reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import COSCHEDULING_POD_GROUPS
+from trainmaster.controllers.frameworks.contract import Companion, Injection, Training
+from trainmaster.controllers.frameworks.gangs import sum_members, sum_requests
+
+POD_LABEL = "scheduling.x-k8s.io/pod-group"
+_TIMEOUT_SECONDS = 60
+
+
+def inject(training: Training, policy: Mapping[str, Any], jobset: Object) -> Injection:
+    def make() -> Object:
+        return {
+            "spec": {
+                "minMember": sum_members(training.jobs, training.counts),
+                "minResources": sum_requests(training.jobs, training.counts),
+                "scheduleTimeoutSeconds": policy.get("scheduleTimeoutSeconds", _TIMEOUT_SECONDS),
+            }
+        }
+
+    group = Companion(COSCHEDULING_POD_GROUPS, "PodGroup", training.name, make)
+    return Injection(companions=(group,), pod_labels={POD_LABEL: training.name})

@@ -1,0 +1,56 @@
+"""What a gang asks for as a whole: the number of its Pods and the sum of their requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from trainmaster.api import quantity
+from trainmaster.api.meta import Object
+from trainmaster.api.training.steps import list_containers
+
+_MILLI = 1000
+
+
+def sum_members(jobs: Sequence[Object], counts: Mapping[str, int]) -> int:
+    return sum(int(job.get("replicas") or 1) * counts.get(job["name"], 1) for job in jobs)
+
+
+def sum_requests(jobs: Sequence[Object], counts: Mapping[str, int]) -> dict[str, str]:
+    totals: dict[str, Fraction] = {}
+    samples: dict[str, str] = {}
+    for job in jobs:
+        pods = int(job.get("replicas") or 1) * counts.get(job["name"], 1)
+        for name, (amount, sample) in _measure_pod(job).items():
+            totals[name] = totals.get(name, Fraction(0)) + amount * pods
+            samples.setdefault(name, sample)
+    return {name: _show(total, samples[name]) for name, total in sorted(totals.items())}
+
+
+def _measure_pod(job: Object) -> Mapping[str, tuple[Fraction, str]]:
+    """Kubernetes' arithmetic: all containers together, or the largest init container if that is more."""
+    sums: dict[str, tuple[Fraction, str]] = {}
+    for container in list_containers(job):
+        for name, value in _requests(container).items():
+            before = sums.get(name, (Fraction(0), str(value)))
+            sums[name] = (before[0] + quantity.parse(value), before[1])
+    for container in list_containers(job, "initContainers"):
+        for name, value in _requests(container).items():
+            amount = quantity.parse(value)
+            if amount > sums.get(name, (Fraction(0), ""))[0]:
+                sums[name] = (amount, str(value))
+    return sums
+
+
+def _requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    requests: Mapping[str, Any] = (container.get("resources") or {}).get("requests") or {}
+    return requests
+
+
+def _show(total: Fraction, sample: str) -> str:
+    """In the family of suffixes in which the first request was written."""
+    if sample.endswith("i") and total.denominator == 1:
+        whole = total.numerator
+        return quantity.canonical(f"{whole // 1024}Ki" if whole % 1024 == 0 else str(whole))
+    return quantity.canonical(f"{-(-(total * _MILLI).numerator // (total * _MILLI).denominator)}m")

@@ -1,0 +1,33 @@
+"""JAX: the coordinator's address, the number of processes and each one's number, for `jax.distributed.initialize`.
+
+Injected also without `spec.trainer`, as for torch. `numProcPerNode` means nothing here: a process drives all devices
+of its node.
+"""
+
+from __future__ import annotations
+
+from trainmaster.controllers.frameworks.contract import (
+    COORDINATOR_PORT,
+    RANK,
+    Context,
+    Framework,
+    Injection,
+    Part,
+    Training,
+    list_no_problems,
+)
+
+
+def _inject(training: Training, context: Context) -> Injection:
+    if not training.trainer_job:
+        return Injection()
+    env = (
+        *training.env,
+        {"name": "JAX_NUM_PROCESSES", "value": str(training.num_nodes)},
+        {"name": "JAX_PROCESS_ID", "valueFrom": RANK},
+        {"name": "JAX_COORDINATOR_ADDRESS", "value": f"{training.coordinator}:{COORDINATOR_PORT}"},
+    )
+    return Injection(parts=(Part(training.trainer_job, env=env, ports=({"containerPort": COORDINATOR_PORT},)),))
+
+
+FRAMEWORK = Framework("jax", _inject, list_no_problems)

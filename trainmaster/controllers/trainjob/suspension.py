@@ -1,0 +1,95 @@
+"""Suspend, resume, and what may change on the JobSet meanwhile.
+
+A JobSet that runs is frozen. While it is suspended its Pods' labels, annotations, node selector, tolerations and
+scheduling gates may change, and nothing else (JobSet's own rule); so an edited override takes effect at the latest
+when the job is resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOB_SETS
+from trainmaster.api.training.steps import list_jobs
+from trainmaster.client.writes import Patch
+
+MUTABLE_POD_FIELDS = ("nodeSelector", "tolerations", "schedulingGates")
+_METADATA = ("labels", "annotations")
+
+
+def is_suspended(jobset: Object) -> bool:
+    return bool(jobset["spec"].get("suspend"))
+
+
+def build_toggle(jobset: Object, want: bool) -> Patch:
+    """The suspend flag alone."""
+    meta = jobset["metadata"]
+    patch = {"metadata": {"uid": meta["uid"]}, "spec": {"suspend": want}}
+    return Patch(JOB_SETS, meta["namespace"], meta["name"], patch)
+
+
+def build_update(jobset: Object, wanted: Object) -> Patch | None:
+    """What makes a suspended JobSet as it should be, the suspend flag included; None when it is already."""
+    spec: Object = {}
+    if is_suspended(jobset) != is_suspended(wanted):
+        spec["suspend"] = is_suspended(wanted)
+    jobs = _merge_jobs(list_jobs(jobset["spec"]), {job["name"]: job for job in list_jobs(wanted["spec"])})
+    if jobs != list_jobs(jobset["spec"]):
+        spec["replicatedJobs"] = jobs
+    metadata = _list_changed(jobset, wanted["metadata"])
+    if not spec and not metadata:
+        return None
+    meta = jobset["metadata"]
+    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], **metadata}
+    body: Object = {"metadata": head}
+    if spec:
+        body["spec"] = spec
+    return Patch(JOB_SETS, meta["namespace"], meta["name"], body)
+
+
+def build_marks(jobset: Object, wanted: Mapping[str, Any]) -> Patch | None:
+    """Labels and annotations of the JobSet object itself, which may change at any time."""
+    metadata = _list_changed(jobset, wanted)
+    if not metadata:
+        return None
+    meta = jobset["metadata"]
+    return Patch(JOB_SETS, meta["namespace"], meta["name"], {"metadata": {"uid": meta["uid"], **metadata}})
+
+
+def _list_changed(jobset: Object, wanted: Mapping[str, Any]) -> Object:
+    changed: Object = {}
+    for name in _METADATA:
+        before = jobset["metadata"].get(name) or {}
+        values = {key: value for key, value in (wanted.get(name) or {}).items() if before.get(key) != value}
+        if values:
+            changed[name] = values
+    return changed
+
+
+def _merge_jobs(jobs: list[Object], wanted: Mapping[str, Object]) -> list[Object]:
+    return [_merge_job(job, wanted[job["name"]]) if job["name"] in wanted else job for job in jobs]
+
+
+def _merge_job(job: Object, wanted: Object) -> Object:
+    """The job with the mutable parts of the wanted one."""
+    old = job["template"]["spec"]["template"]
+    new = wanted["template"]["spec"]["template"]
+    metadata = _take(old.get("metadata") or {}, new.get("metadata") or {}, _METADATA)
+    pod = _take(old["spec"], new["spec"], MUTABLE_POD_FIELDS)
+    if metadata == (old.get("metadata") or {}) and pod == old["spec"]:
+        return job
+    template = {**old, "metadata": metadata, "spec": pod}
+    return {**job, "template": {**job["template"], "spec": {**job["template"]["spec"], "template": template}}}
+
+
+def _take(old: Mapping[str, Any], new: Mapping[str, Any], names: tuple[str, ...]) -> Object:
+    """`old` with these fields from `new`; what says nothing is left out."""
+    result = {name: value for name, value in old.items() if name not in names}
+    for name in names:
+        if new.get(name):
+            result[name] = new[name]
+        elif name in old and not old[name]:
+            result[name] = old[name]
+    return result
