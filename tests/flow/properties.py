@@ -22,7 +22,16 @@ from typing import Any
 
 from tests.flow.plant import CONTROLLERS
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS, SERVICES, TRAIN_JOBS
+from trainmaster.api.resources import (
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SERVICES,
+    TRAIN_JOBS,
+)
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.client.view import View
@@ -35,7 +44,7 @@ from trainmaster.kit.clock import format_time
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
-KINDS = (TRAIN_JOBS, JOB_SETS, JOBS, PODS, SERVICES, CONFIG_MAPS, NODES)
+KINDS = (TRAIN_JOBS, JOB_SETS, JOBS, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, CONFIG_MAPS, NODES)
 Script = Callable[[Object], int | None]
 """The exit code of a Pod that runs; None: it runs until it is deleted."""
 
@@ -106,7 +115,10 @@ class Driver:
 
     async def run(self, changes: Sequence[Callable[[Driver], Any]]) -> None:
         """Applies each change of the scenario and lets everything come to rest before the next one."""
+        faults = self.faults
         for change in changes:
+            # Coming to rest ends a disturbance; the next change is disturbed again.
+            self.faults = faults
             await change(self)
             await self.settle()
 
