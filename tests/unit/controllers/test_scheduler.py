@@ -7,6 +7,7 @@ import pytest
 from tests.unit.controllers.world import World
 from trainmaster.api.resources import NODES, PODS
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER, map_node
+from trainmaster.controllers.waiting import find_annotated
 from trainmaster.engine.request import Request
 
 pytestmark = pytest.mark.unit
@@ -19,6 +20,11 @@ def make_world(*, node: bool = True, **spec: object) -> World:
         world.add(NODES, {"metadata": {"name": "local", "labels": {"zone": "here"}}, "status": status})
     world.add(PODS, {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [], **spec}})
     return world
+
+
+def require(key: str, operator: str, *values: str) -> dict[str, object]:
+    term = {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
 def get_message(world: World) -> str:
@@ -39,7 +45,14 @@ def test_a_pod_is_bound_to_the_local_node_once() -> None:
     ("spec", "want"),
     [
         pytest.param({"nodeSelector": {"zone": "there"}}, "didn't match Pod's node affinity/selector", id="selector"),
-        pytest.param({"affinity": {"nodeAffinity": {}}}, "spec.affinity", id="affinity"),
+        pytest.param(
+            {"affinity": require("zone", "NotIn", "here")}, "didn't match Pod's node affinity/selector", id="affinity"
+        ),
+        pytest.param(
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            "does not carry out spec.affinity.podAffinity",
+            id="affinity to other Pods",
+        ),
         pytest.param(
             {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]},
             "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
@@ -52,6 +65,55 @@ def test_a_pod_that_does_not_fit_says_why_once(spec: dict[str, object], want: st
     world.run(CONTROLLER, "p")
     assert want in get_message(world)
     assert world.run(CONTROLLER, "p").all_writes == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "suits"),
+    [
+        ("zone", "In", ["there", "here"], True),
+        ("zone", "In", ["there"], False),
+        ("zone", "NotIn", ["there"], True),
+        ("zone", "Exists", [], True),
+        ("zone", "DoesNotExist", [], False),
+        ("rank", "Gt", ["6"], True),
+        ("rank", "Lt", ["7"], False),
+        ("absent", "NotIn", ["x"], True),
+        ("absent", "Gt", ["1"], False),
+    ],
+)
+def test_required_node_affinity_is_heeded(key: str, operator: str, values: list[str], suits: bool) -> None:
+    world = make_world(affinity=require(key, operator, *values))
+    node = world.get(NODES, "local", "")
+    world.add(NODES, {**node, "metadata": {**node["metadata"], "labels": {"zone": "here", "rank": "7"}}})
+    world.run(CONTROLLER, "p")
+    assert (world.get(PODS, "p")["spec"].get("nodeName") == "local") == suits
+
+
+def test_what_would_match_is_said_until_the_pod_is_bound() -> None:
+    world = make_world(nodeSelector={"zone": "there", "disk": "ssd"})
+    world.run(CONTROLLER, "p")
+    waiting = find_annotated(world.get(PODS, "p"))
+    assert waiting is not None
+    assert waiting["message"] == (
+        "Pod p waits: no node has the label zone=there (node local has zone=here); "
+        "the label disk=ssd (node local has no label disk)"
+    )
+    node = world.get(NODES, "local", "")
+    world.add(NODES, {**node, "metadata": {**node["metadata"], "labels": {"zone": "there", "disk": "ssd"}}})
+    world.run(CONTROLLER, "p")
+    assert find_annotated(world.get(PODS, "p")) is None
+
+
+def test_a_gated_pod_waits_without_an_event_until_the_gate_is_gone() -> None:
+    world = make_world(schedulingGates=[{"name": "example.com/quota"}])
+    assert world.run(CONTROLLER, "p").notes == ()
+    condition = world.get(PODS, "p")["status"]["conditions"][0]
+    assert (condition["status"], condition["reason"]) == ("False", "SchedulingGated")
+    assert world.run(CONTROLLER, "p").all_writes == ()
+    pod = world.get(PODS, "p")
+    world.add(PODS, {**pod, "spec": {**pod["spec"], "schedulingGates": []}})
+    world.run(CONTROLLER, "p")
+    assert world.get(PODS, "p")["spec"]["nodeName"] == "local"
 
 
 def test_the_node_wakes_the_pods_that_waited_for_it() -> None:

@@ -1,8 +1,9 @@
 """One pass over a Pod that has no node yet.
 
-There is one node, `local`. A Pod is bound when its node selector matches the node's labels and it asks for no device
-that the node does not list; otherwise its PodScheduled condition says why, in the words of upstream's scheduler.
-CPU and memory are not accounted for yet, and a gang is bound Pod by Pod.
+There is one node, `local`. A Pod is bound when it suits the node (`placement`); otherwise its PodScheduled condition
+says why, in the words of upstream's scheduler, and an annotation says what would match, for the TrainJob's
+`status.waiting`. A Pod with scheduling gates waits until they are gone. CPU and memory are not accounted for yet, and a
+gang is bound Pod by Pod.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from trainmaster.api.conditions import build_condition, find_condition, list_conditions, set_condition
+from trainmaster.api.labels import WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import NODES, PODS
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch, Refusal
 from trainmaster.controllers.ownership import is_terminating
+from trainmaster.controllers.scheduler.placement import Misfit, find_misfit
+from trainmaster.controllers.waiting import Waiting, build_annotation_patch
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
@@ -23,7 +27,8 @@ from trainmaster.engine.source import Source, map_to_self
 
 NODE = "local"
 SCHEDULER = "default-scheduler"
-_REFUSED_FIELDS = ("affinity", "schedulingGates", "topologySpreadConstraints")
+_NO_NODE = "the node agent has not registered the local node yet"
+_GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
@@ -32,11 +37,16 @@ def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Re
         return NOTHING
     if pod["spec"].get("schedulerName", SCHEDULER) != SCHEDULER or _is_over(pod):
         return NOTHING
-    problem = refusals[0].error.message if refusals else _find_problem(view, pod)
-    if problem is not None:
-        return _explain(pod, problem, now)
+    if pod["spec"].get("schedulingGates"):
+        return Plan((), _build_status(pod, "SchedulingGated", _GATED, now))
+    misfit = _find_misfit(view, pod, refusals)
+    if misfit is not None:
+        return _explain(pod, misfit, now)
     meta = pod["metadata"]
-    bind = Patch(PODS, meta["namespace"], meta["name"], {"metadata": {"uid": meta["uid"]}, "spec": {"nodeName": NODE}})
+    head: Object = {"uid": meta["uid"]}
+    if WAITING in (meta.get("annotations") or {}):
+        head["annotations"] = {WAITING: None}
+    bind = Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "spec": {"nodeName": NODE}})
     text = f"Successfully assigned {request} to {NODE}"
     return Plan((bind,), None, (Note(pod, "Scheduled", text, action="Binding"),))
 
@@ -45,43 +55,38 @@ def _is_over(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _find_problem(view: View, pod: Object) -> str | None:
+def _find_misfit(view: View, pod: Object, refusals: Sequence[Refusal]) -> Misfit | None:
+    if refusals:
+        return Misfit(refusals[0].error.message, refusals[0].error.message)
     node = view.find(NODES, "", NODE)
     if node is None:
-        return "0/0 nodes are available: the node agent has not registered the local node yet."
-    refused = [f"spec.{name}" for name in _REFUSED_FIELDS if pod["spec"].get(name)]
-    if refused:
-        return f"0/1 nodes are available: this version does not carry out {', '.join(refused)}."
-    node_labels = node["metadata"].get("labels") or {}
-    selector = pod["spec"].get("nodeSelector") or {}
-    if any(node_labels.get(key) != value for key, value in selector.items()):
-        return "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
-    offered = (node.get("status") or {}).get("allocatable") or {}
-    missing = sorted({name for name in _list_devices(pod) if name not in offered})
-    if missing:
-        return "0/1 nodes are available: " + ", ".join(f"1 Insufficient {name}" for name in missing) + "."
-    return None
+        return Misfit(f"0/0 nodes are available: {_NO_NODE}.", _NO_NODE)
+    return find_misfit(pod, node)
 
 
-def _list_devices(pod: Object) -> Iterable[str]:
-    """Extended resources, which are never shared: their names have a domain."""
-    for container in pod["spec"].get("containers") or ():
-        for side in ("requests", "limits"):
-            for name, quantity in ((container.get("resources") or {}).get(side) or {}).items():
-                if "/" in name and str(quantity) != "0":
-                    yield name
-
-
-def _explain(pod: Object, problem: str, now: datetime) -> Plan:
-    old = find_condition(list_conditions(pod), "PodScheduled")
-    if old is not None and old.get("message") == problem:
-        return NOTHING
-    condition = {**build_condition("PodScheduled", False, "Unschedulable", problem, now), "lastProbeTime": None}
+def _explain(pod: Object, misfit: Misfit, now: datetime) -> Plan:
     meta = pod["metadata"]
-    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    waiting = Waiting("Unschedulable", f"Pod {meta['name']} waits: {misfit.hint}")
+    patch = build_annotation_patch(pod, waiting, now)
+    # The first write of the two tells whether the view was stale; the second follows only when it was not.
+    status = _build_status(pod, "Unschedulable", misfit.message, now, is_first=patch is None)
+    note = Note(pod, "FailedScheduling", misfit.message, warning=True, action="Scheduling")
+    notes = () if status is None else (note,)
+    if patch is None:
+        return Plan((), status, notes)
+    patch["metadata"]["resourceVersion"] = meta["resourceVersion"]
+    return Plan((Patch(PODS, meta["namespace"], meta["name"], patch),), status, notes)
+
+
+def _build_status(pod: Object, reason: str, message: str, now: datetime, *, is_first: bool = True) -> Patch | None:
+    old = find_condition(list_conditions(pod), "PodScheduled")
+    if old is not None and (old.get("reason"), old.get("message")) == (reason, message):
+        return None
+    condition = {**build_condition("PodScheduled", False, reason, message, now), "lastProbeTime": None}
+    meta = pod["metadata"]
+    head = {"uid": meta["uid"], **({"resourceVersion": meta["resourceVersion"]} if is_first else {})}
     body = {"conditions": set_condition(list_conditions(pod), condition)}
-    status = Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "status": body}, "status")
-    return Plan((), status, (Note(pod, "FailedScheduling", problem, warning=True, action="Scheduling"),))
+    return Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "status": body}, "status")
 
 
 def map_node(view: View, node: Object) -> Iterable[Request]:
