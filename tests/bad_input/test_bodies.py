@@ -276,3 +276,25 @@ def test_unknown_fields_are_refused_when_strict_and_warned_of_otherwise(hostile:
     assert 'unknown field "bogus"' in strict.check_refused(400)["message"]
     warned = hostile.post(MAPS, config_map(metadata={"name": "warned"}, bogus=1))
     assert warned.status == 201 and "unknown field" in warned.headers["warning"] and "bogus" not in warned.json()
+
+
+DOUBLED = (
+    b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"doubled","labels":{"a":"1","a":"2"}},'
+    b'"data":{"k":"v"},"data":{"k":"w"},"bogus":1}'
+)
+
+
+def test_fields_given_twice_are_refused_by_name_in_strict_mode(hostile: Hostile) -> None:
+    before = hostile.count(MAPS)
+    answer = hostile.request("POST", f"{MAPS}?fieldValidation=Strict", DOUBLED).check_refused(400)
+    assert answer["message"] == (
+        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
+        'duplicate field "metadata.labels.a", duplicate field "data", unknown field "bogus"'
+    )
+    assert hostile.count(MAPS) == before
+
+
+def test_fields_given_twice_are_warned_about_when_asked(hostile: Hostile) -> None:
+    reply = hostile.request("POST", f"{MAPS}?fieldValidation=Warn&dryRun=All", DOUBLED.replace(b',"bogus":1', b""))
+    assert reply.status == 201, reply.body
+    assert 'duplicate field \\"data\\"' in reply.headers["warning"], reply.headers

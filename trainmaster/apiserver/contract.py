@@ -27,6 +27,8 @@ class Call:
     """The part before "/" is the field manager when none is named."""
     warnings: list[str] = field(default_factory=list)
     """Texts for `Warning: 299` headers, filled by the registry."""
+    duplicates: Sequence[str] = ()
+    """Paths of fields that stood more than once in the request's body."""
     track_fields: bool = True
     """Whether the write is recorded in managedFields; our own controllers' writes are not."""
 

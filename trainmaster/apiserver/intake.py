@@ -55,7 +55,7 @@ def decode(call: Call, kind: Kind, obj: Object, options: WriteOptions) -> None:
             f"the object provided is unrecognized (must be of type {kind.kind}): couldn't get version/kind; json parse "
             "error: the body is not an object"
         )
-    decoded = decode_object(kind, obj, _VALIDATION[options.field_validation])
+    decoded = decode_object(kind, obj, _VALIDATION[options.field_validation], call.duplicates)
     call.warnings.extend(decoded.warnings)
     obj["apiVersion"] = kind.api_version
     obj["kind"] = kind.kind

@@ -10,6 +10,7 @@ built-in kind is 400 with Go's words at decoding; in a custom kind it passes her
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -34,19 +35,24 @@ class Decoded:
     """One text per dropped field, for `Warning` headers; empty unless the mode is Warn."""
 
 
-def decode(kind: Kind, obj: Object, mode: FieldValidation = FieldValidation.WARN) -> Decoded:
-    """The object with what the schema alone decides applied to it. Raises StatusError, mostly 400."""
+def decode(
+    kind: Kind, obj: Object, mode: FieldValidation = FieldValidation.WARN, duplicates: Sequence[str] = ()
+) -> Decoded:
+    """The object with what the schema alone decides applied to it. Raises StatusError, mostly 400.
+
+    `duplicates`: paths that stood twice in the client's text, which a parsed object cannot show any more.
+    """
     _check_type(kind, obj)
     check = _compiled.get(kind.definition) or _compile(kind)
-    if check(obj):
+    if check(obj) and not duplicates:
         return Decoded(obj)
     try:
         unknown = walk.repair(kind, obj)
     except walk.DecodeError as error:
         raise status.bad_request(f"{handled_as(kind)}: {error}") from None
-    if not unknown or mode is FieldValidation.IGNORE:
+    texts = (*(f'duplicate field "{path}"' for path in duplicates), *(f'unknown field "{path}"' for path in unknown))
+    if not texts or mode is FieldValidation.IGNORE:
         return Decoded(obj)
-    texts = tuple(f'unknown field "{path}"' for path in unknown)
     if mode is FieldValidation.STRICT:
         raise status.bad_request(f"{handled_as(kind)}: strict decoding error: {', '.join(texts)}")
     return Decoded(obj, texts)

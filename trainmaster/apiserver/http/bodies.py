@@ -6,6 +6,8 @@ behind this module sees bytes of a caller.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -57,6 +59,43 @@ def parse_json(body: bytes, depth: int) -> Any:
     if body.count(b"{") + body.count(b"[") > depth and isinstance(value, dict | list) and _depth_exceeds(value, depth):
         raise status.bad_request(f"json parse error: exceeded max depth {depth}")
     return value
+
+
+class _Fields(dict[str, Any]):
+    """An object that remembers which of its keys were given twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated: list[str] = []
+        if len(self) < len(pairs):
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen and key not in self.repeated:
+                    self.repeated.append(key)
+                seen.add(key)
+
+
+def find_duplicates(body: bytes) -> list[str]:
+    """Paths of fields that a JSON text gives more than once. For text that `parse_json` has accepted.
+
+    A second reading by the standard library, which shows all pairs; only for callers that asked for field validation.
+    """
+    try:
+        return list(_walk_duplicates(json.loads(body, object_pairs_hook=_Fields), ""))
+    except (ValueError, RecursionError):
+        return []
+
+
+def _walk_duplicates(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Fields):
+        prefix = f"{path}." if path else ""
+        for key, child in value.items():
+            yield from _walk_duplicates(child, prefix + key)
+            if key in value.repeated:
+                yield prefix + key
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _walk_duplicates(child, f"{path}[{index}]")
 
 
 def parse_yaml(body: bytes, depth: int) -> Any:

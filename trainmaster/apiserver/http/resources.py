@@ -19,7 +19,7 @@ from trainmaster.apiserver.http.messages import Request, Response, warning_lines
 from trainmaster.apiserver.http.negotiate import Form, choose_form
 from trainmaster.apiserver.http.routes import Route
 from trainmaster.apiserver.http.watching import StreamResponse, watch_stream
-from trainmaster.client.contract import DeleteOptions
+from trainmaster.client.contract import DeleteOptions, WriteOptions
 from trainmaster.kit.clock import Clock
 
 Outcome = Response | StreamResponse | Awaitable[Response]
@@ -137,6 +137,12 @@ class Resources:
     def _call(self, request: Request) -> Call:
         return Call(request.identity, request.headers.get("user-agent", ""))
 
+    def _object_in(self, request: Request, call: Call, asked: WriteOptions) -> Object:
+        obj = self._body(request)
+        if asked.field_validation in ("Strict", "Warn") and request.body.lstrip()[:1] == b"{":
+            call.duplicates = bodies.find_duplicates(request.body)
+        return obj
+
     def _body(self, request: Request) -> Object:
         return bodies.parse_object(request.body, request.headers.get("content-type"), self._limits.json_depth)
 
@@ -144,7 +150,7 @@ class Resources:
         route = request.route
         asked = options.read_write_options(request.query, "CreateOptions")
         call = self._call(request)
-        obj = self._body(request)
+        obj = self._object_in(request, call, asked)
         written = self._registry.create(
             call, kind, namespace, obj, asked, name=route.name, subresource=route.subresource
         )
@@ -155,7 +161,7 @@ class Resources:
         route = request.route
         asked = options.read_write_options(request.query, "UpdateOptions")
         call = self._call(request)
-        obj = self._body(request)
+        obj = self._object_in(request, call, asked)
         written = self._registry.update(call, kind, namespace, route.name, obj, asked, subresource=route.subresource)
         code = 201 if written.created else 200
         return self._object(request, kind, written, code, warning_lines(call.warnings) if call.warnings else b"")
