@@ -102,13 +102,15 @@ class _Count:
         if number in self.completed or number in self.failed_indexes:
             return None
         slot = self.books.slots.get(number)
-        if slot is None and not self.indexed and number < self.books.next:
+        if slot is None and not self.indexed and number < self.stored.next:
             return None
-        if slot is None or attempt > slot.attempt:
+        if slot is None:
             failures, ignored = get_failure_counts(pod)
             slot = self.books.slots[number] = Slot(attempt, failures=failures, ignored=ignored)
             if not self.indexed:
                 self.books.next = max(self.books.next, number + 1)
+        elif attempt > slot.attempt:
+            slot = self.books.slots[number] = replace(slot, attempt=attempt, open=True, verdict="", at="")
         return number if slot.open and attempt == slot.attempt else None
 
     def _retire(self, number: int, attempt: int) -> None:

@@ -158,6 +158,17 @@ def test_a_pod_made_by_a_pass_that_died_is_found_again() -> None:
     assert "failed" not in stage.status
 
 
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+def test_pods_made_by_a_pass_that_died_are_found_again_in_any_order(mode: str) -> None:
+    stage = Stage(suspend=True, completions=6, parallelism=6, completionMode=mode)
+    stage.edit(suspend=False)
+    plan = CONTROLLER.reconcile(stage, Request("default", NAME), NOW, ())
+    stage.carry_out([write for write in plan.writes if isinstance(write, Create)])
+    names = [pod["metadata"]["name"] for pod in stage.active]
+    stage.settle()
+    assert [pod["metadata"]["name"] for pod in stage.active] == names
+
+
 @pytest.mark.parametrize("indexed", [True, False], ids=["indexed", "non-indexed"])
 def test_a_pod_that_a_late_write_brings_back_is_stopped_and_not_counted(indexed: bool) -> None:
     mode = "Indexed" if indexed else "NonIndexed"
