@@ -4,20 +4,21 @@ It is the `View` of reconcilers on a cluster, and their feed: `follow` tells of 
 may be behind the server, never wrong about what it has seen: on any gap (410, a broken list, an answer it cannot
 read) it lists again and reports the difference, deletions included.
 
-Objects are shared and read-only.
+Kinds that a cluster may not serve (PodGroups) are `optional`: the cache is empty until they are. Of kinds that hold
+much that nobody here reads (Secrets of others), `slim` says what to keep. Objects are shared and read-only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.status import Expired, StatusError
+from trainmaster.api.status import Expired, NotFound, StatusError
 from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
 from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
@@ -28,8 +29,12 @@ log = logging.getLogger(__name__)
 
 _PAGE = 500
 _WATCH_SECONDS = 300.0
+_GRACE_SECONDS = 30.0
+"""A connection that died without a word is given up so long after the server should have ended the watch."""
 
 Notice = Callable[[Object], None]
+Slim = Callable[[Object], Object]
+"""The part of an object that is kept; metadata must be. Returns the same object, or a smaller one."""
 
 
 def _key(obj: Object) -> tuple[str, str]:
@@ -48,9 +53,11 @@ def controller_uid(obj: Object) -> str:
 class Collection:
     """The objects of one kind with their indexes."""
 
-    def __init__(self) -> None:
+    def __init__(self, slim: Slim | None = None, *, optional: bool = False) -> None:
         self.synced = asyncio.Event()
+        self.optional = optional
         self.resource_version = ""
+        self._slim = slim
         self.notices: list[Notice] = []
         self._namespaces: dict[str, dict[str, Object]] = {}
         self._owned: dict[str, dict[tuple[str, str], Object]] = {}
@@ -73,6 +80,8 @@ class Collection:
         return [found[key] for key in sorted(found)] if found else ()
 
     def put(self, obj: Object) -> None:
+        if self._slim is not None:
+            obj = self._slim(obj)
         key = _key(obj)
         self._unlink(self.find(*key))
         self._namespaces.setdefault(key[0], {})[key[1]] = obj
@@ -127,12 +136,19 @@ class WatchCache:
         clock: Clock,
         ids: Ids | None = None,
         namespace: str = "",
+        cluster_scoped: Container[GVR] = (),
+        optional: Container[GVR] = (),
+        slim: Mapping[GVR, Slim] | None = None,
     ) -> None:
+        """`namespace` "" is all; kinds in `cluster_scoped` are followed as a whole in any case."""
         self._client = client
         self._clock = clock
         self._ids = ids
         self._namespace = namespace
-        self._collections = {gvr: Collection() for gvr in collections}
+        self._cluster_scoped = cluster_scoped
+        self._collections = {
+            gvr: Collection((slim or {}).get(gvr), optional=gvr in optional) for gvr in dict.fromkeys(collections)
+        }
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -196,6 +212,10 @@ class WatchCache:
                 collection.resource_version = ""
                 # A server that expires every watch at once must not be listed in a tight loop.
                 await self._clock.sleep(backoff.next())
+            except NotFound:
+                # The kind is not served (yet, or any more).
+                self._lose(gvr, collection)
+                await self._clock.sleep(backoff.next())
             except (StatusError, OSError, KeyError, ValueError) as error:
                 if not isinstance(error, StatusError | OSError):
                     collection.resource_version = ""
@@ -205,13 +225,24 @@ class WatchCache:
                 )
                 await self._clock.sleep(backoff.next())
 
+    def _lose(self, gvr: GVR, collection: Collection) -> None:
+        if collection.optional:
+            collection.replace(())
+            collection.synced.set()
+        else:
+            log.warning("the server has no such kind", extra={"action": "cache.unknown", "resource": gvr.qualified})
+        collection.resource_version = ""
+
+    def _scope(self, gvr: GVR) -> str:
+        return "" if gvr in self._cluster_scoped else self._namespace
+
     async def _relist(self, gvr: GVR, collection: Collection) -> None:
         objects: list[Object] = []
         token, version = "", ""
         limit = _PAGE
         while True:
             try:
-                page = await self._client.list(gvr, self._namespace, ListOptions(limit=limit, continue_token=token))
+                page = await self._client.list(gvr, self._scope(gvr), ListOptions(limit=limit, continue_token=token))
             except Expired:
                 if not token:
                     raise
@@ -231,10 +262,18 @@ class WatchCache:
         options = WatchOptions(
             resource_version=collection.resource_version, bookmarks=True, timeout_seconds=_WATCH_SECONDS
         )
-        async with self._client.watch(gvr, self._namespace, options) as events:
+        heard = False
+        async with (
+            asyncio.timeout(_WATCH_SECONDS + _GRACE_SECONDS),
+            self._client.watch(gvr, self._scope(gvr), options) as events,
+        ):
             async for event in events:
+                heard = True
                 backoff.reset()
                 _take(collection, event)
+        if not heard:
+            # A server that ends every watch at once must not make this a tight loop.
+            await self._clock.sleep(backoff.next())
 
 
 def _take(collection: Collection, event: WatchEvent) -> None:

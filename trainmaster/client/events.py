@@ -19,7 +19,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import EVENTS
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.client.contract import Client, PatchType
 from trainmaster.kit.clock import Clock, format_micro_time, format_time
@@ -27,7 +28,6 @@ from trainmaster.kit.scopes import Scope
 
 log = logging.getLogger(__name__)
 
-EVENTS = GVR("", "v1", "events")
 LONGEST_MESSAGE = 1024
 """Upstream's limit for an event's text."""
 _LONGEST_REASON = 128
@@ -82,10 +82,19 @@ class EventRecorder:
         finally:
             await self._stack.__aexit__(kind, error, trace)
 
-    def record(self, about: Object, reason: str, message: str, *, warning: bool = False, action: str = "") -> None:
-        """`about` needs apiVersion, kind and metadata; only the reference is kept."""
+    def record(
+        self,
+        about: Object,
+        reason: str,
+        message: str,
+        *,
+        warning: bool = False,
+        action: str = "",
+        component: str = "",
+    ) -> None:
+        """`about` needs apiVersion, kind and metadata; only the reference is kept. `component` "": the recorder's."""
         now = self._clock.now()
-        event = build_event(about, reason, message, now, component=self._component, host=self._host,
+        event = build_event(about, reason, message, now, component=component or self._component, host=self._host,
                             warning=warning, action=action)  # fmt: skip
         key = (event["metadata"]["namespace"], event["metadata"]["name"])
         waiting = self._pending.get(key)
@@ -112,7 +121,7 @@ class EventRecorder:
                 key = next(iter(self._pending))
                 pending = self._pending.pop(key)
                 try:
-                    await self._write(key, pending)
+                    await self._write(pending)
                 except (StatusError, OSError) as error:
                     log.warning(
                         "event not stored",
@@ -120,21 +129,25 @@ class EventRecorder:
                     )
             self._idle.set()
 
-    async def _write(self, key: tuple[str, str], pending: _Pending) -> None:
-        namespace, name = key
-        event = pending.event
-        last = format_time(pending.last)
-        event["count"], event["lastTimestamp"] = pending.count, last
+    async def _write(self, pending: _Pending) -> None:
+        await write_event(self._client, pending.event, count=pending.count, last=pending.last)
+
+
+async def write_event(client: Client, event: Object, *, count: int, last: datetime) -> None:
+    """Stores the event, or raises the count of the one that says the same."""
+    name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
+    moment = format_time(last)
+    event["count"], event["lastTimestamp"] = count, moment
+    try:
+        await client.create(EVENTS, event, namespace)
+    except AlreadyExists:
         try:
-            await self._client.create(EVENTS, event, namespace)
-        except AlreadyExists:
-            try:
-                old = await self._client.get(EVENTS, name, namespace)
-                patch = {"count": (old.get("count") or 1) + pending.count, "lastTimestamp": last}
-                await self._client.patch(EVENTS, name, PatchType.MERGE, patch, namespace)
-            except NotFound:
-                # It expired between the two calls.
-                await self._client.create(EVENTS, event, namespace)
+            old = await client.get(EVENTS, name, namespace)
+            patch = {"count": (old.get("count") or 1) + count, "lastTimestamp": moment}
+            await client.patch(EVENTS, name, PatchType.MERGE, patch, namespace)
+        except NotFound:
+            # It expired between the two calls.
+            await client.create(EVENTS, event, namespace)
 
 
 def shorten(text: str, longest: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from trainmaster.client.contract import Client
-from trainmaster.client.writes import Applied, Refusal, Write, apply_in_order
+from trainmaster.client.writes import Applied, Create, Refusal, Write, apply_in_order
 
 Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
 """(writes, field manager)."""
@@ -35,4 +35,7 @@ def apply_one_by_one(client: Client) -> Apply:
 def is_passing(refusal: Refusal) -> bool:
     """The view was not up to date, or the server was busy: reading again and trying again is all there is to do."""
     error = refusal.error
+    if error.code == 404 and isinstance(refusal.write, Create):
+        # The kind is not served, or the namespace is gone: time alone does not help, and somebody should be told.
+        return False
     return error.code in (404, 409, 410, 429) or error.code >= 500

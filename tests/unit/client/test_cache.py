@@ -11,7 +11,7 @@ from tests.unit.client.fake import FakeClient, ScriptedWatch, make_object
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.cache import WatchCache
-from trainmaster.client.contract import ObjectList, WatchEvent
+from trainmaster.client.contract import ListOptions, ObjectList, WatchEvent
 from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
 
 pytestmark = pytest.mark.unit
@@ -126,5 +126,80 @@ def test_objects_are_found_by_their_controller_and_the_index_follows_changes() -
         await settle()
         assert names(cache.owned(PODS, "u1")) == ["q"] and names(cache.owned(PODS, "u2")) == ["p"]
         assert list(cache.owned(PODS, "nobody")) == []
+
+    run(client, check)
+
+
+def test_an_optional_kind_that_is_not_served_is_empty_until_it_is() -> None:
+    client = FakeClient()
+    client.lists = [status.not_found(PODS, ""), ObjectList([make_object("p", 1)], "10")]
+
+    async def body() -> None:
+        async with WatchCache(client, [PODS], clock=VirtualClock(), optional=[PODS]) as cache:
+            await cache.wait_synced()
+            assert cache.list(PODS) == []
+            await asyncio.sleep(1)
+            assert names(cache.list(PODS)) == ["p"]
+
+    run_virtual(body())
+
+
+def test_a_kind_that_everything_needs_is_waited_for() -> None:
+    client = FakeClient()
+    client.lists = [status.not_found(PODS, ""), status.not_found(PODS, ""), ObjectList([make_object("p", 1)], "10")]
+
+    async def check(cache: WatchCache) -> None:
+        assert names(cache.list(PODS)) == ["p"] and len(client.list_calls) == 3
+
+    run(client, check)
+
+
+def test_in_one_namespace_cluster_scoped_kinds_are_followed_as_a_whole() -> None:
+    nodes = GVR("", "v1", "nodes")
+    asked: dict[GVR, str] = {}
+
+    class Client(FakeClient):
+        async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ListOptions()) -> ObjectList:  # noqa: B008
+            asked[gvr] = namespace
+            return ObjectList([], "1")
+
+    async def body() -> None:
+        cache = WatchCache(Client(), [PODS, nodes], clock=VirtualClock(), namespace="a", cluster_scoped=[nodes])
+        async with cache:
+            await cache.wait_synced()
+
+    run_virtual(body())
+    assert asked == {PODS: "a", nodes: ""}
+
+
+def test_only_the_slim_part_of_an_object_is_kept() -> None:
+    client = FakeClient()
+    client.lists = [ObjectList([{**make_object("p", 1), "spec": {"much": True}}], "10")]
+    client.watches = [ScriptedWatch([WatchEvent("ADDED", {**make_object("q", 11), "spec": {}})], hang=True)]
+
+    async def body() -> None:
+        def slim(obj: Object) -> Object:
+            return {"metadata": obj["metadata"]}
+
+        async with WatchCache(client, [PODS], clock=VirtualClock(), slim={PODS: slim}) as cache:
+            await cache.wait_synced()
+            await settle()
+            assert names(cache.list(PODS)) == ["p", "q"]
+            assert all("spec" not in obj for obj in cache.list(PODS))
+
+    run_virtual(body())
+
+
+def test_a_connection_that_died_silently_is_given_up() -> None:
+    client = FakeClient()
+    client.lists = [ObjectList([], "10")]
+    client.watches = [
+        ScriptedWatch([], hang=True),
+        ScriptedWatch([WatchEvent("ADDED", make_object("p", 11))], hang=True),
+    ]
+
+    async def check(cache: WatchCache) -> None:
+        await asyncio.sleep(400)
+        assert names(cache.list(PODS)) == ["p"]
 
     run(client, check)

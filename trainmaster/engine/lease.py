@@ -1,0 +1,159 @@
+"""Leader election by a coordination.k8s.io Lease: of several operators on a cluster, one works.
+
+The holder renews; others take over once they have seen no renewal for as long as the Lease lasts. Only the local clock
+decides how long that is, counted from when a record was first seen, so clocks of machines need not agree. Writes carry
+the resourceVersion that was read, so two candidates cannot both win.
+
+Invariant: whoever cannot renew stops (`LeaseLost`) before anybody else may start. `app.operator` uses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import LEASES
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.client.contract import Client
+from trainmaster.kit.clock import Clock, format_micro_time
+from trainmaster.kit.ids import Ids
+from trainmaster.kit.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+
+class LeaseLost(Exception):
+    """The Lease could not be renewed in time, or somebody else holds it: stop at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    namespace: str
+    name: str
+    identity: str
+    """Unique among all candidates: a host or Pod name with something random."""
+    duration: int = 15
+    """Seconds without a renewal after which others may take over. Whole seconds: the wire has no others."""
+    deadline: float = 10.0
+    """Seconds without a successful renewal after which the holder stops. Less than `duration`."""
+    period: float = 2.0
+    """Seconds between two attempts."""
+
+
+class Lease:
+    def __init__(self, client: Client, settings: LeaseSettings, *, clock: Clock, ids: Ids) -> None:
+        # An attempt may take a period, and a period lies between two: the holder must have stopped by then.
+        if not 0 < settings.deadline + 2 * settings.period < settings.duration:
+            raise ValueError("a lease needs deadline + 2 * period < duration")
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._seen: tuple[Any, Any] | None = None
+        self._seen_at = 0.0
+        self._renewed_at = 0.0
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Waits until the Lease is ours. LeaseLost cancels the body; leaving gives the Lease back."""
+        await self._acquire()
+        try:
+            async with Scope("lease") as scope:
+                scope.spawn_forever(self._renew(), name="lease.renew")
+                yield
+        finally:
+            await self._give_back()
+
+    async def _acquire(self) -> None:
+        told = False
+        while True:
+            began = self._clock.boot()
+            if await self._try():
+                self._renewed_at = began
+                log.info("leading", extra={"action": "lease.acquired", "identity": self._settings.identity})
+                return
+            if not told:
+                log.info("another process leads, waiting", extra={"action": "lease.waiting"})
+                told = True
+            await self._clock.sleep(self._settings.period * (1.0 + 0.2 * self._ids.jitter()))
+
+    async def _renew(self) -> None:
+        while True:
+            await self._clock.sleep(self._settings.period)
+            # Counted from before the request: the server may have stored it at once and answered late.
+            began = self._clock.boot()
+            if await self._try():
+                self._renewed_at = began
+            elif self._clock.boot() - self._renewed_at >= self._settings.deadline:
+                raise LeaseLost(f"the lease {self._settings.name} was not renewed for {self._settings.deadline:g} s")
+            elif self._seen is not None and self._seen[0] != self._settings.identity:
+                raise LeaseLost(f"the lease {self._settings.name} was taken by {self._seen[0] or 'nobody'}")
+
+    async def _try(self) -> bool:
+        """One attempt to take or renew; False when it did not succeed, for whatever reason."""
+        try:
+            async with asyncio.timeout(self._settings.period):
+                return await self._write()
+        except (StatusError, OSError) as error:
+            log.warning("lease not written", extra={"action": "lease.retry", "error": str(error)})
+            return False
+
+    async def _write(self) -> bool:
+        settings = self._settings
+        try:
+            found = await self._client.get(LEASES, settings.name, settings.namespace)
+        except NotFound:
+            meta = {"name": settings.name, "namespace": settings.namespace}
+            lease = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": meta, "spec": self._build_spec({})}
+            self._note(await self._client.create(LEASES, lease, settings.namespace))
+            return True
+        self._note(found)
+        if not self._is_free(found):
+            return False
+        self._note(await self._client.update(LEASES, {**found, "spec": self._build_spec(found)}, settings.namespace))
+        return True
+
+    def _is_free(self, lease: Object) -> bool:
+        spec = lease.get("spec") or {}
+        if not spec.get("holderIdentity") or spec["holderIdentity"] == self._settings.identity:
+            return True
+        lasts = spec.get("leaseDurationSeconds") or self._settings.duration
+        return self._clock.boot() - self._seen_at > lasts
+
+    def _note(self, lease: Object) -> None:
+        """Remembers when this record was first seen; its own times are another machine's and are not looked at."""
+        spec = lease.get("spec") or {}
+        record = (spec.get("holderIdentity"), spec.get("renewTime"))
+        if record != self._seen:
+            self._seen, self._seen_at = record, self._clock.boot()
+
+    def _build_spec(self, before: Object) -> Object:
+        spec = before.get("spec") or {}
+        now = format_micro_time(self._clock.now())
+        mine = spec.get("holderIdentity") == self._settings.identity
+        transitions = spec.get("leaseTransitions") or 0
+        return {
+            "holderIdentity": self._settings.identity,
+            "leaseDurationSeconds": self._settings.duration,
+            "acquireTime": spec.get("acquireTime", now) if mine else now,
+            "renewTime": now,
+            "leaseTransitions": transitions if mine or not spec else transitions + 1,
+        }
+
+    async def _give_back(self) -> None:
+        """So that the next one need not wait. When it fails they wait, and nothing is lost."""
+        settings = self._settings
+        try:
+            async with asyncio.timeout(settings.period):
+                found = await self._client.get(LEASES, settings.name, settings.namespace)
+                spec = found.get("spec") or {}
+                if spec.get("holderIdentity") == settings.identity:
+                    spec = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._client.update(LEASES, {**found, "spec": spec}, settings.namespace)
+        except (StatusError, OSError) as error:
+            log.warning("lease not given back", extra={"action": "lease.kept", "error": str(error)})
