@@ -32,6 +32,7 @@ from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.clock import Clock, format_time, parse_time
 from trainmaster.kit.scopes import Scope
+from trainmaster.store.contract import Store
 from trainmaster.testing.cluster import Cluster, running_cluster
 
 CONTROLLERS = (TRAINJOB, JOBSET, JOB, SCHEDULER)
@@ -153,10 +154,14 @@ class Plant:
 
 @asynccontextmanager
 async def running_plant(
-    node: ScriptedNode | None = None, *, controllers: Sequence[Any] = CONTROLLERS, runtimes: bool = True
+    node: ScriptedNode | None = None,
+    *,
+    controllers: Sequence[Any] = CONTROLLERS,
+    runtimes: bool = True,
+    store: Store | None = None,
 ) -> AsyncIterator[Plant]:
     node = node or ScriptedNode()
-    async with running_cluster() as cluster:
+    async with running_cluster(store=store) as cluster:
         client, clock = cluster.client, cluster.clock
         if runtimes:
             await install_runtimes(client)

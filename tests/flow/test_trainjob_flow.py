@@ -12,6 +12,9 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES as RUNTIMES
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
 from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.controllers.install import install_runtimes
+from trainmaster.store.memory import MemoryStore
+from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
@@ -177,3 +180,19 @@ def test_what_admission_refuses_of_a_jobset_is_said_on_the_trainjob() -> None:
         assert text in trainjob["status"]["waiting"]["message"]
 
     run(test)
+
+
+def test_an_edited_shipped_runtime_survives_a_restart_of_the_server_and_counts() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        async with running_cluster(store=store) as cluster:
+            await install_runtimes(cluster.client)
+            edit = {"spec": {"template": {"spec": {"failurePolicy": {"maxRestarts": 10}}}}}
+            await cluster.client.patch(RUNTIMES, "torch-distributed", PatchType.MERGE, edit)
+        async with running_plant(ScriptedNode(lambda pod, run: 1), store=store) as plant:
+            await plant.apply((TRAIN_JOBS, make_trainjob()))
+            trainjob = await plant.wait_for(TRAIN_JOBS, "first", is_finished)
+            assert trainjob["status"]["conditions"][0]["reason"] == "ReachedMaxRestarts"
+            assert (await plant.list_all(JOB_SETS))[0]["status"]["restarts"] == 10
+
+    run_virtual(main(), limit=86_400)

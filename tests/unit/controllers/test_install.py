@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers import install
@@ -14,6 +18,7 @@ from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.unit
 
+UPSTREAM = Path(__file__).parents[2] / "golden" / "data" / "2.3" / "runtimes.json"
 TEXT = dict(install.list_manifests())["plain"]
 
 
@@ -38,11 +43,47 @@ async def get_restarts(cluster: Cluster) -> int:
 def test_every_shipped_runtime_restarts_the_gang_and_is_named_like_its_file(name: str, text: str) -> None:
     manifest = install.parse_manifest(text)
     jobset = manifest["spec"]["template"]["spec"]
-    job = jobset["replicatedJobs"][0]["template"]["spec"]
     assert manifest["metadata"]["name"] == name
     assert manifest["metadata"]["labels"]["trainer.kubeflow.org/framework"]
     assert jobset["failurePolicy"]["maxRestarts"] == 6
-    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+    for replicated in jobset["replicatedJobs"]:
+        job = replicated["template"]["spec"]
+        assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+
+
+def test_these_runtimes_are_shipped() -> None:
+    assert [name for name, _ in install.list_manifests()] == [
+        "deepspeed-distributed",
+        "jax-distributed",
+        "mlx-distributed",
+        "plain",
+        "torch-distributed",
+        "torchtune-llama3.2-1b",
+        "torchtune-llama3.2-3b",
+        "torchtune-qwen2.5-1.5b",
+        "xgboost-distributed",
+    ]
+
+
+def _strip(value: Any) -> Any:
+    """Without what upstream's typed programs add, and without the fields that restart the gang."""
+    if isinstance(value, dict):
+        kept = {key: _strip(item) for key, item in value.items() if key not in ("groupName", "replicas", "status")}
+        kept = {key: item for key, item in kept.items() if item != {} or key in ("torch", "jax", "xgboost")}
+        for name in ("failurePolicy", "backoffLimit", "restartPolicy"):
+            kept.pop(name, None)
+        if "image" in kept:
+            kept["image"] = kept["image"].removeprefix("ghcr.io/").removeprefix("nvcr.io/")
+        if "limits" in kept:
+            kept["limits"] = {name: str(amount) for name, amount in kept["limits"].items()}
+        return kept
+    return [_strip(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("upstream", json.loads(UPSTREAM.read_text()), ids=lambda runtime: runtime["metadata"]["name"])
+def test_a_shipped_runtime_is_upstreams_but_for_the_restarts(upstream: Object) -> None:
+    ours = install.parse_manifest(dict(install.list_manifests())[upstream["metadata"]["name"]])
+    assert _strip(ours["spec"]) == _strip(upstream["spec"])
 
 
 def test_a_second_start_writes_nothing() -> None:
