@@ -241,7 +241,12 @@ RUNTIME_SPEC: Table = {
         "jax": H,
         "mpi": H,
         "numNodes": H,
-        "torch": H,
+        "torch": {
+            "": H,
+            "elasticPolicy": {"maxNodes": H, "maxRestarts": H, "metrics": (R, "nobody scales a job"), "minNodes": H},
+            "envInjection": H,
+            "numProcPerNode": (H, "the shape of Trainer 2.1"),
+        },
         "xgboost": H,
     },
     "podGroupPolicy": (A, "gangs are always admitted whole; the timeouts of other schedulers have no effect"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.status import StatusError
+from trainmaster.api.status import AlreadyExists, StatusError
+from trainmaster.client.contract import Client
 
 CONFIG_MAPS = GVR("", "v1", "configmaps")
 DEFINITIONS = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions")
@@ -17,6 +19,7 @@ LEASES = GVR("coordination.k8s.io", "v1", "leases")
 NAMESPACES = GVR("", "v1", "namespaces")
 NEW_EVENTS = GVR("events.k8s.io", "v1", "events")
 PODS = GVR("", "v1", "pods")
+RUNTIMES = GVR("trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes")
 SECRETS = GVR("", "v1", "secrets")
 SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
 TRAIN_JOBS = GVR("trainer.kubeflow.org", "v1alpha1", "trainjobs")
@@ -50,6 +53,19 @@ def make_train_job(name: str = "t", **spec: Any) -> Object:
         "metadata": {"name": name},
         "spec": {"runtimeRef": {"name": "torch-distributed"}, **spec},
     }
+
+
+async def ensure_runtime(client: Client) -> None:
+    """The runtime that `make_train_job` names; a TrainJob needs it to be let in."""
+    template = {"spec": {"template": {"spec": {"containers": [{"name": "node", "image": "registry.example/image:1"}]}}}}
+    runtime = {
+        "apiVersion": RUNTIMES.api_version,
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "torch-distributed"},
+        "spec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}}},
+    }
+    with suppress(AlreadyExists):
+        await client.create(RUNTIMES, runtime)
 
 
 def owned_by(owner: Object, **more: Any) -> Object:

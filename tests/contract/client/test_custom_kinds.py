@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.client.objects import DEFINITIONS, TRAIN_JOBS, make_train_job, refusal
+from tests.contract.client.objects import DEFINITIONS, TRAIN_JOBS, ensure_runtime, make_train_job, refusal
 from tests.contract.client.stage import Stage
 from trainmaster.client.contract import DeleteOptions, PatchType, WriteOptions
 
@@ -12,6 +12,7 @@ pytestmark = pytest.mark.contract
 
 
 async def test_a_train_job_is_stored_with_its_defaults(stage: Stage) -> None:
+    await ensure_runtime(stage.client)
     obj = await stage.client.create(TRAIN_JOBS, make_train_job(), stage.namespace)
     assert obj["metadata"]["generation"] == 1
     assert obj["spec"]["suspend"] is False
@@ -33,6 +34,7 @@ async def test_the_definition_of_a_kind_can_be_read(stage: Stage) -> None:
 
 
 async def test_a_strategic_patch_is_not_for_custom_kinds(stage: Stage) -> None:
+    await ensure_runtime(stage.client)
     await stage.client.create(TRAIN_JOBS, make_train_job(), stage.namespace)
     status = await refusal(stage.client.patch(TRAIN_JOBS, "t", PatchType.STRATEGIC, {"spec": {}}, stage.namespace))
     assert status == {
@@ -44,6 +46,7 @@ async def test_a_strategic_patch_is_not_for_custom_kinds(stage: Stage) -> None:
 
 
 async def test_an_update_needs_the_revision(stage: Stage) -> None:
+    await ensure_runtime(stage.client)
     made = await stage.client.create(TRAIN_JOBS, make_train_job(), stage.namespace)
     del made["metadata"]["resourceVersion"]
     text = "Invalid value: 0: must be specified for an update"
@@ -64,6 +67,7 @@ async def test_an_update_needs_the_revision(stage: Stage) -> None:
 
 
 async def test_a_status_write_keeps_everything_else(stage: Stage) -> None:
+    await ensure_runtime(stage.client)
     await stage.client.create(TRAIN_JOBS, make_train_job(), stage.namespace)
     patch = {
         "metadata": {"labels": {"a": "b"}},
@@ -83,12 +87,14 @@ async def test_a_status_write_keeps_everything_else(stage: Stage) -> None:
 
 
 async def test_a_change_of_the_spec_counts(stage: Stage) -> None:
+    await ensure_runtime(stage.client)
     await stage.client.create(TRAIN_JOBS, make_train_job(), stage.namespace)
     obj = await stage.client.patch(TRAIN_JOBS, "t", PatchType.MERGE, {"spec": {"suspend": True}}, stage.namespace)
     assert obj["metadata"]["generation"] == 2
 
 
 async def test_an_immutable_field_is_refused_with_the_rules_own_words(stage: Stage) -> None:
+    await ensure_runtime(stage.client)
     await stage.client.create(TRAIN_JOBS, make_train_job(managedBy="kueue.x-k8s.io/multikueue"), stage.namespace)
     status = await refusal(
         stage.client.patch(
@@ -152,6 +158,7 @@ async def test_another_kind_is_refused(stage: Stage) -> None:
 
 async def test_defaults_are_not_owned_by_who_applies(stage: Stage) -> None:
     options = WriteOptions(field_manager="m")
+    await ensure_runtime(stage.client)
     obj = await stage.client.patch(TRAIN_JOBS, "t", PatchType.APPLY, make_train_job(), stage.namespace, options=options)
     assert obj["spec"]["suspend"] is False
     [entry] = obj["metadata"]["managedFields"]
@@ -163,6 +170,7 @@ async def test_defaults_are_not_owned_by_who_applies(stage: Stage) -> None:
 
 
 async def test_deleting_answers_with_the_group(stage: Stage) -> None:
+    await ensure_runtime(stage.client)
     made = await stage.client.create(TRAIN_JOBS, make_train_job(), stage.namespace)
     answer = await stage.client.delete(TRAIN_JOBS, "t", stage.namespace, DeleteOptions("Background"))
     assert answer["details"] == {

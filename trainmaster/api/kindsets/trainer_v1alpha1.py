@@ -62,14 +62,28 @@ def validate_runtime(new: Object, old: Object | None) -> list[FieldError]:
     nodes = ml_policy.get("numNodes")
     if nodes is not None and nodes < 1:
         errors.append(fields.invalid("spec.mlPolicy.numNodes", nodes, "must be greater than or equal to 1"))
-    if nodes is not None and (ml_policy.get("torch") or {}).get("elasticPolicy"):
-        text = "numNodes should not be set if torch.elasticPolicy is configured"
-        errors.append(fields.invalid("spec.mlPolicy", fields.OMIT, text))
+    elastic = (ml_policy.get("torch") or {}).get("elasticPolicy")
+    if elastic:
+        errors += _check_elastic(elastic, nodes)
     policy = spec.get("runPolicy") or {}
     for name in ("ttlSecondsAfterFinished", "activeDeadlineSeconds"):
         if name in spec and name in policy and spec[name] != policy[name]:
             text = f"must equal spec.{name} when both are set"
             errors.append(fields.invalid(f"spec.runPolicy.{name}", policy[name], text))
+    return errors
+
+
+def _check_elastic(elastic: Object, nodes: int | None) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if nodes is not None:
+        text = "numNodes should not be set if torch.elasticPolicy is configured"
+        errors.append(fields.invalid("spec.mlPolicy", fields.OMIT, text))
+    path = "spec.mlPolicy.torch.elasticPolicy"
+    least, most = elastic.get("minNodes", 1), elastic.get("maxNodes")
+    if most is not None and most < least:
+        errors.append(fields.invalid(f"{path}.maxNodes", most, f"must be at least minNodes ({least})"))
+    if elastic.get("metrics"):
+        errors.append(fields.forbidden(f"{path}.metrics", "is not supported: nobody scales a job"))
     return errors
 
 

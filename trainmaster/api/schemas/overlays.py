@@ -3,7 +3,7 @@
 Applied once to the parsed data of a file, before any node is built from it:
 
 - TrainJob takes the override shapes of Trainer 2.1 (`podTemplateOverrides`, `labels`, `annotations`) and 2.0
-  (`podSpecOverrides`), and `numProcPerNode` as a number or a word;
+  (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
 - TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`;
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
@@ -36,6 +36,16 @@ _STRING_MAP: Raw = {"type": "object", "extra": _STRING}
 _TTL: Raw = {"type": "integer", "format": "int32", "min": 0}
 _DEADLINE: Raw = {"type": "integer", "format": "int64", "min": 1}
 _TIME: Raw = {"type": "string", "format": "date-time"}
+_COUNT: Raw = {"type": "integer", "format": "int32", "min": 1}
+_ELASTIC: Raw = {
+    "type": "object",
+    "props": {
+        "minNodes": _COUNT,
+        "maxNodes": _COUNT,
+        "maxRestarts": {"type": "integer", "format": "int32", "min": 0},
+        "metrics": {"type": "array", "listType": "atomic", "items": {"type": "object", "open": True}},
+    },
+}
 _NUM_PROC: Raw = {"ios": True, "format": "int-or-string"}
 _NUM_PROC_RULE = {
     "rule": "type(self) == int ? self > 0 : self in ['auto', 'cpu', 'gpu']",
@@ -116,7 +126,9 @@ def _runtimes(data: Raw) -> None:
         limits = {"activeDeadlineSeconds": _DEADLINE, "ttlSecondsAfterFinished": _TTL}
         spec["props"]["runPolicy"] = {"type": "object", "props": limits}
         ml_policy = _own(data, spec["props"], "mlPolicy")
-        _own(data, ml_policy["props"], "torch")["props"]["numProcPerNode"] = _NUM_PROC | {"rules": [_NUM_PROC_RULE]}
+        torch = _own(data, ml_policy["props"], "torch")
+        torch["props"]["numProcPerNode"] = _NUM_PROC | {"rules": [_NUM_PROC_RULE]}
+        torch["props"]["elasticPolicy"] = _ELASTIC
         template = _own(data, spec["props"], "template")
         job_set = _own(data, template["props"], "spec")
         for field in _MUTABLE_ON_RUNTIMES:

@@ -11,6 +11,7 @@ of the workers, and a rendezvous that members may leave and join.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trainmaster.api.training import torchtune
@@ -28,6 +29,8 @@ from trainmaster.controllers.frameworks.contract import (
 
 
 def _inject(training: Training, context: Context) -> Injection:
+    counts = decide_counts(training)
+    training = replace(training, counts={**training.counts, **counts})
     parts: list[Part] = []
     tune = torchtune.is_torchtune(training.trainer)
     if training.trainer_job:
@@ -42,7 +45,15 @@ def _inject(training: Training, context: Context) -> Injection:
         )
     for job, container in list_targets(training.policy):
         parts.append(Part(job, container, env=build_env(training, with_coordinator=True)))
-    return Injection(parts=tuple(parts))
+    return Injection(counts, tuple(parts))
+
+
+def decide_counts(training: Training) -> Mapping[str, int]:
+    """An elastic job starts with as many nodes as it may have, unless the TrainJob says otherwise."""
+    elastic = training.policy.get("elasticPolicy") or {}
+    if not elastic or not training.trainer_job or training.trainer.get("numNodes") is not None:
+        return {}
+    return {training.trainer_job: elastic.get("maxNodes") or elastic.get("minNodes") or 1}
 
 
 def build_env(training: Training, *, with_coordinator: bool) -> tuple[Mapping[str, Any], ...]:
