@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.labels import JOB_INDEX, JOB_RESTART_ATTEMPT, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import EVENTS, JOB_SETS, JOBS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES
-from trainmaster.client.contract import DeleteOptions, PatchType, WriteOptions
+from trainmaster.client.contract import Client, DeleteOptions, PatchType, WriteOptions
+from trainmaster.kit.clock import Clock
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
@@ -157,6 +160,33 @@ def test_je_07_a_trainer_waits_until_both_initializers_are_complete() -> None:
         assert order[2:] == ["node"]
 
     run(test, script=script)
+
+
+@dataclass
+class LateNode(ScriptedNode):
+    """A coordinator whose startup probe takes five seconds to succeed."""
+
+    times: dict[str, datetime] = field(default_factory=dict)
+
+    async def _live(self, client: Client, clock: Clock, pod: Object) -> None:
+        if is_of(pod, "coordinator"):
+            await clock.sleep(5)
+        self.times[pod["metadata"]["labels"][REPLICATED_JOB_NAME]] = clock.now()
+        await super()._live(client, clock, pod)
+
+
+def test_je_08_a_trainer_waits_until_the_coordinator_is_ready() -> None:
+    node = LateNode()
+
+    async def main() -> None:
+        async with running_plant(node, runtimes=False) as plant:
+            jobs = (make_replicated("coordinator"), depends("trainer", ("coordinator", "Ready")))
+            await plant.apply((JOB_SETS, make_jobset(*jobs)))
+            await plant.wait_for(JOB_SETS, "js", is_completed)
+
+    run_virtual(main(), limit=86_400)
+    assert node.times["coordinator"] <= node.times["trainer"]
+    assert node.started[0].startswith("js-coordinator-0-0-")
 
 
 def test_je_09_five_trainers_follow_when_the_launcher_is_ready() -> None:

@@ -110,6 +110,11 @@ A, B = make_replicated("a"), make_replicated("b", pods=2)
 
 SCENARIOS = (
     Scenario("a gang with several jobs recovers", [submit(A, B, failurePolicy={"maxRestarts": 1})], fail_first),
+    Scenario(
+        "a gang pauses before its second restart",
+        [submit(A, failurePolicy={"maxRestarts": 2})],
+        lambda pod: int(get_attempt(pod) < 2),
+    ),
     Scenario("a gang recovers after all are gone", [submit(A, B, failurePolicy=BLOCKING)], fail_first),
     Scenario("one job recovers alone", [submit(A, make_replicated("b"), failurePolicy=RESTART_ONE)], fail_alone_first),
     Scenario("a rule ends it", [submit(A, make_replicated("b"), failurePolicy=FAIL)], fail_first),
@@ -197,6 +202,7 @@ def test_every_place_where_the_jobset_controller_writes_was_hit_by_a_crash() -> 
         "jobset: delete jobs",
         "jobset: delete jobsets",
         "jobset: patch jobs",
+        "jobset: patch jobsets",
         "jobset: patch jobsets/status",
     }
     assert sites <= COVERAGE.get_sites("crash")

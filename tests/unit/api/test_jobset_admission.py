@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.api.jobset_cases import CREATED, UPDATED, Object, make_jobset, make_replicated
 from tools.record_jobset_refusals import mask
@@ -24,7 +26,9 @@ RECORDED: dict[str, dict[str, list[str]]] = json.loads(Path(__file__).with_name(
 
 STRICTER = {
     # Names of Jobs count from zero; upstream lets a negative number in and makes nothing of it.
-    "negative replicas": ["spec.replicatedJobs[0].replicas: Invalid value: -1: must be greater than or equal to 0"],
+    "JW-07 negative replicas": [
+        "spec.replicatedJobs[0].replicas: Invalid value: -1: must be greater than or equal to 0"
+    ],
 }
 
 
@@ -203,3 +207,14 @@ def test_a_pattern_that_is_none_is_let_in_with_a_warning() -> None:
     texts = JOB_SET.warnings(make_jobset(failurePolicy=policy), None)
     want = "spec.failurePolicy.rules[0].onJobFailureMessagePatterns[1] never matches: missing ): ("
     assert list(texts) == [want]
+
+
+def test_the_example_of_the_page_is_let_in() -> None:
+    page = Path(__file__).parents[3] / "docs" / "jobset.md"
+    found = re.search(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    assert found is not None
+
+    async def test(cluster: Cluster) -> None:
+        assert await create(cluster, yaml.safe_load(found[1])) == []
+
+    run(test)

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from trainmaster.api.labels import RESTART_SERIES
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
@@ -21,13 +21,13 @@ from trainmaster.controllers.jobset import creation, failure_policy, success_pol
 from trainmaster.controllers.jobset.children import Buckets, sort_jobs
 from trainmaster.controllers.jobset.fields import JOB_SET, RESTART_STRATEGIES
 from trainmaster.controllers.jobset.places import is_suspended
+from trainmaster.controllers.jobset.sources import SOURCES
 from trainmaster.controllers.jobset.status import Draft, are_all_started
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_owner, map_to_self
 from trainmaster.kit.clock import format_time
 
 MANAGER = "jobset.sigs.k8s.io/jobset-controller"
@@ -174,11 +174,5 @@ CONTROLLER = Controller(
     kind=JOB_SETS,
     reconcile=reconcile,
     reporter="jobset",
-    sources=(
-        Source(JOB_SETS, map_to_self),
-        Source(JOBS, map_to_owner("JobSet")),
-        Source(SERVICES, map_to_owner("JobSet")),
-        Source(PERSISTENT_VOLUME_CLAIMS, map_to_owner("JobSet")),
-        Source(TRAIN_JOBS, ttl.map_trainjob),
-    ),
+    sources=SOURCES,
 )

@@ -14,7 +14,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create
-from trainmaster.controllers.ownership import build_owner_reference, is_terminating
+from trainmaster.controllers.ownership import build_owner_reference, is_owned_by, is_terminating
 from trainmaster.controllers.waiting import Waiting
 
 
@@ -41,6 +41,9 @@ def list_missing(view: View, jobset: Object) -> list[Create] | Waiting:
             writes.append(Create(PERSISTENT_VOLUME_CLAIMS, _build_claim(jobset, template, owned=owned)))
         elif is_terminating(claim):
             return Waiting("ClaimTerminating", f'the claim "{name}" is being deleted; it is made anew when it is gone')
+        elif owned and not is_owned_by(claim, jobset["metadata"]["uid"]):
+            text = f'a claim "{name}" exists that does not belong to this JobSet and would not go with it; delete it'
+            return Waiting("ClaimConflict", f"{text}, or keep it with retentionPolicy.whenDeleted: Retain")
     return writes
 
 

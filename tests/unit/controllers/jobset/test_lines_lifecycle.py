@@ -16,6 +16,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, 
 from trainmaster.api.status import StatusError
 from trainmaster.client.writes import Create, Delete, Refusal
 from trainmaster.controllers.jobset.reconciler import CONTROLLER
+from trainmaster.controllers.jobset.sources import map_claim, map_job
 from trainmaster.controllers.jobset.ttl import map_trainjob
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
@@ -162,6 +163,32 @@ def test_a_claim_on_its_way_out_is_not_used() -> None:
     del stage.objects[PERSISTENT_VOLUME_CLAIMS, "default", "gone-js"]
     stage.play()
     assert stage.names == ["js-a-0", "js-b-0"]
+
+
+def test_a_claim_of_somebody_else_is_not_taken_for_one_that_goes_with_the_jobset() -> None:
+    stage = Stage(make_claimed(managedBy="acme.io/later"))
+    claim = stage.add(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "gone-js", "namespace": "default"}, "spec": {}})
+    stage.edit(managedBy=None)
+    stage.play()
+    assert stage.names == []
+    assert get_waiting(stage)["reason"] == "ClaimConflict"
+    assert list(map_claim(stage, claim)) == [Request("default", "js")]
+    del stage.objects[PERSISTENT_VOLUME_CLAIMS, "default", "gone-js"]
+    stage.play()
+    assert stage.names == ["js-a-0", "js-b-0"]
+
+
+def test_a_jobset_that_waits_for_a_name_hears_when_it_is_free() -> None:
+    stage = Stage(make_jobset(make_replicated("a-b"), managedBy="acme.io/later"))
+    foreign = stage.add(JOBS, {"metadata": {"name": "js-a-b-0", "namespace": "default"}, "spec": {}})
+    assert list(map_job(stage, foreign)) == []
+    stage.edit(managedBy=None)
+    stage.play()
+    assert get_waiting(stage)["reason"] == "NameConflict"
+    assert list(map_job(stage, foreign)) == [Request("default", "js")]
+    del stage.objects[JOBS, "default", "js-a-b-0"]
+    stage.play()
+    assert list(map_job(stage, stage.get(JOBS, "js-a-b-0"))) == [Request("default", "js")]
 
 
 def test_ji_37_the_counts_follow_the_jobs() -> None:

@@ -1,0 +1,53 @@
+"""Which changes wake which JobSets: what they own, and names that they wait for.
+
+A JobSet that found a foreign Job or claim under a name it needs must hear when that one goes. Such an object has no
+reference to the JobSet, but its name holds the JobSet's name: `<JobSet>-<ReplicatedJob>-<index>` and
+`<template>-<JobSet>`. A few look-ups by name find it; nothing is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TRAIN_JOBS
+from trainmaster.client.view import View
+from trainmaster.controllers.jobset import ttl
+from trainmaster.controllers.ownership import find_controller
+from trainmaster.controllers.waiting import find_annotated
+from trainmaster.engine.request import Request
+from trainmaster.engine.source import Source, map_to_owner, map_to_self
+
+
+def map_job(view: View, job: Object) -> Iterator[Request]:
+    parts = job["metadata"]["name"].split("-")
+    candidates = ["-".join(parts[:length]) for length in range(1, len(parts) - 1)]
+    yield from _map_names(view, job, candidates)
+
+
+def map_claim(view: View, claim: Object) -> Iterator[Request]:
+    parts = claim["metadata"]["name"].split("-")
+    candidates = ["-".join(parts[start:]) for start in range(1, len(parts))]
+    yield from _map_names(view, claim, candidates)
+
+
+def _map_names(view: View, obj: Object, candidates: Iterable[str]) -> Iterator[Request]:
+    """The owner, and JobSets of those names that wait for something."""
+    namespace = obj["metadata"]["namespace"]
+    reference = find_controller(obj)
+    owner = reference["name"] if reference is not None and reference.get("kind") == "JobSet" else ""
+    if owner:
+        yield Request(namespace, owner)
+    for name in candidates:
+        jobset = view.find(JOB_SETS, namespace, name) if name != owner else None
+        if jobset is not None and find_annotated(jobset) is not None:
+            yield Request(namespace, name)
+
+
+SOURCES = (
+    Source(JOB_SETS, map_to_self),
+    Source(JOBS, map_job),
+    Source(SERVICES, map_to_owner("JobSet")),
+    Source(PERSISTENT_VOLUME_CLAIMS, map_claim),
+    Source(TRAIN_JOBS, ttl.map_trainjob),
+)
