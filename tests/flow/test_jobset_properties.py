@@ -203,6 +203,7 @@ def test_every_place_where_the_jobset_controller_writes_was_hit_by_a_crash() -> 
         "jobset: delete jobsets",
         "jobset: patch jobs",
         "jobset: patch jobsets",
+        "jobset: patch jobsets",
         "jobset: patch jobsets/status",
     }
     assert sites <= COVERAGE.get_sites("crash")

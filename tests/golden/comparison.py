@@ -17,7 +17,7 @@ from tests.golden.masking import Captures, Object
 WHOLE = "(object)"
 """The path of a difference where one side lacks the whole object."""
 _ABSENT = object()
-_KEYS = ("name", "type", "containerPort")
+_KEYS = ("name", "type", "containerPort", "key")
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,11 +81,19 @@ FIELDS = (
         "spec.tolerations",
         "no admission adds tolerations for a node that is not ready: on one machine nothing evicts Pods",
     ),
+    Field("*", "Pod", "spec.tolerations[node.kubernetes.io/*]", "the same, where there are other tolerations"),
+    Field("*", "PersistentVolumeClaim", "metadata.finalizers", "there is no volume to protect from its Pods"),
+    Field(
+        "*",
+        "Job",
+        "metadata.annotations[trainmaster.io/pods]",
+        "the Job controller's books: which Pods it has counted, in place of finalizers on the Pods",
+    ),
     Field(
         "*-failed-restarts",
-        "JobSet",
+        "*",
         "event RestartBackOff",
-        "restarts of a gang after the first wait a little longer each time, and say so",
+        "restarts of a gang after the first wait a little longer each time, and JobSet and TrainJob say so",
         "events",
     ),
     # What only the older version does
@@ -108,6 +116,13 @@ FIELDS = (
     Field("2.1/r1-*", "JobSet", "event JobSetFailed", f"the event is there, {_NEWER}", "events"),
     Field("2.1/r1-*", "JobSet", "event JobsReady", f"the event is there, {_NEWER}", "events"),
     Field("2.1/q1-managed-by-kueue", "*", "*", f"a TrainJob managed by somebody else is left alone, {_NEWER}"),
+    Field(
+        "2.1/m2-mlx",
+        "Job",
+        "event Completed",
+        "upstream saw the launcher end first and deleted the Job of the nodes the moment it completed",
+        "events",
+    ),
     Field("2.1/m*", "*", "*volumes[mpi-ssh-auth].secret.*", f"the key's files have modes that ssh accepts, {_NEWER}"),
     # Where upstream is not the model
     Field(
@@ -116,6 +131,14 @@ FIELDS = (
         "status.waiting",
         "why no Pod comes is said on the TrainJob, not only in an event on the Job",
     ),
+    Field("2.1/b4-*", "Job*", "metadata.annotations*", "the reason on its way up to the TrainJob"),
+    Field(
+        "2.1/b4-*",
+        "Job",
+        "event FailedCreate",
+        "names of Pods are derived and not generated, so that the refusal names the whole of it",
+        "events",
+    ),
     Field("2.1/b4-missing-service-account", "TrainJob", "event *", "and in an event on it", "events"),
     Field(
         "2.1/b5-unschedulable",
@@ -123,6 +146,14 @@ FIELDS = (
         "status.waiting",
         "why the Pods wait is said on the TrainJob, with what would match",
     ),
+    Field("2.1/b5-*", "*", "metadata.annotations*", "the reason on its way up to the TrainJob"),
+    Field(
+        "2.1/b5-*",
+        "Pod",
+        "status.conditions[PodScheduled].message",
+        "nothing is preempted on one machine, so nothing is said about it",
+    ),
+    Field("2.1/b5-*", "Pod", "event FailedScheduling", "the same", "events"),
     Field("2.1/b5-unschedulable", "TrainJob", "event *", "and in an event on it", "events"),
     *(
         Field(case, "*", path, reason)

@@ -50,6 +50,7 @@ STRICT = WriteOptions(field_validation="Strict")
 # kwok's four nodes of 64 devices each, as the one node that we have.
 LABELS = {
     "kubernetes.io/hostname": "local",
+    "kubernetes.io/os": "linux",
     "node.kubernetes.io/instance-type": "g6e.48xlarge",
     "topology.kubernetes.io/zone": "ap-northeast-2a",
     "recipe/pool": "fake",

@@ -6,6 +6,10 @@ CASES: recorded cases, VERSION/NAME. ANSWERS: refused manifests and changes, VER
 
 from __future__ import annotations
 
-CASES: frozenset[str] = frozenset({})
-ANSWERS: frozenset[str] = frozenset({})
-LINES: frozenset[str] = frozenset({})
+CASES: frozenset[str] = frozenset()
+ANSWERS: frozenset[str] = frozenset(
+    {
+        "2.1/runtime-elastic-numnodes",
+    }
+)
+LINES: frozenset[str] = frozenset()

@@ -126,7 +126,7 @@ def test_resources_are_merged_key_by_key_over_the_runtimes() -> None:
     world.add(TRAIN_JOBS, make_trainjob(trainer={"resourcesPerNode": {"limits": {"memory": "2Gi"}}}))
     world.run(CONTROLLER, "a-torch")
     pod = world.get(JOB_SETS, "a-torch")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": 4, "memory": "2Gi"}}
+    assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "4", "memory": "2Gi"}}
 
 
 def test_a_missing_runtime_is_said_once_and_its_arrival_wakes_the_job() -> None:

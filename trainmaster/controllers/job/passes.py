@@ -246,10 +246,15 @@ class Pass:
             head["annotations"] = annotations
         return Patch(JOBS, meta["namespace"], meta["name"], {"metadata": head, "status": changed}, "status")
 
+    def _find_waiting(self) -> str | None:
+        """What the first Pod that no node takes says about itself; people look at the TrainJob, not at Pods."""
+        marks = ((pod["metadata"].get("annotations") or {}).get(WAITING) for pod in self._tally.active)
+        return next((text for text in marks if text), None)
+
     def _build_annotations(self, status: Object) -> dict[str, str | None]:
-        """The books, in the write that they explain; finished Jobs have none. What kept the Job waiting is over."""
+        """The books, in the write that they explain; finished Jobs have none. And why a Pod waits, if one does."""
         before = self._job["metadata"].get("annotations") or {}
         is_finished = any(is_true(self._conditions, kind) for kind in ("Complete", "Failed"))
         books = None if is_finished else render_books(self._books, self._job, status)
-        after: dict[str, str | None] = {BOOKS: books, WAITING: None}
+        after: dict[str, str | None] = {BOOKS: books, WAITING: None if is_finished else self._find_waiting()}
         return {key: value for key, value in after.items() if before.get(key) != value}

@@ -32,6 +32,7 @@ from trainmaster.engine.plan import NOTHING, Note, Plan, Reconcile
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source, map_to_self
 from trainmaster.kit.backoff import Policy
+from trainmaster.kit.clock import format_time
 
 MANAGER = "kubernetes.io/job-controller"
 REPLACEMENT = Policy(first=10.0, cap=600.0)
@@ -88,7 +89,13 @@ def _wait(job: Object, problem: Waiting, now: datetime) -> Plan:
     meta = job["metadata"]
     news = (find_annotated(job) or {}).get("message") != problem.message
     notes = (Note(job, problem.reason, problem.message, warning=True),) if news else ()
-    return Plan((Patch(JOBS, meta["namespace"], meta["name"], patch),), None, notes)
+    writes = [Patch(JOBS, meta["namespace"], meta["name"], patch)]
+    if "startTime" not in (job.get("status") or {}) and not job["spec"].get("suspend"):
+        # The Job has started, even if its first Pods were refused: deadlines count from here.
+        started = {"startTime": format_time(now), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
+        body = {"metadata": {"uid": meta["uid"]}, "status": started}
+        writes.append(Patch(JOBS, meta["namespace"], meta["name"], body, "status"))
+    return Plan(tuple(writes), None, notes)
 
 
 def build_controller(policy: Policy = REPLACEMENT) -> Controller:

@@ -167,7 +167,14 @@ def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: dat
     notes = [Note(trainjob, REMARK_REASON, text, warning=True) for text in outcome.remarks]
     if waiting is not None and (before.get("waiting") or {}).get("message") != waiting.message:
         notes.append(Note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True))
+    elif waiting is None and "waiting" in after and after["waiting"]["reason"] != _get_reason(before):
+        notes.append(Note(trainjob, after["waiting"]["reason"], _cut("", after["waiting"]["message"]), warning=True))
     return _report(trainjob, after, outcome.writes, tuple(notes), wake)
+
+
+def _get_reason(status: Object) -> str | None:
+    """Why it waits. Of what is below the TrainJob only the reason counts as news: texts there name one Pod of many."""
+    return (status.get("waiting") or {}).get("reason")
 
 
 def _report(
