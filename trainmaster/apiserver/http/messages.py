@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +15,7 @@ import orjson
 
 from trainmaster.api import status
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver.http.routes import Route
+from trainmaster.apiserver.http.routes import NO_ROUTE, Route
 from trainmaster.client.contract import Identity
 
 JSON = b"application/json"
@@ -36,7 +36,7 @@ class Request:
         self.method = method
         self.target = target
         self.headers = headers
-        self.repeated: list[tuple[str, str]] = []
+        self.repeated: Sequence[tuple[str, str]] = ()
         """Every line of those headers that came more than once, in order, values unjoined."""
         self.body = body
         self.keep_alive = True
@@ -45,8 +45,17 @@ class Request:
         self.id = ""
         self.started = 0.0
         self.query: Query = EMPTY_QUERY
-        self.route: Route = Route("", "")
+        self.route: Route = NO_ROUTE
         self.identity: Identity = ANONYMOUS
+
+    def repeat(self, body: bytes) -> Request:
+        """The next request of a connection that began with the same bytes; routed already, and not yet admitted."""
+        again = Request(self.method, self.target, self.headers, body)
+        again.repeated = self.repeated
+        again.peer = self.peer
+        again.query = self.query
+        again.route = self.route
+        return again
 
     def values(self, name: str) -> list[str]:
         """All values of a header that may be repeated."""

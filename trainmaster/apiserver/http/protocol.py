@@ -26,6 +26,9 @@ from trainmaster.apiserver.http.messages import Request
 # How long a refused peer may go on sending before the connection is cut.
 _LINGER_SECONDS = 5
 
+# Requests above this many bytes are not kept for comparison with the next one.
+_LONGEST_REPEATABLE = 8192
+
 # Header names as clients spell them to their lower-case form: a client repeats the same few for ever.
 _header_names: dict[bytes, str] = {}
 
@@ -77,6 +80,11 @@ class Connection(asyncio.Protocol):
         self._body_size = 0
         self._head_size = 0
         self._fresh = False
+        self._between = True
+        """Whether the parser stands between two messages."""
+        self._head = b""
+        self._repeatable: Request | None = None
+        """The last request that came in one piece, and its head: what begins with the same bytes needs no parsing."""
         self._refusal: StatusError | None = None
         self._reading = True
         self._pumping = False
@@ -125,6 +133,40 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.closing:
             return
+        if self._between and self._refusal is None:
+            before = self._repeatable
+            if before is not None and data.startswith(self._head) and len(data) - len(self._head) == len(before.body):
+                self._repeatable = request = before.repeat(data[len(self._head) :])
+                self._ready.append(request)
+                self._pump()
+                return
+            waiting = len(self._ready)
+            self._parse(data)
+            self._remember(data, waiting)
+        else:
+            self._parse(data)
+        self._pump()
+
+    def _remember(self, data: bytes, waiting: int) -> None:
+        """Clients send the same head again and again; parsing is a quarter of what a GET costs.
+
+        Only a head that is the whole of what preceded the body, with nothing behind it, says the same next time.
+        """
+        if not self._between or len(self._ready) != waiting + 1 or self._refusal is not None:
+            return
+        request = self._ready[-1]
+        end = len(data) - len(request.body)
+        headers = request.headers
+        if (
+            request.keep_alive
+            and data.find(b"\r\n\r\n") == end - 4
+            and len(data) <= _LONGEST_REPEATABLE
+            and "transfer-encoding" not in headers
+            and "expect" not in headers
+        ):
+            self._head, self._repeatable = data[:end], request
+
+    def _parse(self, data: bytes) -> None:
         self._fresh = False
         try:
             self._parser.feed_data(data)
@@ -140,7 +182,6 @@ class Connection(asyncio.Protocol):
             self._head_size += len(data)
             if self._head_size > self._limits.header_bytes:
                 self._refuse(431, "request headers are too large")
-        self._pump()
 
     # httptools callbacks
 
@@ -152,6 +193,7 @@ class Connection(asyncio.Protocol):
         self._body_size = 0
         self._head_size = 0
         self._fresh = True
+        self._between = False
         if not self.busy:
             self.phase = Phase.HEADERS
             self.since = self._application.tick
@@ -198,6 +240,7 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
+        self._between = True
         if self._refusal is not None:
             return
         body = self._body

@@ -38,6 +38,10 @@ class Route:
     resourceNames covers it."""
 
 
+NO_ROUTE = Route("", "")
+"""Of a request that nobody has looked at yet."""
+
+
 def build_route(method: str, path: str) -> Route:
     """The route of a decoded path. `watch` and the name from a field selector are refined by `refine`."""
     segments = path.strip("/").split("/")

@@ -36,7 +36,7 @@ from trainmaster.apiserver.http.messages import (
 )
 from trainmaster.apiserver.http.options import find_selected_name
 from trainmaster.apiserver.http.protocol import Connection, Phase
-from trainmaster.apiserver.http.routes import Route, Router
+from trainmaster.apiserver.http.routes import NO_ROUTE, Route, Router
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.auth.contract import MASTERS
 from trainmaster.kit.clock import Clock
@@ -197,7 +197,8 @@ class ApiServer:
         request.id = self._next_id()
         request.started = self._clock.monotonic()
         try:
-            self._prepare(request)
+            if request.route is NO_ROUTE:
+                self._prepare(request)
             if connection.overload:
                 request.keep_alive = False
                 raise status.too_many_requests("too many connections, please try again later", 1)

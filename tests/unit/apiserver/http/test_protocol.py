@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.apiserver.http.wire import connect, echo, get, post
 from trainmaster.apiserver.http.limits import Limits
@@ -53,6 +55,45 @@ def test_pipelined_requests_wait_while_one_is_in_progress_and_reading_pauses() -
     application.release()
     application.release()
     assert transport.sent.count(b"HTTP/1.1 200") == 3 and transport.reading
+
+
+def test_a_repeated_head_brings_a_new_body() -> None:
+    application, connection, transport = connect(echo)
+    for body in (b"one", b"two", b"six"):
+        connection.data_received(post("/x", body))
+    assert [request.body for request in application.requests] == [b"one", b"two", b"six"]
+    assert transport.sent.count(b"HTTP/1.1 200") == 3
+
+
+_PIECES = [
+    get("/a"),
+    get("/a?b=c", "X-Twice: 1", "X-Twice: 2"),
+    post("/x", b"abc"),
+    post("/x", b"\r\nc"),
+    post("/x", b"longer"),
+    post("/x", b""),
+    b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    b"\r\n" + get("/a"),
+    get("/a") + b"\r\n",
+    post("/x", b"abc") + b"\r\n",
+    post("/x", b"\r\nc") + b"\r\n",
+    get("/a")[:20],
+    get("/a")[20:],
+    post("/x", b"abc")[:-2],
+    b"bc",
+]
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=8))
+def test_requests_are_the_same_however_the_bytes_are_cut(pieces: list[bytes]) -> None:
+    seen = []
+    for cut in (pieces, [bytes([byte]) for piece in pieces for byte in piece]):
+        application, connection, transport = connect(echo)
+        for piece in cut:
+            connection.data_received(piece)
+        requests = [(one.method, one.target, one.headers, list(one.repeated), one.body) for one in application.requests]
+        seen.append((requests, transport.sent, connection.closing))
+    assert seen[0] == seen[1]
 
 
 def test_connection_close_is_honoured() -> None:
