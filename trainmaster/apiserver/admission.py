@@ -9,9 +9,10 @@ Order of a write: decode, prune, default, mutate (the namespace check comes firs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
@@ -22,6 +23,10 @@ class Operation(Enum):
     CREATE = "CREATE"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
+
+
+def is_pod(kind: Kind) -> bool:
+    return kind.plural == "pods" and not kind.group
 
 
 @dataclass(slots=True)
@@ -41,11 +46,18 @@ class Attributes:
 
     @property
     def creates_pod(self) -> bool:
-        return self.kind.plural == "pods" and not self.kind.group and self.operation is Operation.CREATE
+        return is_pod(self.kind) and self.operation is Operation.CREATE
+
+
+Step: TypeAlias = Callable[[Attributes], None]
 
 
 class Plugin:
     """Base of admission plugins; override what is needed."""
+
+    def concerns(self, kind: Kind) -> bool:
+        """Whether writes of this kind are shown to the plugin. Asked once per kind."""
+        return True
 
     def mutate(self, attributes: Attributes) -> None:
         """May change `attributes.new` in place, or refuse."""
@@ -55,22 +67,29 @@ class Plugin:
 
 
 class Admission:
-    """The chain. Plugins are called only for what they override: this is on the path of every write."""
+    """The chain. Plugins are called only for kinds that concern them and for what they override: this is on the path
+    of every write."""
 
     def __init__(self) -> None:
-        self._mutate: list[Callable[[Attributes], None]] = []
-        self._validate: list[Callable[[Attributes], None]] = []
+        self._plugins: list[Plugin] = []
+        self._chains: dict[Kind, tuple[Sequence[Step], Sequence[Step]]] = {}
+        """What to call for a kind: (mutate, validate)."""
 
     def add(self, plugin: Plugin) -> None:
-        if type(plugin).mutate is not Plugin.mutate:
-            self._mutate.append(plugin.mutate)
-        if type(plugin).validate is not Plugin.validate:
-            self._validate.append(plugin.validate)
+        self._plugins.append(plugin)
+        self._chains.clear()
 
     def mutate(self, attributes: Attributes) -> None:
-        for step in self._mutate:
+        for step in (self._chains.get(attributes.kind) or self._build_chain(attributes.kind))[0]:
             step(attributes)
 
     def validate(self, attributes: Attributes) -> None:
-        for step in self._validate:
+        for step in (self._chains.get(attributes.kind) or self._build_chain(attributes.kind))[1]:
             step(attributes)
+
+    def _build_chain(self, kind: Kind) -> tuple[Sequence[Step], Sequence[Step]]:
+        concerned = [plugin for plugin in self._plugins if plugin.concerns(kind)]
+        mutate = [plugin.mutate for plugin in concerned if type(plugin).mutate is not Plugin.mutate]
+        validate = [plugin.validate for plugin in concerned if type(plugin).validate is not Plugin.validate]
+        chain = self._chains[kind] = (mutate, validate)
+        return chain

@@ -11,9 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from trainmaster.api import quantity, status
+from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Attributes, Plugin
+from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.apiserver.quotas import show
 from trainmaster.store.contract import Store
 
@@ -25,6 +26,9 @@ _ANNOTATION = "kubernetes.io/limit-ranger"
 class LimitRanges(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def concerns(self, kind: Kind) -> bool:
+        return is_pod(kind)
 
     def mutate(self, attributes: Attributes) -> None:
         if not attributes.creates_pod:

@@ -6,9 +6,10 @@ No token volume is mounted (a listed difference): the node gives processes their
 from __future__ import annotations
 
 from trainmaster.api import status
+from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Attributes, Plugin
+from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.store.contract import Store
 
 PODS = GVR("", "v1", "pods")
@@ -20,6 +21,9 @@ _PREEMPT = "PreemptLowerPriority"
 class ServiceAccounts(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def concerns(self, kind: Kind) -> bool:
+        return is_pod(kind)
 
     def mutate(self, attributes: Attributes) -> None:
         if not attributes.creates_pod or attributes.new is None:
@@ -38,6 +42,9 @@ class ServiceAccounts(Plugin):
 class Priorities(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def concerns(self, kind: Kind) -> bool:
+        return is_pod(kind)
 
     def mutate(self, attributes: Attributes) -> None:
         if not attributes.creates_pod or attributes.new is None:

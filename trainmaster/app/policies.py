@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import Attributes, Plugin
@@ -54,8 +55,11 @@ class NoEscalation(Plugin):
     def __init__(self, authorizer: RbacAuthorizer) -> None:
         self._authorizer = authorizer
 
+    def concerns(self, kind: Kind) -> bool:
+        return kind.group == RBAC_GROUP
+
     def validate(self, attributes: Attributes) -> None:
-        if attributes.kind.group == RBAC_GROUP and attributes.new is not None:
+        if attributes.new is not None:
             identity = attributes.call.identity
             gvr = attributes.kind.gvr
             check_write(self._authorizer, identity, gvr, attributes.namespace, attributes.new, attributes.old)
