@@ -121,6 +121,11 @@ class Kind:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @cached_property
+    def collection(self) -> str:
+        """Where its objects are stored; versions of a kind share it, and so do kinds with the same `storage`."""
+        return (self.storage or self.gvr).collection
+
     @property
     def list_kind(self) -> str:
         return f"{self.kind}List"

@@ -7,7 +7,7 @@ classes that would forget them. Reconcilers read through small typed helpers of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NewType, TypeAlias
+from typing import Any, NamedTuple, NewType, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
 """One API object as parsed JSON. Treat what you did not create as read-only; copy the branch you change."""
@@ -16,9 +16,11 @@ Uid = NewType("Uid", str)
 Revision = NewType("Revision", int)
 
 
-@dataclass(frozen=True, slots=True)
-class GVR:
-    """Which collection: API group ("" is core), version and plural, as in a request path."""
+class GVR(NamedTuple):
+    """Which collection: API group ("" is core), version and plural, as in a request path.
+
+    A tuple, because it is the key of look-ups on every request.
+    """
 
     group: str
     version: str
@@ -27,6 +29,11 @@ class GVR:
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def collection(self) -> str:
+        """What all versions share: `batch/jobs`, `pods`. Objects are stored under it."""
+        return f"{self.group}/{self.plural}" if self.group else self.plural
 
     @property
     def qualified(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
@@ -33,8 +33,7 @@ class Call:
     """Whether the write is recorded in managedFields; our own controllers' writes are not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     value: bytes
     """The stored object (or, for a dry run, what would be stored)."""
     revision: int

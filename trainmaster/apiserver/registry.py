@@ -17,7 +17,7 @@ from typing import Any
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
-from trainmaster.apiserver import create, definitions, delete, listing, patch, stored, update, watching
+from trainmaster.apiserver import create, definitions, delete, listing, patch, update, watching
 from trainmaster.apiserver.contract import Call, Deleted, Page, Written
 from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.limit_ranges import LimitRanges
@@ -108,7 +108,7 @@ class Registry:
         self.state.creators[(gvr, subresource)] = creator
 
     def get(self, kind: Kind, namespace: str, name: str) -> Written:
-        record = self.state.store.get(stored.bucket(kind), stored.record_name(kind, namespace, name))
+        record = self.state.find(kind, namespace, name)
         if record is None:
             raise status.not_found(kind.gvr, name)
         value = record.value if kind.from_storage is None else self.state.show(kind, record)

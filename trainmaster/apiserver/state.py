@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from trainmaster.api.kinds import Catalogue, Kind
@@ -40,15 +41,14 @@ class State:
 
     def now(self) -> str:
         """The wall time as metav1.Time; formatted once per second."""
-        moment = self.clock.now()
-        second = int(moment.timestamp())
+        second = int(self.clock.unix())
         if second != self._second:
             self._second = second
-            self._now = format_time(moment)
+            self._now = format_time(datetime.fromtimestamp(second, UTC))
         return self._now
 
     def find(self, kind: Kind, namespace: str, name: str) -> Record | None:
-        return self.store.get(stored.bucket(kind), stored.record_name(kind, namespace, name))
+        return self.store.get(kind.collection, f"{namespace}/{name}" if kind.namespaced else name)
 
     def read(self, kind: Kind, record: Record) -> Object:
         """The object as this kind shows it."""
@@ -67,10 +67,8 @@ class State:
         name = stored.record_name(kind, metadata.get("namespace", ""), metadata["name"])
         value = stored.dump(kind.to_storage(obj) if kind.to_storage else obj)
         expect = ABSENT if previous is None else previous.revision
-        with store.transaction():
-            record = store.put(stored.bucket(kind), name, value, expect=expect)
-            stored.remember_labels(record, obj)
-        return record
+        labels = metadata.get("labels") or stored.NO_LABELS
+        return store.put(kind.collection, name, value, expect=expect, memo=labels)
 
     def remove(self, kind: Kind, obj: Object, previous: Record) -> Record:
         """Removes the object; watchers get its last state under the revision of the deletion."""
@@ -78,7 +76,5 @@ class State:
         metadata = obj["metadata"]
         last = {**obj, "metadata": {**metadata, "resourceVersion": str(store.revision + 1)}}
         value = stored.dump(kind.to_storage(last) if kind.to_storage else last)
-        with store.transaction():
-            record = store.delete(previous.bucket, previous.name, value, expect=previous.revision)
-            stored.remember_labels(record, last)
-        return record
+        labels = metadata.get("labels") or stored.NO_LABELS
+        return store.delete(previous.bucket, previous.name, value, expect=previous.revision, memo=labels)

@@ -60,11 +60,11 @@ def parse(value: bytes) -> Object:
 
 def bucket_of(gvr: GVR) -> str:
     """The collection in the store; versions of a kind share it."""
-    return f"{gvr.group}/{gvr.plural}" if gvr.group else gvr.plural
+    return gvr.collection
 
 
 def bucket(kind: Kind) -> str:
-    return bucket_of(kind.storage or kind.gvr)
+    return kind.collection
 
 
 def record_name(kind: Kind, namespace: str, name: str) -> str:
@@ -130,8 +130,3 @@ def labels_of(record: Record) -> Mapping[str, str]:
         record.memo = memo
     labels: Mapping[str, str] = memo
     return labels
-
-
-def remember_labels(record: Record, obj: Object) -> None:
-    """Spares `labels_of` the parsing, where the parsed object is at hand."""
-    record.memo = obj["metadata"].get("labels") or NO_LABELS

@@ -60,6 +60,8 @@ class _Verified:
     begins: float
     ends: float
     audiences: frozenset[str]
+    ours: tuple[str, ...]
+    """Those of the audiences that are this server."""
     objects: tuple[tuple[GVR, str, str, str], ...]
     """(collection, namespace, name, uid) of everything that must still exist."""
 
@@ -168,15 +170,15 @@ class ServiceAccountTokens:
             if len(self._verified) >= _REMEMBERED:
                 self._verified.clear()
             self._verified[token] = known
-        if not known.begins <= self._clock.now().timestamp() < known.ends:
+        if not known.begins <= self._clock.unix() < known.ends:
             return None
-        good_for = known.audiences & frozenset(audiences) if audiences else known.audiences & _OURS
+        good_for = tuple(sorted(known.audiences.intersection(audiences))) if audiences else known.ours
         if not good_for:
             return None
         for gvr, namespace, name, uid in known.objects:
             if self._reader.find_uid(gvr, namespace, name) != uid:
                 return None
-        return known.identity, tuple(sorted(good_for))
+        return known.identity, good_for
 
     def _read(self, token: str) -> _Verified | None:
         """What a token that we signed says."""
@@ -208,4 +210,6 @@ def _read_claims(claims: Object) -> _Verified:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
     identity = Identity(claims["sub"], account["uid"], groups, extra)
     # Clocks of one machine agree; the few seconds are for a wall clock that was just set back.
-    return _Verified(identity, claims["nbf"] - 5, claims["exp"], frozenset(claims["aud"]), tuple(objects))
+    audiences = frozenset(claims["aud"])
+    ours = tuple(sorted(audiences & _OURS))
+    return _Verified(identity, claims["nbf"] - 5, claims["exp"], audiences, ours, tuple(objects))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import secrets
-import uuid
 from typing import Protocol
 
 # Kubernetes' alphabet for generated names: no vowels and no look-alikes, so no words appear by accident.
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+
+_UUID_RANDOM = 0xFFFFFFFF_FFFF_0FFF_3FFF_FFFFFFFFFFFF
+_UUID_FIXED = 0x00000000_0000_4000_8000_000000000000
 
 
 class Ids(Protocol):
@@ -34,7 +36,10 @@ class SystemIds:
         self._random = random.Random(secrets.randbits(128))
 
     def uid(self) -> str:
-        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        # Version 4 and the RFC's variant put into random bits; uuid.UUID does the same in three times the time.
+        bits = self._random.getrandbits(128) & _UUID_RANDOM | _UUID_FIXED
+        text = f"{bits:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def suffix(self, length: int = 5) -> str:
         return "".join(self._random.choices(_NAME_ALPHABET, k=length))

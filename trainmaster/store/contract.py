@@ -75,7 +75,7 @@ class Record:
 
     __slots__ = ("bucket", "created", "memo", "name", "revision", "value")
 
-    def __init__(self, bucket: str, name: str, revision: int, created: int, value: bytes) -> None:
+    def __init__(self, bucket: str, name: str, revision: int, created: int, value: bytes, memo: Any = None) -> None:
         self.bucket = bucket
         self.name = name
         self.revision = revision
@@ -83,7 +83,7 @@ class Record:
         self.created = created
         """The revision of the write that created the key."""
         self.value = value
-        self.memo: Any = None
+        self.memo = memo
 
 
 class EventType(Enum):
@@ -91,9 +91,12 @@ class EventType(Enum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Event:
-    """One write as watchers see it. For DELETE, `record` holds the final value with the revision of the deletion."""
+    """One write as watchers see it. For DELETE, `record` holds the final value with the revision of the deletion.
+
+    Nobody changes one; not frozen, because making a frozen one takes twice the time.
+    """
 
     type: EventType
     record: Record
@@ -143,11 +146,16 @@ class Store(Protocol):
 
     def buckets(self) -> Sequence[str]: ...
 
-    def put(self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None) -> Record:
-        """Writes at `revision + 1`. The caller has already put that number into the value where it needs it."""
+    def put(
+        self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: Any = None
+    ) -> Record:
+        """Writes at `revision + 1`. The caller has already put that number into the value where it needs it.
+
+        The record has the memo before anybody sees it.
+        """
         ...
 
-    def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None) -> Record:
+    def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: Any = None) -> Record:
         """Removes the key; `value` is the final state that watchers receive. Mismatch when the key is missing."""
         ...
 

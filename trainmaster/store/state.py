@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainmaster.kit import failpoints
 from trainmaster.kit.untracked import untrack
@@ -130,7 +130,9 @@ class StoreState:
 
     # Writes
 
-    def put(self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None) -> Record:
+    def put(
+        self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: Any = None
+    ) -> Record:
         held = self._buckets.get(bucket) or self._add_bucket(bucket)
         current = held.records.get(name)
         if expect is not None:
@@ -145,22 +147,22 @@ class StoreState:
         if current is None:
             if not name.isascii():
                 name.encode()  # what UTF-8 cannot hold must fail here, not in a commit
-            record = Record(held.name, name, revision, revision, value)
+            record = Record(held.name, name, revision, revision, value, memo)
             held.names.add(name)
         else:
-            record = Record(held.name, current.name, revision, current.created, value)
+            record = Record(held.name, current.name, revision, current.created, value, memo)
         held.records[record.name] = record
         self._note(EventType.PUT, record, current)
         return record
 
-    def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None) -> Record:
+    def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: Any = None) -> Record:
         held = self._buckets.get(bucket)
         current = held.records.get(name) if held is not None else None
         if held is None or current is None or (expect is not None and current.revision != expect):
             raise Mismatch(bucket, name, current)
         if self._failure is not None:
             raise self._failure
-        record = Record(held.name, current.name, self.revision + 1, current.created, value)
+        record = Record(held.name, current.name, self.revision + 1, current.created, value, memo)
         del held.records[name]
         held.names.remove(name)
         self._note(EventType.DELETE, record, current)

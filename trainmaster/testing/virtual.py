@@ -115,6 +115,9 @@ class VirtualClock:
     def now(self) -> datetime:
         return self._start + timedelta(seconds=self.monotonic()) + self._stepped
 
+    def unix(self) -> float:
+        return self.now().timestamp()
+
     def monotonic(self) -> float:
         loop = asyncio._get_running_loop()
         if isinstance(loop, VirtualLoop):

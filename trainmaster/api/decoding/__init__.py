@@ -11,8 +11,8 @@ built-in kind is 400 with Go's words at decoding; in a custom kind it passes her
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from trainmaster.api import fields, status
 from trainmaster.api.decoding import checks, walk
@@ -28,8 +28,7 @@ class FieldValidation(Enum):
     IGNORE = "Ignore"
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     object: Object
     warnings: tuple[str, ...] = ()
     """One text per dropped field, for `Warning` headers; empty unless the mode is Warn."""

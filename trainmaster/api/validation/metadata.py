@@ -47,7 +47,9 @@ def _check_names(kind: Kind, metadata: Mapping[str, Any]) -> list[FieldError]:
     if not name:
         errors.append(fields.required("metadata.name", "name or generateName is required"))
     else:
-        errors += [fields.invalid("metadata.name", name, text) for text in complain(name)]
+        # Plain loops here and in other rules that every write passes: a comprehension costs a call even when empty.
+        for text in complain(name):
+            errors.append(fields.invalid("metadata.name", name, text))
     return errors
 
 

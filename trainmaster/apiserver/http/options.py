@@ -11,10 +11,11 @@ from typing import Any
 from trainmaster.api import fields, status
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
-from trainmaster.apiserver.http.messages import Query
+from trainmaster.apiserver.http.messages import EMPTY_QUERY, Query
 from trainmaster.client.contract import DeleteOptions, ListOptions, LogOptions, WatchOptions, WriteOptions
 
 _META = "meta.k8s.io"
+_NO_WRITE_OPTIONS = WriteOptions()
 _PROPAGATIONS = ("", "Background", "Foreground", "Orphan")
 
 
@@ -25,6 +26,8 @@ def _refuse(kind: str, errors: list[FieldError]) -> None:
 
 def read_write_options(query: Query, kind: str) -> WriteOptions:
     """`kind` is CreateOptions, UpdateOptions or PatchOptions, for the text of a refusal."""
+    if query is EMPTY_QUERY:
+        return _NO_WRITE_OPTIONS
     dry_run = query.get("dryRun")
     if dry_run not in ("", "All"):
         _refuse(kind, [fields.not_supported("dryRun", [dry_run], ["All"])])

@@ -19,13 +19,16 @@ def validate(new: Object, old: Object | None) -> list[FieldError]:
     errors: list[FieldError] = []
     data, binary = new.get("data") or {}, new.get("binaryData") or {}
     for key in data:
-        errors += [fields.invalid(f"data[{key}]", key, text) for text in names.config_key(key)]
+        for text in names.config_key(key):
+            errors.append(fields.invalid(f"data[{key}]", key, text))
         if key in binary:
             errors.append(fields.invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
     for key in binary:
         errors += [fields.invalid(f"binaryData[{key}]", key, text) for text in names.config_key(key)]
-    # Base64 holds three bytes in four letters; only its length matters here.
-    size = sum(len(value.encode()) for value in data.values()) + sum(len(value) * 3 // 4 for value in binary.values())
+    size = sum(map(len, map(str.encode, data.values())))
+    if binary:
+        # Base64 holds three bytes in four letters; only its length matters here.
+        size += sum(len(value) * 3 // 4 for value in binary.values())
     if size > LARGEST:
         errors.append(fields.too_long("[]", LARGEST))
     if old is not None and old.get("immutable"):
