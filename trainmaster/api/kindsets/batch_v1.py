@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from trainmaster.api import cells, fields
-from trainmaster.api.fields import OMIT, FieldError
+from trainmaster.api.fields import FieldError
+from trainmaster.api.jobs.policies import check_failure_policy, check_success_policy
+from trainmaster.api.jobs.status import check_status
 from trainmaster.api.kinds import Column, Kind
 from trainmaster.api.labels import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.defaults import default_spec
 from trainmaster.api.pods.validation import check_template
 from trainmaster.api.schemas import load
+from trainmaster.api.selectors import parse_object
+from trainmaster.api.status import StatusError
 from trainmaster.api.validation import names
 
 _MODES = ("NonIndexed", "Indexed")
 _REPLACEMENTS = ("Failed", "TerminatingOrFailed")
-_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _MOST_INDEXES = 100_000
+_MOST_OF_MANY = 10_000
+"""With limits per index: at most so many at once, and failed, of more than 100,000."""
+_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _NOT_NEGATIVE = (
     "parallelism",
     "completions",
@@ -61,7 +68,7 @@ def prepare(job: Object) -> None:
             labels.setdefault(key, value)
         template["labels"] = labels
         selector = spec.setdefault("selector", {})
-        selector["matchLabels"] = dict(selector.get("matchLabels") or {}) | {CONTROLLER_UID: metadata["uid"]}
+        selector["matchLabels"] = {CONTROLLER_UID: metadata["uid"]} | dict(selector.get("matchLabels") or {})
     if not metadata.get("labels") and template.get("labels"):
         metadata["labels"] = dict(template["labels"])
 
@@ -73,181 +80,207 @@ def _own_labels(metadata: Object) -> dict[str, str]:
 
 def validate(new: Object, old: Object | None) -> list[FieldError]:
     spec = new["spec"]
-    errors = _check_selector(new, spec)
+    errors = _check_generated_selector(new, spec)
     text = "must be greater than or equal to 0"
     given = ((name, spec[name]) for name in _NOT_NEGATIVE if name in spec)
     errors += [fields.invalid(f"spec.{name}", value, text) for name, value in given if value < 0]
-    errors += _check_mode(new, spec)
-    if spec.get("podReplacementPolicy") not in _REPLACEMENTS:
-        allowed = _REPLACEMENTS
-        errors.append(fields.not_supported("spec.podReplacementPolicy", spec.get("podReplacementPolicy"), allowed))
-    if policy := spec.get("podFailurePolicy"):
-        errors += _check_failure_policy(policy, spec, "spec.podFailurePolicy")
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        errors.append(fields.required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if "managedBy" in spec:
         errors += _check_manager(spec["managedBy"], "spec.managedBy")
+    errors += _check_mode(spec)
+    if spec.get("podFailurePolicy"):
+        errors += check_failure_policy(spec, "spec.podFailurePolicy")
+    if spec.get("successPolicy") and spec.get("completionMode") == "Indexed":
+        errors += check_success_policy(spec, "spec.successPolicy")
+    elif spec.get("successPolicy"):
+        errors.append(fields.invalid("spec.successPolicy", spec["successPolicy"], "requires indexed completion mode"))
+    allowed = ("Failed",) if spec.get("podFailurePolicy") else _REPLACEMENTS
+    if spec.get("podReplacementPolicy") not in allowed:
+        errors.append(fields.not_supported("spec.podReplacementPolicy", spec.get("podReplacementPolicy"), allowed))
     errors += check_template(spec["template"], "spec.template")
-    errors += _check_restart_policy(spec["template"]["spec"].get("restartPolicy"))
+    errors += _check_restart_policy(spec)
+    errors += _check_selector(spec)
+    errors += _check_host_names(new, spec)
     return errors + (_check_update(spec, old["spec"], old) if old is not None else [])
 
 
-def _check_selector(job: Object, spec: Object) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _check_generated_selector(job: Object, spec: Object) -> list[FieldError]:
+    """A selector that the server made, and the labels that go with it."""
     selector = spec.get("selector")
-    labels = dict(sorted((spec["template"]["metadata"].get("labels") or {}).items())) or None
-    path = "spec.template.metadata.labels"
-    if selector is None:
-        errors.append(fields.required("spec.selector"))
-    elif not spec.get("manualSelector"):
-        own = _own_labels(job["metadata"])
-        for key, value in own.items():
-            if key not in (labels or {}):
-                errors.append(fields.required(f"{path}[{key}]", f"must be '{value}'"))
-            elif (labels or {})[key] != value:
-                errors.append(fields.invalid(f"{path}[{key}]", labels, f"must be '{value}'"))
-        wanted = {"matchLabels": {CONTROLLER_UID: job["metadata"].get("uid")}}
-        legacy = {"matchLabels": {LEGACY_CONTROLLER_UID: job["metadata"].get("uid")}}
-        if selector not in (wanted, legacy):
-            errors.append(fields.invalid("spec.selector", selector, "`selector` not auto-generated"))
+    if spec.get("manualSelector") or selector is None:
+        return []
+    errors: list[FieldError] = []
+    labels = _get_labels(spec)
+    own = _own_labels(job["metadata"])
+    for key, value in own.items():
+        path = f"spec.template.metadata.labels[{key}]"
+        if key not in (labels or {}):
+            errors.append(fields.required(path, f"must be '{value}'"))
+        elif (labels or {})[key] != value:
+            errors.append(fields.invalid(path, labels, f"must be '{value}'"))
+    if not _selects(selector, own):
+        errors.append(fields.invalid("spec.selector", selector, "`selector` not auto-generated"))
+    return errors
+
+
+def _get_labels(spec: Object) -> dict[str, str] | None:
+    return dict(sorted((spec["template"]["metadata"].get("labels") or {}).items())) or None
+
+
+def _check_selector(spec: Object) -> list[FieldError]:
+    selector, labels = spec.get("selector"), _get_labels(spec)
+    errors = [fields.required("spec.selector")] if selector is None else []
     if not _selects(selector, labels or {}):
-        errors.append(fields.invalid(path, labels, "`selector` does not match template `labels`"))
+        text = "`selector` does not match template `labels`"
+        errors.append(fields.invalid("spec.template.metadata.labels", labels, text))
     return errors
 
 
 def _selects(selector: Object | None, labels: dict[str, str]) -> bool:
-    """Whether the equality part of a selector matches. Expressions are up to the owner of a manual selector."""
-    if selector is None:
-        return False
-    return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    try:
+        parsed = parse_object(selector)
+    except StatusError:
+        return True  # what is wrong with it is another complaint
+    return parsed is not None and parsed.matches(labels)
 
 
-def _check_mode(job: Object, spec: Object) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _check_mode(spec: Object) -> list[FieldError]:
     mode = spec.get("completionMode")
-    if mode not in _MODES:
-        errors.append(fields.not_supported("spec.completionMode", mode, _MODES))
     if mode == "Indexed":
-        if "completions" not in spec:
-            errors.append(fields.required("spec.completions", "when completion mode is Indexed"))
-        if spec.get("parallelism", 0) > _MOST_INDEXES:
-            text = f"must be less than or equal to {_MOST_INDEXES} when completion mode is Indexed"
-            errors.append(fields.invalid("spec.parallelism", spec["parallelism"], text))
+        return _check_indexed(spec)
+    errors = [] if mode in _MODES else [fields.not_supported("spec.completionMode", mode, _MODES)]
+    if mode == "NonIndexed":
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if name in spec:
+                errors.append(fields.invalid(f"spec.{name}", spec[name], "requires indexed completion mode"))
+    return errors
+
+
+def _check_indexed(spec: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    completions, parallelism = spec.get("completions"), spec.get("parallelism", 0)
+    most, at_most = spec.get("maxFailedIndexes"), "must be less than or equal to"
+    if completions is None:
+        errors.append(fields.required("spec.completions", "when completion mode is Indexed"))
+    if parallelism > _MOST_INDEXES:
+        text = f"{at_most} {_MOST_INDEXES} when completion mode is Indexed"
+        errors.append(fields.invalid("spec.parallelism", parallelism, text))
+    if completions is not None and most is not None and most > completions:
+        errors.append(fields.invalid("spec.maxFailedIndexes", most, f"{at_most} completions"))
+    if most is not None and most > _MOST_INDEXES:
+        errors.append(fields.invalid("spec.maxFailedIndexes", most, f"{at_most} {_MOST_INDEXES}"))
+    if (completions or 0) <= _MOST_INDEXES or "backoffLimitPerIndex" not in spec:
         return errors
-    text = "requires indexed completion mode"
-    if "backoffLimitPerIndex" in spec:
-        errors.append(fields.invalid("spec.backoffLimitPerIndex", spec["backoffLimitPerIndex"], text))
-    elif "maxFailedIndexes" in spec:
-        errors.append(fields.required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    if "maxFailedIndexes" in spec:
-        errors.append(fields.invalid("spec.maxFailedIndexes", spec["maxFailedIndexes"], text))
-    if "successPolicy" in spec:
-        errors.append(fields.invalid("spec.successPolicy", spec["successPolicy"], text))
+    text = f"{at_most} {_MOST_OF_MANY} when completions are above {_MOST_INDEXES} and used with backoff limit per index"
+    if most is None:
+        rule = f"must be specified when completions is above {_MOST_INDEXES}"
+        errors.append(fields.required("spec.maxFailedIndexes", rule))
+    if parallelism > _MOST_OF_MANY:
+        errors.append(fields.invalid("spec.parallelism", parallelism, text))
+    if most is not None and most > _MOST_OF_MANY:
+        errors.append(fields.invalid("spec.maxFailedIndexes", most, text))
     return errors
 
 
-def _check_failure_policy(policy: Object, spec: Object, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for index, rule in enumerate(policy.get("rules") or ()):
-        where = f"{path}.rules[{index}]"
-        if rule.get("action") not in _ACTIONS:
-            errors.append(fields.not_supported(f"{where}.action", rule.get("action", ""), _ACTIONS))
-        codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
-        if codes is not None:
-            errors += _check_exit_codes(codes, f"{where}.onExitCodes")
-        for position, pattern in enumerate(conditions or ()):
-            if pattern.get("status") not in ("False", "True", "Unknown"):
-                at = f"{where}.onPodConditions[{position}].status"
-                errors.append(fields.not_supported(at, pattern.get("status"), ("False", "True", "Unknown")))
-        if codes is not None and conditions:
-            text = "specifying both OnExitCodes and OnPodConditions is not supported"
-            errors.append(fields.invalid(where, OMIT, text))
-        if codes is None and not conditions:
-            text = "specifying one of OnExitCodes and OnPodConditions is required"
-            errors.append(fields.invalid(where, OMIT, text))
-    if spec.get("podReplacementPolicy") not in ("Failed", None):
-        errors.append(fields.not_supported("spec.podReplacementPolicy", spec["podReplacementPolicy"], ("Failed",)))
-    restart = spec["template"]["spec"].get("restartPolicy")
-    if restart != "Never":
-        text = 'only "Never" is supported when podFailurePolicy is specified'
-        errors.append(fields.invalid("spec.template.spec.restartPolicy", restart, text))
-    return errors
-
-
-def _check_exit_codes(codes: Object, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    operator, values = codes.get("operator"), codes.get("values") or []
-    if operator not in ("In", "NotIn"):
-        errors.append(fields.not_supported(f"{path}.operator", operator or "", ("In", "NotIn")))
-    if not values:
-        errors.append(fields.invalid(f"{path}.values", [], "at least one value is required"))
-    for index, value in enumerate(values):
-        if value == 0 and operator == "In":
-            errors.append(fields.invalid(f"{path}.values[{index}]", 0, "must not be 0 for the In operator"))
-    return errors
+def _check_host_names(job: Object, spec: Object) -> list[FieldError]:
+    """The last index has the longest host name."""
+    completions = spec.get("completions") or 0
+    if spec.get("completionMode") != "Indexed" or completions < 1:
+        return []
+    name = job["metadata"].get("name", "")
+    longest = f"{name}-{completions - 1}"
+    if not names.label(longest):
+        return []
+    return [fields.invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {longest}")]
 
 
 def _check_manager(value: str, path: str) -> list[FieldError]:
     domain, slash, rest = value.partition("/")
-    if not slash or not rest or names.subdomain(domain) or "." not in domain:
-        return [fields.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
-    return [fields.too_long(path, 63)] if len(value) > 63 else []
+    if not value:
+        errors = [fields.required(path)]
+    elif not slash or not domain or not rest:
+        errors = [fields.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    else:
+        errors = [fields.invalid(path, domain, complaint) for complaint in names.subdomain(domain)]
+        if _PATH.fullmatch(rest) is None:
+            text = f"Invalid path (regex used for validation is '{_PATH.pattern}')"
+            errors.append(fields.invalid(path, rest, text))
+    return errors + ([fields.too_long(path, 63)] if len(value) > 63 else [])
 
 
-def _check_restart_policy(policy: str | None) -> list[FieldError]:
+def _check_restart_policy(spec: Object) -> list[FieldError]:
+    policy = spec["template"]["spec"].get("restartPolicy")
     path, allowed = "spec.template.spec.restartPolicy", ("OnFailure", "Never")
-    if policy in allowed:
-        return []
-    if policy in (None, "Always"):
+    if policy in (None, "", "Always"):
         return [fields.required(path, 'valid values: "OnFailure", "Never"')]
-    return [fields.not_supported(path, policy, allowed)]
+    if policy not in allowed:
+        return [fields.not_supported(path, policy, allowed)]
+    if spec.get("podFailurePolicy") and policy != "Never":
+        return [fields.invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
+    return []
 
 
 def _check_update(spec: Object, before: Object, old: Object) -> list[FieldError]:
     text = "field is immutable"
-    errors: list[FieldError] = []
-    if spec.get("completions") != before.get("completions") and not _scales_elastically(spec, before):
-        errors.append(fields.invalid("spec.completions", spec.get("completions"), text))
-    for name in (
-        "selector",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ):
+    errors = _check_completions(spec, before)
+    if spec.get("selector") != before.get("selector"):
+        errors.append(fields.invalid("spec.selector", spec.get("selector"), text))
+    errors += _check_template_update(spec["template"], before, old)
+    for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
         if spec.get(name) != before.get(name):
             errors.append(fields.invalid(f"spec.{name}", spec.get(name), text))
-    if _fixed_template(spec, before, old) != _fixed_template(before, before, old):
-        errors.append(fields.invalid("spec.template", spec["template"], text))
     return errors
 
 
-def _scales_elastically(spec: Object, before: Object) -> bool:
-    """An Indexed Job may change completions together with parallelism, to the same number."""
-    return spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+def _check_completions(spec: Object, before: Object) -> list[FieldError]:
+    completions = spec.get("completions")
+    if completions == before.get("completions"):
+        return []
+    if spec.get("completionMode") != "Indexed":
+        return [fields.invalid("spec.completions", completions, "field is immutable")]
+    if completions is None or completions == spec.get("parallelism"):
+        return []
+    text = "can only be modified in tandem with spec.parallelism"
+    return [fields.invalid("spec.completions", completions, text)]
 
 
-def _fixed_template(spec: Object, before: Object, old: Object) -> Object:
-    """The part of the template that may not change. While suspended, what decides where Pods run may."""
-    template: Object = spec["template"]
+def _check_template_update(template: Object, before: Object, old: Object) -> list[FieldError]:
+    """While suspended and stopped, what decides where Pods run may change, and what they ask for."""
     status = old.get("status") or {}
     started = "startTime" in status and not cells.is_condition_true(old, "Suspended")
     if not before.get("suspend") or started or status.get("active"):
-        return template
-    pod = {k: v for k, v in template["spec"].items() if k not in ("nodeSelector", "tolerations", "schedulingGates")}
+        if template == before["template"]:
+            return []
+        return [fields.invalid("spec.template", template, "field is immutable")]
+    if _fixed_part(template["spec"]) == _fixed_part(before["template"]["spec"]):
+        return []
+    return [fields.invalid("spec.template.spec", template["spec"], "field is immutable")]
+
+
+def _fixed_part(spec: Object) -> Object:
+    pod = {k: v for k, v in spec.items() if k not in ("nodeSelector", "tolerations", "schedulingGates")}
     affinity = dict(pod.pop("affinity", None) or {})
     affinity.pop("nodeAffinity", None)
     for kind in ("containers", "initContainers"):
         if kind in pod:
             pod[kind] = [{k: v for k, v in container.items() if k != "resources"} for container in pod[kind]]
-    metadata = {k: v for k, v in template["metadata"].items() if k not in ("labels", "annotations")}
-    return {"metadata": metadata, "spec": pod, "affinity": affinity}
+    return {**pod, "affinity": affinity}
 
 
 def warnings(new: Object, old: Object | None) -> list[str]:
-    if old is not None or not (complaints := names.label(new["metadata"].get("name", ""))):
-        return []
-    text = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior;"
-    return [f"{text} a DNS label is recommended: [{' '.join(complaints)}]"]
+    spec = new["spec"]
+    found: list[str] = []
+    if old is None and (complaints := names.label(new["metadata"].get("name", ""))):
+        text = "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior;"
+        found.append(f"{text} a DNS label is recommended: [{' '.join(complaints)}]")
+    if spec.get("completionMode") != "Indexed" or (old is not None and old["spec"] == spec):
+        return found
+    if spec.get("completions", 0) > _MOST_INDEXES and spec.get("parallelism", 0) > _MOST_OF_MANY:
+        text = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4,"
+        rest = "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        found.append(f"spec: {text} {rest}")
+    return found
 
 
 def get_status(job: Object, now: float = 0) -> str:
@@ -310,6 +343,7 @@ JOB = Kind(
     ),
     default=default,
     validate=validate,
+    validate_status=check_status,
     prepare=prepare,
     warnings=warnings,
     selectable={"status.successful": lambda job: str((job.get("status") or {}).get("succeeded", 0))},

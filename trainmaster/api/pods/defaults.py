@@ -29,7 +29,7 @@ def default_pod(pod: Object) -> None:
 
 
 def default_spec(spec: Object) -> None:
-    spec.setdefault("restartPolicy", "Always")
+    spec["restartPolicy"] = spec.get("restartPolicy") or "Always"
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
