@@ -7,9 +7,5 @@ CASES: recorded cases, VERSION/NAME. ANSWERS: refused manifests and changes, VER
 from __future__ import annotations
 
 CASES: frozenset[str] = frozenset()
-ANSWERS: frozenset[str] = frozenset(
-    {
-        "2.1/runtime-elastic-numnodes",
-    }
-)
+ANSWERS: frozenset[str] = frozenset()
 LINES: frozenset[str] = frozenset()
