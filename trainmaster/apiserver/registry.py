@@ -48,12 +48,13 @@ class Registry:
         reviewers: Mapping[GVR, Reviewer] | None = None,
     ) -> None:
         self.state = State(store, catalogue, clock, ids, reviewers=reviewers or {})
+        self.trainer_admission = TrainerAdmission(self.state)
         for plugin in (
             NamespaceLifecycle(store),
             ServiceAccounts(store),
             Priorities(store),
             LimitRanges(store),
-            TrainerAdmission(self.state),
+            self.trainer_admission,
             QuotaAdmission(self.state),
         ):
             self.state.admission.add(plugin)

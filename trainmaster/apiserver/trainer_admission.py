@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from trainmaster.api.admission import runtimes, trainjobs
 from trainmaster.api.admission.contract import Findings
+from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import StatusError
@@ -32,29 +33,31 @@ class _Lookup:
 
 
 class TrainerAdmission(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, embedded: bool = True) -> None:
+        self.embedded = embedded
+        """Whether this server's own node runs the jobs; what it cannot run is then refused at once."""
         self._state = state
         self._lookup = _Lookup(state.store)
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.gvr in _WEBHOOKS
 
     def mutate(self, attributes: Attributes) -> None:
         if attributes.kind.gvr == TRAIN_JOBS and attributes.new is not None and not attributes.subresource:
             trainjobs.stamp_times(attributes.new, attributes.old, self._state.now())
 
     def validate(self, attributes: Attributes) -> None:
-        webhook = _WEBHOOKS.get(attributes.kind.gvr)
-        if webhook is None or attributes.new is None or attributes.subresource:
-            return
-        if attributes.operation is Operation.DELETE:
+        if attributes.new is None or attributes.subresource or attributes.operation is Operation.DELETE:
             return
         findings = self._examine(attributes.kind.gvr, attributes.new, attributes.old)
         attributes.call.warnings.extend(findings.warnings)
         if findings.text:
-            message = f'admission webhook "{webhook}" denied the request: {findings.text}'
+            message = f'admission webhook "{_WEBHOOKS[attributes.kind.gvr]}" denied the request: {findings.text}'
             raise StatusError(403, "Forbidden", message)
 
     def _examine(self, gvr: GVR, new: Object, old: Object | None) -> Findings:
         if gvr != TRAIN_JOBS:
             return runtimes.admit_runtime(new, old)
         if old is None:
-            return trainjobs.admit_create(new, self._lookup, embedded=True)
+            return trainjobs.admit_create(new, self._lookup, embedded=self.embedded)
         return trainjobs.admit_update(new, old, self._lookup)

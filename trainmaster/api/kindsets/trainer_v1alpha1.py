@@ -62,6 +62,10 @@ def validate_runtime(new: Object, old: Object | None) -> list[FieldError]:
     nodes = ml_policy.get("numNodes")
     if nodes is not None and nodes < 1:
         errors.append(fields.invalid("spec.mlPolicy.numNodes", nodes, "must be greater than or equal to 1"))
+    slots = (ml_policy.get("mpi") or {}).get("numProcPerNode")
+    if slots is not None and slots < 1:
+        text = "NumProcPerNode in mpiPolicy must be >= 1"
+        errors.append(fields.invalid("spec.mlPolicy.mpi.numProcPerNode", slots, text))
     elastic = (ml_policy.get("torch") or {}).get("elasticPolicy")
     if elastic:
         errors += _check_elastic(elastic, nodes)
