@@ -90,6 +90,9 @@ def _read_number(job: Object, key: str, missing: str = "") -> int:
 
 def build_service(jobset: Object) -> Object:
     network = jobset["spec"].get("network") or {}
+    spec: dict[str, Any] = {"clusterIP": "None", "selector": {labels.JOBSET_NAME: jobset["metadata"]["name"]}}
+    if network.get("publishNotReadyAddresses") is not False:
+        spec["publishNotReadyAddresses"] = True
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -98,11 +101,7 @@ def build_service(jobset: Object) -> Object:
             "namespace": jobset["metadata"]["namespace"],
             "ownerReferences": [build_owner_reference(jobset)],
         },
-        "spec": {
-            "clusterIP": "None",
-            "selector": {labels.JOBSET_NAME: jobset["metadata"]["name"]},
-            "publishNotReadyAddresses": network.get("publishNotReadyAddresses") is not False,
-        },
+        "spec": spec,
     }
 
 
