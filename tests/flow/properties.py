@@ -29,6 +29,7 @@ from trainmaster.api.resources import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    SECRETS,
     SERVICES,
     TRAIN_JOBS,
 )
@@ -44,7 +45,7 @@ from trainmaster.kit.clock import format_time
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
-KINDS = (TRAIN_JOBS, JOB_SETS, JOBS, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, CONFIG_MAPS, NODES)
+KINDS = (TRAIN_JOBS, JOB_SETS, JOBS, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, CONFIG_MAPS, SECRETS, NODES)
 Script = Callable[[Object], int | None]
 """The exit code of a Pod that runs; None: it runs until it is deleted."""
 
@@ -109,6 +110,7 @@ class Driver:
         self.faults = faults
         self.coverage = coverage
         self.written = 0
+        self.ran = 0
         self._script = script
         self._past: list[Snapshot] = []
         self._random = random.Random(faults.seed)
@@ -208,6 +210,7 @@ class Driver:
                 continue
             status = self._advance(pod)
             if status is not None:
+                self.ran += status["phase"] == "Running"
                 patch = {"status": status}
                 await client.patch(PODS, meta["name"], PatchType.MERGE, patch, meta["namespace"], subresource="status")
 
@@ -242,6 +245,8 @@ class Outcome:
     state: Any
     written: int
     second_pass: list[str]
+    ran: int
+    """How many Pods ran, from first to last."""
 
 
 def play(scenario: Scenario, faults: Faults, coverage: Coverage) -> Outcome:
@@ -255,7 +260,8 @@ def play(scenario: Scenario, faults: Faults, coverage: Coverage) -> Outcome:
             await cluster.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}})
             driver = Driver(cluster, clock, scenario.script, faults, coverage)
             await driver.run(scenario.changes)
-            return Outcome(normalise(cluster.view, scenario.free), driver.written, list_writes(cluster.view, clock))
+            state = normalise(cluster.view, scenario.free)
+            return Outcome(state, driver.written, list_writes(cluster.view, clock), driver.ran)
 
     return run_virtual(main())
 

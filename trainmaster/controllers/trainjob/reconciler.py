@@ -48,6 +48,8 @@ EVENT_PREFIX = "TrainJob resources reconciliation failed: "
 EVENT_LIMIT = 950
 """Upstream cuts the error in its event after this many bytes."""
 REMARK_REASON = "NotAsAsked"
+MISSING = "JobSetMissing"
+TERMINATING = "JobSetTerminating"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,9 @@ def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Wa
     """No JobSet yet, or none any more: everything that is missing, the JobSet last."""
     if isinstance(runtime, Waiting):
         return _Outcome(waiting=runtime)
+    if _had_jobset(trainjob):
+        text = "the JobSet is gone although the job has not ended; it is made anew"
+        return _Outcome(waiting=Waiting(MISSING, text))
     children = build_children(trainjob, runtime.obj, context)
     if isinstance(children, Waiting):
         return _Outcome(waiting=children)
@@ -102,13 +107,20 @@ def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Wa
     return _Outcome(tuple(writes), remarks=children.remarks)
 
 
+def _had_jobset(trainjob: Object) -> bool:
+    """A job that has run may have ended without our cache knowing it yet. Saying first that the JobSet is missing, under
+    the TrainJob's own revision, proves that it has not: a finished job is never started again."""
+    status = trainjob.get("status") or {}
+    return bool(status.get("jobsStatus")) and (status.get("waiting") or {}).get("reason") != MISSING
+
+
 def _keep(context: Context, view: View, trainjob: Object, jobset: Object, runtime: Runtime | Waiting) -> _Outcome:
     """The JobSet exists. It is frozen while it runs; suspended, it follows the TrainJob."""
     want = bool(trainjob["spec"].get("suspend"))
     have = suspension.is_suspended(jobset)
     if is_terminating(jobset):
         text = f"the JobSet {jobset['metadata']['name']} was deleted by hand; it is made anew once it is gone"
-        return _Outcome(waiting=Waiting("JobSetTerminating", text), suspended=have)
+        return _Outcome(waiting=Waiting(TERMINATING, text), suspended=have)
     if isinstance(runtime, Waiting):
         if have and not want:
             return _Outcome(waiting=runtime, suspended=have)
@@ -166,7 +178,10 @@ def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: dat
     after = build_status(trainjob, jobset, waiting, now, suspended=outcome.suspended)
     notes = [Note(trainjob, REMARK_REASON, text, warning=True) for text in outcome.remarks]
     if waiting is not None and (before.get("waiting") or {}).get("message") != waiting.message:
-        notes.append(Note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True))
+        if waiting.reason in (MISSING, TERMINATING):
+            notes.append(Note(trainjob, waiting.reason, waiting.message, warning=True))
+        else:
+            notes.append(Note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True))
     elif waiting is None and "waiting" in after and after["waiting"]["reason"] != _get_reason(before):
         notes.append(Note(trainjob, after["waiting"]["reason"], _cut("", after["waiting"]["message"]), warning=True))
     return _report(trainjob, after, outcome.writes, tuple(notes), wake)

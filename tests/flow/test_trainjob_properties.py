@@ -1,0 +1,171 @@
+"""The TrainJob controller under every fault: crash after every write, views of the past, lost and reordered visits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.flow.properties import Coverage, Driver, Faults, Outcome, Scenario, play
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, PODS, TRAIN_JOBS
+from trainmaster.client.contract import DeleteOptions, PatchType
+
+pytestmark = pytest.mark.flow
+
+Change = Callable[[Driver], Any]
+COVERAGE = Coverage()
+
+
+def submit(runtime: str = "torch-distributed", **spec: Any) -> Change:
+    async def change(driver: Driver) -> None:
+        trainjob = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"name": "tj", "namespace": "default"},
+            "spec": {"runtimeRef": {"name": runtime}, **spec},
+        }
+        await driver.cluster.client.create(TRAIN_JOBS, trainjob, "default")
+
+    return change
+
+
+def edit(**spec: Any) -> Change:
+    async def change(driver: Driver) -> None:
+        await driver.cluster.client.patch(TRAIN_JOBS, "tj", PatchType.MERGE, {"spec": spec}, "default")
+
+    return change
+
+
+def delete(gvr: GVR, name: str) -> Change:
+    async def change(driver: Driver) -> None:
+        await driver.cluster.client.delete(gvr, name, "default", DeleteOptions("Foreground"))
+
+    return change
+
+
+async def spoil_the_hostfile(driver: Driver) -> None:
+    patch = {"data": {"hostfile": "nobody slots=1\n"}}
+    await driver.cluster.client.patch(CONFIG_MAPS, "tj-mpi-hostfile", PatchType.MERGE, patch, "default")
+
+
+async def end_the_pods(driver: Driver) -> None:
+    for pod in driver.cluster.view.list(PODS):
+        name = pod["metadata"]["name"]
+        patch = {"status": {"phase": "Succeeded", "conditions": []}}
+        await driver.cluster.client.patch(PODS, name, PatchType.MERGE, patch, "default", subresource="status")
+
+
+def select(zone: str) -> list[Object]:
+    pod = {"metadata": {"annotations": {"zone": zone}}, "spec": {"tolerations": [{"key": zone, "operator": "Exists"}]}}
+    job = {"name": "node", "template": {"spec": {"template": pod}}}
+    return [{"manager": "a.io/b", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}]
+
+
+def hang(pod: Object) -> int | None:
+    return None
+
+
+def serve(pod: Object) -> int | None:
+    return None if pod["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] == "node" else 0
+
+
+SCENARIOS = (
+    Scenario(
+        "an override that changes while suspended is there after the resumption",
+        [submit(suspend=True, runtimePatches=select("a")), edit(runtimePatches=select("b")), edit(suspend=False)],
+    ),
+    Scenario(
+        "suspended while running, changed and resumed",
+        [submit(), edit(suspend=True), edit(runtimePatches=select("b")), edit(suspend=False), end_the_pods],
+        hang,
+    ),
+    Scenario(
+        "an MPI job has its keys and its hosts", [submit("deepspeed-distributed", trainer={"numNodes": 2})], serve
+    ),
+    Scenario(
+        "what belongs to a running job comes back as it was",
+        [
+            submit("deepspeed-distributed", trainer={"numNodes": 2}),
+            delete(CONFIG_MAPS, "tj-runtime-snapshot"),
+            spoil_the_hostfile,
+            edit(labels={"a": "b"}),
+        ],
+        hang,
+    ),
+    Scenario("a deadline ends the job and its Pods", [submit(activeDeadlineSeconds=30)], hang),
+    Scenario("a JobSet that somebody deletes is made anew", [submit(), delete(JOB_SETS, "tj"), end_the_pods], hang),
+)
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+
+
+@cache
+def play_plainly(name: str) -> Outcome:
+    return play(find(name), Faults(), COVERAGE)
+
+
+def find(name: str) -> Scenario:
+    return next(scenario for scenario in SCENARIOS if scenario.name == name)
+
+
+@each_scenario
+def test_a_second_pass_writes_nothing(scenario: Scenario) -> None:
+    assert play_plainly(scenario.name).second_pass == []
+
+
+@each_scenario
+def test_stopping_after_any_write_ends_the_same(scenario: Scenario) -> None:
+    plain = play_plainly(scenario.name)
+    for number in range(1, plain.written + 1):
+        outcome = play(scenario, Faults(crash_after=number), COVERAGE)
+        assert outcome.state == plain.state, f"after write {number}"
+        assert outcome.second_pass == []
+
+
+@each_scenario
+@pytest.mark.parametrize("lag", [1, 2, 5])
+def test_a_view_of_the_past_ends_the_same(scenario: Scenario, lag: int) -> None:
+    outcome = play(scenario, Faults(lag=lag), COVERAGE)
+    assert outcome.state == play_plainly(scenario.name).state
+    assert outcome.second_pass == []
+
+
+@each_scenario
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_any_order_with_lost_visits_ends_the_same(scenario: Scenario, seed: int) -> None:
+    outcome = play(scenario, Faults(seed=seed), COVERAGE)
+    assert outcome.state == play_plainly(scenario.name).state
+    assert outcome.second_pass == []
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        (SCENARIOS[0].name, "Complete"),
+        (SCENARIOS[1].name, "Complete"),
+        (SCENARIOS[2].name, "Complete"),
+        (SCENARIOS[4].name, "Failed"),
+        (SCENARIOS[5].name, "Complete"),
+    ],
+)
+def test_the_scenarios_mean_what_they_say(name: str, want: str) -> None:
+    trainjob = play_plainly(name).state["trainjobs"][0]
+    assert trainjob["status"]["conditions"][-1]["type"] == want
+    assert "waiting" not in trainjob["status"]
+
+
+def test_every_place_where_the_trainjob_controller_writes_was_hit_by_a_crash() -> None:
+    """Runs last in this file."""
+    sites = {site for site in COVERAGE.get_sites("none") if site.startswith("trainjob:")}
+    assert sites == {
+        "trainjob: create configmaps",
+        "trainjob: create jobsets",
+        "trainjob: create secrets",
+        "trainjob: delete jobsets",
+        "trainjob: patch configmaps",
+        "trainjob: patch jobsets",
+        "trainjob: patch trainjobs/status",
+    }
+    assert sites <= COVERAGE.get_sites("crash")
