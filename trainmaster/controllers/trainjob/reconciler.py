@@ -214,6 +214,22 @@ def _cut(prefix: str, text: str) -> str:
     return prefix + (text if len(raw) <= EVENT_LIMIT else raw[:EVENT_LIMIT].decode(errors="ignore") + " ...")
 
 
+def map_child(view: View, obj: Object) -> Iterable[Request]:
+    """The owner; of somebody else's object the TrainJobs that wait because it has the name of one of theirs. The
+    names of children are the TrainJob's, or begin with it and a dash."""
+    owners = tuple(map_to_owner("TrainJob")(view, obj))
+    yield from owners
+    if owners:
+        return
+    meta = obj["metadata"]
+    parts = meta["name"].split("-")
+    for count in range(1, len(parts) + 1):
+        name = "-".join(parts[:count])
+        trainjob = view.find(TRAIN_JOBS, meta.get("namespace", ""), name)
+        if trainjob is not None and (trainjob.get("status") or {}).get("waiting"):
+            yield Request(meta["namespace"], name)
+
+
 def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
     """TrainJobs that wait for this very runtime."""
     name = runtime["metadata"]["name"]
@@ -235,9 +251,9 @@ def build_controller(context: Context | None = None) -> Controller:
         reporter="trainer-trainjob-controller",
         sources=(
             Source(TRAIN_JOBS, map_to_self),
-            Source(JOB_SETS, map_to_owner("TrainJob")),
-            Source(CONFIG_MAPS, map_to_owner("TrainJob")),
-            Source(SECRETS, map_to_owner("TrainJob")),
+            Source(JOB_SETS, map_child),
+            Source(CONFIG_MAPS, map_child),
+            Source(SECRETS, map_child),
             Source(TRAINING_RUNTIMES, map_runtime),
             Source(CLUSTER_TRAINING_RUNTIMES, map_runtime),
         ),

@@ -51,7 +51,9 @@ def build_status(
         status["conditions"] = conditions
     reason = _decide_waiting(status, jobset, waiting, now)
     if is_true(conditions, "Complete") or is_true(conditions, "Failed") or reason is None:
-        status.pop("waiting", None)
+        if status.pop("waiting", None) and not status:
+            # The schema has no empty status, and what no longer holds must go before there is anything else to say.
+            status["jobsStatus"] = []
     else:
         status["waiting"] = reason
     return status
