@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import importlib
-import importlib.util
 import logging
 import os
 import socket
@@ -38,6 +36,7 @@ from trainmaster.app.bootstrap import ensure_roles
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
 from trainmaster.app.home import Home, HomeError, ServerInfo
+from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.maintenance import serve_backup
 from trainmaster.app.policies import NoEscalation, StorePolicies
 from trainmaster.app.settings import Settings
@@ -93,14 +92,6 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
             runner.run(_serve_until_stopped(world, ready))
         except StoreError as error:
             raise HomeError(str(error)) from error
-
-
-def find_loop_factory(wanted: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is wanted and installed, else asyncio's own."""
-    if not wanted or importlib.util.find_spec("uvloop") is None:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
-    return factory
 
 
 async def _serve_until_stopped(world: World, ready: Ready) -> None:

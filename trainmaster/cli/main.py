@@ -25,6 +25,7 @@ COMMANDS = {
     "config": "Print the effective settings and where each came from",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
     "restore": "Replace all objects by those of a backup",
+    "operator": "Work on a Kubernetes cluster in place of Kubeflow Trainer's manager",
     "version": "Print the version",
 }
 

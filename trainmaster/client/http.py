@@ -8,7 +8,7 @@ StatusError, so that callers have one thing to catch.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -35,6 +35,9 @@ from trainmaster.client.transport import Answer, Interrupted, Stream, Transport,
 from trainmaster.kit.clock import Clock, SystemClock
 
 _RETRIES = 10
+
+Observe = Callable[[str, str, int], None]
+"""Told of every answer: method, path, status. For metrics; watches count when they are opened."""
 PODS = GVR("", "v1", "pods")
 
 
@@ -74,8 +77,10 @@ class HttpClient:
         user_agent: str = f"trainmaster/{__version__}",
         transport: Transport | None = None,
         identity: Identity | None = None,
+        observe: Observe | None = None,
     ) -> None:
         self._config = config
+        self._observe = observe
         self._clock = clock or SystemClock()
         self._user_agent = user_agent
         self._shared = transport is not None
@@ -131,6 +136,8 @@ class HttpClient:
                 answer = await self._transport.exchange(payload, repeatable=method == "GET")
             except TransportError as error:
                 raise Unreachable(str(error), sent=isinstance(error, Interrupted)) from error
+            if self._observe is not None:
+                self._observe(method, path, answer.status)
             wait = _find_wait(answer)
             if wait is None or attempt == _RETRIES:
                 break
@@ -155,8 +162,9 @@ class HttpClient:
         return _to_list(_parse(answer.body))
 
     def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = WatchOptions()) -> HttpWatch:  # noqa: B008 - frozen
-        payload = self._payload("GET", build_path(gvr, namespace), _watch_query(options), b"", "")
-        return HttpWatch(self._transport, payload)
+        path = build_path(gvr, namespace)
+        payload = self._payload("GET", path, _watch_query(options), b"", "")
+        return HttpWatch(self._transport, payload, path, self._observe)
 
     async def create(
         self,
@@ -247,6 +255,7 @@ class HttpClient:
             user_agent=self._user_agent,
             transport=self._transport,
             identity=identity,
+            observe=self._observe,
         )
 
     async def close(self) -> None:
@@ -257,15 +266,19 @@ class HttpClient:
 class HttpWatch:
     """Implements `client.contract.WatchStream`."""
 
-    def __init__(self, transport: Transport, payload: bytes) -> None:
+    def __init__(self, transport: Transport, payload: bytes, path: str, observe: Observe | None) -> None:
         self._transport = transport
         self._payload = payload
+        self._path = path
+        self._observe = observe
         self._stream: Stream | None = None
         self._lines: deque[bytes] = deque()
         self._rest = b""
 
     async def __aenter__(self) -> Self:
         self._stream = await _open(self._transport, self._payload)
+        if self._observe is not None:
+            self._observe("WATCH", self._path, self._stream.answer.status)
         return self
 
     async def __aexit__(

@@ -1,0 +1,165 @@
+"""Operator mode, put together: the TrainJob controller on a Kubernetes cluster, in place of upstream's.
+
+    client -> watch caches -> leader lease -> shipped runtimes -> controller
+
+The same controller as embedded, with a watch cache as its view, plans carried out in order over HTTP, and somebody
+else's JobSet, Job and scheduler below it. Nothing is kept on this machine: what the operator knows it reads from the
+cluster, so it may die at any point. Caches are filled before the lease is asked for, so a successor starts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from trainmaster import __version__
+from trainmaster.api import catalogue
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS, COSCHEDULING_POD_GROUPS, SECRETS, VOLCANO_POD_GROUPS
+from trainmaster.app.loops import find_loop_factory
+from trainmaster.app.signals import stop_on_signals
+from trainmaster.client.cache import Slim, WatchCache
+from trainmaster.client.contract import Client
+from trainmaster.client.events import EventRecorder
+from trainmaster.client.http import HttpClient
+from trainmaster.client.kubeconfig import ClusterConfig
+from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.install import install_runtimes
+from trainmaster.controllers.trainjob.reconciler import build_controller
+from trainmaster.engine.apply import apply_one_by_one
+from trainmaster.engine.events import QueuedRecorder
+from trainmaster.engine.lease import Lease, LeaseSettings
+from trainmaster.engine.manager import Manager
+from trainmaster.kit import logs
+from trainmaster.kit.clock import Clock, SystemClock
+from trainmaster.kit.ids import Ids, SystemIds
+from trainmaster.kit.metrics import Metrics
+from trainmaster.kit.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "trainmaster-operator"
+POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
+"""Read where a cluster has them; each is served only where its scheduler is installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    namespace: str = ""
+    """The only namespace to work in; "" is all."""
+    lease_namespace: str = ""
+    """Where the leader's Lease lives; "" means that nobody is elected, and only one operator may run."""
+    runtimes: bool = True
+    """Install the shipped ClusterTrainingRuntimes at start."""
+    pause: float = 0.5
+    """Seconds between two passes over one TrainJob. A JobSet reports in bursts; one pass answers a burst."""
+    workers: int = 8
+    """TrainJobs that are worked on at the same time; each waits for the API server most of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    cache: WatchCache
+    manager: Manager
+
+
+@asynccontextmanager
+async def running_operator(
+    client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids, metrics: Metrics | None = None
+) -> AsyncIterator[Operator]:
+    """Entering returns once it leads and works. LeaseLost ends the body."""
+    controller = build_controller(Context(on_cluster=True))
+    controller = dataclasses.replace(controller, workers=settings.workers)
+    async with AsyncExitStack() as stack:
+        cache = build_cache(client, [source.gvr for source in controller.sources], settings, clock=clock, ids=ids)
+        await stack.enter_async_context(cache)
+        await cache.wait_synced()
+        if settings.lease_namespace:
+            lease = LeaseSettings(settings.lease_namespace, LEASE_NAME, build_identity(ids))
+            await stack.enter_async_context(Lease(client, lease, clock=clock, ids=ids).held())
+        if settings.runtimes:
+            await install_runtimes(client)
+        queue = EventRecorder(client, clock=clock, component=controller.reporter)
+        manager = Manager(
+            [controller],
+            view=cache,
+            feed=cache,
+            apply=apply_one_by_one(client),
+            recorder=QueuedRecorder(await stack.enter_async_context(queue)),
+            clock=clock,
+            metrics=metrics,
+            pause=settings.pause,
+        )
+        await stack.enter_async_context(manager.running())
+        log.info("operating", extra={"action": "operator.ready", "namespace": settings.namespace or "(all)"})
+        yield Operator(cache, manager)
+
+
+def build_cache(
+    client: Client, collections: list[GVR], settings: OperatorSettings, *, clock: Clock, ids: Ids
+) -> WatchCache:
+    slim: dict[GVR, Slim] = dict.fromkeys((*collections, *POD_GROUPS), drop_ownership)
+    slim |= {CONFIG_MAPS: drop_content_of_others, SECRETS: drop_content_of_others}
+    return WatchCache(
+        client,
+        [*collections, *POD_GROUPS],
+        clock=clock,
+        ids=ids,
+        namespace=settings.namespace,
+        cluster_scoped=frozenset(kind.gvr for kind in catalogue.build().kinds if not kind.namespaced),
+        optional=POD_GROUPS,
+        slim=slim,
+    )
+
+
+def drop_ownership(obj: Object) -> Object:
+    """managedFields are half of many objects, and no reconciler reads them."""
+    meta = obj["metadata"]
+    if "managedFields" not in meta:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+
+
+def drop_content_of_others(obj: Object) -> Object:
+    """Of ConfigMaps and Secrets that belong to no TrainJob only the name and the owner matter."""
+    if any(reference.get("kind") == "TrainJob" for reference in obj["metadata"].get("ownerReferences") or ()):
+        return drop_ownership(obj)
+    kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
+    meta = {key: value for key, value in obj["metadata"].items() if key in kept}
+    return {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", ""), "metadata": meta}
+
+
+def build_identity(ids: Ids) -> str:
+    """In a Pod the host name is the Pod's; the suffix tells two processes of one machine apart."""
+    return f"{socket.gethostname()}_{os.getpid()}_{ids.suffix(8)}"
+
+
+def run(config: ClusterConfig, settings: OperatorSettings, *, log_level: str, log_form: str) -> None:
+    """Works until SIGTERM or SIGINT. LeaseLost when another process has taken over."""
+    logs.setup(level=log_level, form=log_form)
+    with asyncio.Runner(loop_factory=find_loop_factory(True)) as runner:
+        runner.run(_work_until_stopped(config, settings))
+
+
+async def _work_until_stopped(config: ClusterConfig, settings: OperatorSettings) -> None:
+    clock = SystemClock()
+    client = HttpClient(config, clock=clock, user_agent=f"trainmaster-operator/{__version__}")
+    try:
+        with stop_on_signals() as stop:
+            # A task of its own: a stop must also end the wait for the cluster and for the lease.
+            async with Scope("operator") as scope:
+                scope.spawn_forever(_work(client, settings, clock), name="operator.work")
+                log.info("stopping", extra={"action": "operator.stopping", "signal": await stop.wait()})
+    finally:
+        await client.close()
+
+
+async def _work(client: Client, settings: OperatorSettings, clock: Clock) -> None:
+    async with running_operator(client, settings, clock=clock, ids=SystemIds()):
+        await asyncio.get_running_loop().create_future()

@@ -1,0 +1,61 @@
+"""What a cluster needs before the operator can work: our kinds, and a role with the least that it uses.
+
+`trainmaster operator --print-manifests` prints it for `kubectl apply`; tests/seam runs the operator with exactly this
+role. JobSet is not part of it: its own release brings its kinds and its manager.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api import catalogue, crd
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+
+NAME = "trainmaster-operator"
+NAMESPACE = "trainmaster-system"
+SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+
+_READ = ["get", "list", "watch"]
+RULES: list[Object] = [
+    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs", "trainingruntimes"], "verbs": _READ},
+    {
+        "apiGroups": [TRAIN_JOBS.group],
+        "resources": ["clustertrainingruntimes"],
+        "verbs": [*_READ, "create", "update", "patch"],
+    },
+    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/status"], "verbs": ["patch"]},
+    # Where owners that block deletion are checked, whoever names one must be allowed this.
+    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/finalizers"], "verbs": ["update"]},
+    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": [*_READ, "create", "patch", "delete"]},
+    {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": [*_READ, "create", "patch"]},
+    {
+        "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
+        "resources": ["podgroups"],
+        "verbs": [*_READ, "create", "patch"],
+    },
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "create", "patch"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+]
+
+
+def build_manifests() -> Object:
+    definitions = crd.build_all(kind for kind in catalogue.build().kinds if kind.group == TRAIN_JOBS.group)
+    return {"apiVersion": "v1", "kind": "List", "items": [*definitions, *_build_access()]}
+
+
+def _build_access() -> list[Object]:
+    rbac = "rbac.authorization.k8s.io"
+    meta = {"name": NAME}
+    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": NAME}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**meta, "namespace": NAMESPACE}},
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": meta, "rules": RULES},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": meta,
+            "roleRef": role,
+            "subjects": [subject],
+        },
+    ]

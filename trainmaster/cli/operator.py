@@ -1,0 +1,65 @@
+"""Work on a Kubernetes cluster: the TrainJob controller in place of Kubeflow Trainer's, in the foreground.
+
+The cluster needs the JobSet manager and the kinds that --print-manifests prints. Several operators may run; one of
+them leads and works, the others wait. Ctrl-C or SIGTERM ends it, and nothing on the cluster is stopped by that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.client.kubeconfig import ConfigError, find_config
+
+_SYSTEM_NAMESPACE = "trainmaster-system"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl, else the Pod's account")
+    parser.add_argument(
+        "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current)"
+    )
+    parser.add_argument("--namespace", default="", metavar="NAME", help="work in this namespace only (default: all)")
+    parser.add_argument(
+        "--lease-namespace",
+        default=_SYSTEM_NAMESPACE,
+        metavar="NAME",
+        help="of the leader's Lease (default: %(default)s)",
+    )
+    parser.add_argument("--no-lease", action="store_true", help="elect no leader; then only one operator may run")
+    parser.add_argument("--no-runtimes", action="store_true", help="do not install the shipped runtimes")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--log-form", default="text", choices=("text", "json"))
+    parser.add_argument(
+        "--print-manifests", action="store_true", help="print what the cluster needs, for kubectl apply -f -, and end"
+    )
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    if options.print_manifests:
+        manifests = importlib.import_module("trainmaster.app.operator_manifests")
+        context.say(json.dumps(manifests.build_manifests(), indent=1))
+        return exits.OK
+    home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
+    try:
+        config = find_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
+    except ConfigError as error:
+        raise exits.Failure(str(error)) from None
+    # Loaded by name and only here, as in `up`: controllers would slow down every other command.
+    operator = importlib.import_module("trainmaster.app.operator")
+    lease = importlib.import_module("trainmaster.engine.lease")
+    settings = operator.OperatorSettings(
+        namespace=options.namespace,
+        lease_namespace="" if options.no_lease else options.lease_namespace,
+        runtimes=not options.no_runtimes,
+    )
+    context.note(f"operating on {config.server}")
+    try:
+        operator.run(config, settings, log_level=options.log_level, log_form=options.log_form)
+    except lease.LeaseLost as error:
+        raise exits.Failure(f"{error}; start it again to wait for the lease") from None
+    return exits.OK
