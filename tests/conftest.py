@@ -17,7 +17,7 @@ import pytest
 from tools.testrun import RUN_ORDER
 from trainmaster.kit import failpoints
 
-pytest_plugins = ["tests.kube.fixtures"]
+pytest_plugins = ["tests.kube.fixtures", "tests.seam.fixtures"]
 
 # Files that the interpreter or a library opens once and keeps for the life of the process.
 _KEPT = ("/dev/", "/proc/", "/usr/", "pipe:[", "anon_inode:[eventpoll]", "anon_inode:[eventfd]")

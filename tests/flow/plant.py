@@ -72,15 +72,24 @@ class ScriptedNode:
                     seen.add(meta["uid"])
                     scope.spawn(self._live(client, clock, pod), name="node.live")
 
-    async def _live(self, client: Client, clock: Clock, pod: Object) -> None:
+    def count_start(self, pod: Object) -> int:
+        """Notes that the Pod runs; returns how many of its index did before."""
         key = (pod["metadata"]["labels"].get("job-name", ""), find_index(pod))
         run = self._runs.get(key, 0)
         self._runs[key] = run + 1
         self.started.append(pod["metadata"]["name"])
+        return run
+
+    async def _live(self, client: Client, clock: Clock, pod: Object) -> None:
+        run = self.count_start(pod)
         moment = format_time(clock.now())
         container = _container(pod, {"running": {"startedAt": moment}}, ready=True)
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": moment}
         await _report(client, pod, {"phase": "Running", "conditions": [ready], "containerStatuses": [container]})
+        await self.end(client, clock, pod, run, moment)
+
+    async def end(self, client: Client, clock: Clock, pod: Object, run: int, moment: str) -> None:
+        """Lets the Pod end as the script says, or run on."""
         code = self.script(pod, run)
         if code < 0:
             return

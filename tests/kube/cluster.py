@@ -182,8 +182,13 @@ class KubeCluster:
         self.start_program("etcd", arguments)
         self.processes.wait_ready("etcd", f"{self.etcd}/health")
 
+    def restart_apiserver(self) -> None:
+        """Kills it and starts it again at the same address, as an upgrade or a crash does."""
+        self.processes.kill("kube-apiserver")
+        self._start_apiserver()
+
     def _start_apiserver(self) -> None:
-        self.ports["kube-apiserver"] = free_port()
+        self.ports.setdefault("kube-apiserver", free_port())
         lines = [f'{self.tokens[name]},{user},{name},"{groups}"' for name, (user, groups) in USERS.items()]
         (self.work / "tokens.csv").write_text("\n".join(lines) + "\n")
         flags = {

@@ -89,6 +89,11 @@ class Processes:
         tail = self.log(name).read_text(errors="replace")[-3000:]
         raise NotReady(f"{name} did not become ready at {url}; end of its log:\n{tail}")
 
+    def kill(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
     def stop(self) -> None:
         for process in self._running.values():
             process.kill()

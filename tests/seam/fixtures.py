@@ -1,0 +1,30 @@
+"""The session fixture `seam_cluster`: a whole control plane with JobSet and fake nodes, and no Trainer.
+
+It is started once for all tests of a run that need it. kwok lets Pods run at once and never ends them: the script of a
+test does (`stage.KwokNode`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube.cluster import KubeCluster, Parts
+from tests.kube.fixtures import NEEDED
+from tools.toolbox import Toolbox
+from trainmaster.app.operator_manifests import build_manifests
+
+_NEVER_MS = 3_600_000
+
+
+@pytest.fixture(scope="session")
+def seam_cluster() -> Iterator[KubeCluster]:
+    toolbox = Toolbox()
+    for name in (*NEEDED, "kube-scheduler", "jobset", "kwok"):
+        if toolbox.find_program(name) is None:
+            pytest.skip(toolbox.why_missing(name))
+    with KubeCluster(Parts(jobset=True, nodes=2, complete_ms=_NEVER_MS), toolbox=toolbox) as cluster:
+        cluster.apply(json.dumps(build_manifests()))
+        yield cluster
