@@ -85,7 +85,7 @@ class Manager:
         def notice(obj: Object) -> None:
             for queue, source in targets:
                 for request in source.requests(self._view, obj):
-                    queue.add(request)
+                    queue.add_after(request, source.delay(self._view, obj))
 
         return notice
 

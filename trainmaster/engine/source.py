@@ -18,10 +18,16 @@ from trainmaster.engine.request import Request
 Mapper: TypeAlias = Callable[[View, Object], Iterable[Request]]
 
 
+def wait_for_nothing(view: View, obj: Object) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     gvr: GVR
     requests: Mapper
+    delay: Callable[[View, Object], float] = wait_for_nothing
+    """Seconds before the look. Where one look costs more than a change, it sees many changes at once."""
 
 
 def map_to_self(view: View, obj: Object) -> Iterable[Request]:

@@ -51,7 +51,7 @@ class Pass:
         self._requeue_after: float | None = None
         self._created = 0
         self._stopped: list[Object] = []
-        self._released = 0
+        self._released: list[Object] = []
         self._failed = tally.failed
         self._start_time: str | None = (job.get("status") or {}).get("startTime")
 
@@ -157,7 +157,7 @@ class Pass:
                 self._close(key[0])
             elif not self._is_news:
                 self._writes.append(build_release(self._job, pod))
-                self._released += 1 if is_active(pod) else 0
+                self._released += [pod] if is_active(pod) else []
 
     def _balance(self) -> None:
         surplus = list_surplus(self._job, self._tally)
@@ -218,14 +218,14 @@ class Pass:
     def _build_status(self) -> Patch | None:
         """The counts as they will be once this plan is carried out; zero counts are left out, as upstream does."""
         tally, before = self._tally, self._job.get("status") or {}
-        gone = len(self._stopped) + self._released
+        gone = [*self._stopped, *self._released]
         after: Object = {
             **before,
-            "active": len(tally.active) + self._created - gone or None,
+            "active": len(tally.active) + self._created - len(gone) or None,
             "succeeded": tally.succeeded or None,
             "failed": self._failed or None,
             "completedIndexes": format_indexes(tally.completed) or None,
-            "ready": tally.ready - sum(1 for pod in self._stopped if is_ready(pod)),
+            "ready": tally.ready - sum(1 for pod in gone if is_ready(pod)),
             "terminating": len(tally.terminating) + len(self._stopped),
             "uncountedTerminatedPods": {},
             "startTime": self._start_time,

@@ -17,9 +17,9 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
-from trainmaster.client.writes import Delete, Patch, Refusal
+from trainmaster.client.writes import Create, Delete, Patch, Refusal
 from trainmaster.controllers.job.books import Slot, read_books
-from trainmaster.controllers.job.claims import claim_pods, map_pod
+from trainmaster.controllers.job.claims import claim_pods, gather, map_pod
 from trainmaster.controllers.job.fields import JOB
 from trainmaster.controllers.job.passes import Pass
 from trainmaster.controllers.job.pods import build_pod_name, is_active
@@ -77,8 +77,10 @@ def _find_problem(job: Object, refusals: Sequence[Refusal]) -> Waiting | None:
     fields = list_unsupported(job["spec"], JOB, "spec")
     if fields:
         return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)} of the Job")
-    if refusals:
+    if refusals and isinstance(refusals[0].write, Create):
         return Waiting("FailedCreate", f"Error creating: {refusals[0].error.message}")
+    if refusals:
+        return Waiting("FailedUpdate", f"Error updating: {refusals[0].error.message}")
     return None
 
 
@@ -107,7 +109,7 @@ def build_controller(policy: Policy = REPLACEMENT) -> Controller:
         kind=JOBS,
         reconcile=run,
         reporter="job-controller",
-        sources=(Source(JOBS, map_to_self), Source(PODS, map_pod)),
+        sources=(Source(JOBS, map_to_self), Source(PODS, map_pod, gather)),
     )
 
 

@@ -256,6 +256,7 @@ def test_ke_11_a_job_that_is_active_for_too_long_fails() -> None:
 def test_ke_12_an_orphan_that_matches_is_taken_in_and_a_stranger_let_go() -> None:
     stage = Stage(completions=1, selector={"matchLabels": {"batch.kubernetes.io/job-name": NAME}})
     name = stage.find_pod(0)["metadata"]["name"]
+    stage.start_pods()
     stage.merge(PODS, name, {"metadata": {"ownerReferences": None}})
     stage.settle()
     assert is_owned_by(stage.get(PODS, name), stage.job["metadata"]["uid"])
@@ -263,7 +264,7 @@ def test_ke_12_an_orphan_that_matches_is_taken_in_and_a_stranger_let_go() -> Non
     stage.merge(PODS, name, {"metadata": {"labels": {"batch.kubernetes.io/job-name": "other"}}})
     stage.settle()
     assert not is_owned_by(stage.get(PODS, name), stage.job["metadata"]["uid"])
-    assert (stage.status["active"], "failed" in stage.status) == (1, False)
+    assert (stage.status["active"], stage.status["ready"], "failed" in stage.status) == (1, 0, False)
     assert len(stage.pods) == 2
 
 
