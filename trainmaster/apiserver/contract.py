@@ -81,12 +81,26 @@ class Frame:
         return line
 
 
+class Outlet(Protocol):
+    """Where frames of a watch go without a task switch."""
+
+    def is_ready(self) -> bool:
+        """False while the reader is behind; then the watch's own task takes over, and waits."""
+        ...
+
+    def deliver(self, frames: Sequence[Frame]) -> None: ...
+
+
 class Frames(Protocol):
     """The events of one watch, in batches as they become ready. Batches are never empty, but for the time limit."""
 
     def __aiter__(self) -> AsyncIterator[Sequence[Frame]]: ...
 
     async def __anext__(self) -> Sequence[Frame]: ...
+
+    def deliver_to(self, outlet: Outlet) -> None:
+        """What comes while `__anext__` waits goes to the outlet instead, in order, as long as it is ready."""
+        ...
 
     def close(self) -> None: ...
 

@@ -16,7 +16,7 @@ import orjson
 from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.apiserver import metadata, stored
-from trainmaster.apiserver.contract import Frame
+from trainmaster.apiserver.contract import Frame, Outlet
 from trainmaster.apiserver.listing import current, read_revision
 from trainmaster.apiserver.selection import Selection, parse_selection
 from trainmaster.apiserver.state import State
@@ -83,6 +83,7 @@ class RegistryFrames:
         loop = asyncio.get_running_loop()
         self._deadline = None if options.timeout_seconds is None else loop.time() + options.timeout_seconds
         self._bookmark_at = loop.time() + _BOOKMARK_SECONDS
+        self._failure: Exception | None = None
         self._done = False
 
     def begin_with(self, records: Sequence[Record], *, announce_end: bool, durable: bool) -> None:
@@ -112,6 +113,29 @@ class RegistryFrames:
     def close(self) -> None:
         self._done = True
         self._watch.close()
+
+    def deliver_to(self, outlet: Outlet) -> None:
+        """Events that come while `__anext__` waits go straight there, as long as it takes them."""
+
+        def push() -> bool:
+            if not outlet.is_ready():
+                return False
+            try:
+                events = self._watch.take()
+                if not events or len(events) > _BATCH:
+                    self._events.extend(events)
+                    return False
+                frames = [frame for event in events if (frame := self._translate(event)) is not None]
+                if frames:
+                    outlet.deliver(frames)
+            except Lagging:
+                return False  # which `__anext__` will meet again, and report
+            except Exception as error:  # noqa: BLE001 - raised in the watcher's own task
+                self._failure = error
+                return False
+            return True
+
+        self._watch.listen(push)
 
     def _initial_frames(self) -> list[Frame]:
         frames = []
@@ -152,12 +176,13 @@ class RegistryFrames:
             wake_at = self._bookmark_at if wake_at is None else min(wake_at, self._bookmark_at)
         try:
             async with asyncio.timeout_at(wake_at):
-                self._events.append(await anext(self._watch))
+                await self._watch.ready()
         except TimeoutError:
             self._done = self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline
-        except StopAsyncIteration:
-            self._done = True
+        if self._failure is not None:
+            raise self._failure
         self._events.extend(self._watch.take())
+        self._done = self._done or self._watch.closed
 
     def _translate(self, event: Event) -> Frame | None:
         record, previous, selection = event.record, event.previous, self._selection

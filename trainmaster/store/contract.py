@@ -119,6 +119,18 @@ class Watch(Protocol):
         """All events ready now, without waiting (may be empty)."""
         ...
 
+    async def ready(self) -> None:
+        """Returns when there may be something to take, or the watch is closed, or a listener refused."""
+        ...
+
+    def listen(self, callback: Callable[[], bool]) -> None:
+        """From now on, events that come while a reader waits call back, and the reader sleeps on unless it returns
+        False. It should `take` them. So a watcher costs a call per event, not a task switch."""
+        ...
+
+    @property
+    def closed(self) -> bool: ...
+
     @property
     def position(self) -> int:
         """No event of the bucket with a revision up to this one is still to come (for bookmarks)."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from operator import attrgetter
 from typing import Protocol
 
@@ -119,7 +119,7 @@ def _size_of(event: Event) -> int:
 class BucketWatch:
     """See `contract.Watch`."""
 
-    __slots__ = ("_closed", "_cursor", "_progress", "_waiter", "_window", "durable")
+    __slots__ = ("_called", "_closed", "_cursor", "_listener", "_progress", "_waiter", "_window", "durable")
 
     def __init__(self, window: Window, progress: Progress, after: int, *, durable: bool) -> None:
         if after < window.floor or after > progress.revision:
@@ -129,6 +129,8 @@ class BucketWatch:
         self.durable = durable
         self._cursor = window.find_position(after)
         self._waiter: asyncio.Future[None] | None = None
+        self._listener: Callable[[], bool] | None = None
+        self._called = False
         self._closed = False
         window.watches.append(self)
 
@@ -165,9 +167,35 @@ class BucketWatch:
             self._window.watches.remove(self)
             self.wake()
 
+    async def ready(self) -> None:
+        if not self._closed and not self._has_ready():
+            await self._wait()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def listen(self, callback: Callable[[], bool]) -> None:
+        self._listener = callback
+
     def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if self._listener is None:
+            waiter.set_result(None)
+        elif not self._called:
+            # Not from here: whoever commits is not to meet a listener's errors, nor to wait for all of them.
+            self._called = True
+            waiter.get_loop().call_soon(self._call_listener)
+
+    def _call_listener(self) -> None:
+        self._called = False
+        waiter = self._waiter
+        if waiter is None or waiter.done() or self._listener is None:
+            return
+        if not self._listener():
+            waiter.set_result(None)
 
     def _limit(self) -> int:
         return self._progress.durable_revision if self.durable else self._progress.revision

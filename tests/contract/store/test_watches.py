@@ -55,6 +55,31 @@ def test_a_waiting_reader_is_woken(open_store: Opener) -> None:
     run_virtual(main())
 
 
+def test_a_listener_takes_what_comes_until_it_refuses(open_store: Opener) -> None:
+    async def main() -> None:
+        async with open_store() as store, Scope("readers") as scope:
+            watch = store.watch("a", 0)
+            heard: list[int] = []
+
+            def listen() -> bool:
+                if len(heard) == 2:
+                    return False
+                heard.extend(event.revision for event in watch.take())
+                return True
+
+            watch.listen(listen)
+            waiting = scope.spawn(watch.ready(), name="reader")
+            await asyncio.sleep(1)
+            for name in ("x", "y", "z", "last"):
+                assert not waiting.done() or name == "last"
+                store.put("a", name, b"")
+                await asyncio.sleep(1)
+            assert heard == [1, 2] and waiting.done()
+            assert [event.revision for event in watch.take()] == [3, 4]
+
+    run_virtual(main())
+
+
 def test_a_watch_that_asks_too_far_back_is_told_so(open_store: Opener) -> None:
     async def main() -> None:
         async with open_store(SMALL) as store:

@@ -317,14 +317,24 @@ class Connection(asyncio.Protocol):
 
     async def send(self, payload: bytes) -> None:
         """One chunk of a stream; waits while the reader is behind by more than the buffer limit."""
-        transport = self._transport
-        if self.closing or transport is None:
-            raise ConnectionResetError("the peer is gone")
-        transport.write(b"%x\r\n%b\r\n" % (len(payload), payload))
-        while self._writable is not None:
+        await self._wait_for_reader()
+        self.send_now(payload)
+        await self._wait_for_reader()
+
+    async def _wait_for_reader(self) -> None:
+        while self._writable is not None and not self.closing:
             await self._writable.wait()
-            if self.closing:
-                raise ConnectionResetError("the peer is gone")
+        if self.closing:
+            raise ConnectionResetError("the peer is gone")
+
+    def is_ready(self) -> bool:
+        """Whether `send_now` may be called: somebody is there and keeps up."""
+        return self._writable is None and not self.closing
+
+    def send_now(self, payload: bytes) -> None:
+        """One chunk of a stream, to a reader who keeps up."""
+        assert self._transport is not None
+        self._transport.write(b"%x\r\n%b\r\n" % (len(payload), payload))
 
     def end_stream(self, keep_alive: bool) -> None:
         if self.closing or self._transport is None:

@@ -304,6 +304,7 @@ class ApiServer:
             if stream.head_first:
                 connection.begin_stream(head)
                 begun = True
+                stream.attach(connection)
             async for piece in stream.pieces:
                 if not begun:
                     connection.begin_stream(head)

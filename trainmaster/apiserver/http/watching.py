@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import orjson
 
@@ -24,6 +26,32 @@ def _nothing() -> None:
     return None
 
 
+class Pipe(Protocol):
+    """A connection that is in the middle of a stream."""
+
+    def is_ready(self) -> bool: ...
+
+    def send_now(self, payload: bytes) -> None: ...
+
+
+def _pull_only(pipe: Pipe) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class _FrameOutlet:
+    """Implements `contract.Outlet` on a pipe."""
+
+    pipe: Pipe
+    join: Callable[[Sequence[Frame]], bytes]
+
+    def is_ready(self) -> bool:
+        return self.pipe.is_ready()
+
+    def deliver(self, frames: Sequence[Frame]) -> None:
+        self.pipe.send_now(self.join(frames))
+
+
 @dataclass(slots=True)
 class StreamResponse:
     """A chunked answer. `pieces` is read until it ends; `close` is called in every case."""
@@ -32,6 +60,8 @@ class StreamResponse:
     content_type: bytes = JSON
     headers: bytes = b""
     close: Callable[[], None] = _nothing
+    attach: Callable[[Pipe], None] = _pull_only
+    """Called once the head is out: pieces that come while the reader of `pieces` waits may go into the pipe."""
     head_first: bool = True
     """Whether the head goes out before there is anything to send. Without it, a refusal that comes first becomes the
     answer."""
@@ -39,35 +69,32 @@ class StreamResponse:
 
 def watch_stream(frames: Frames, form: Form, kind: Kind, query: Query, clock: Clock) -> StreamResponse:
     if form in (Form.JSON, Form.YAML):
-        return StreamResponse(_plain(frames), close=frames.close)
+        join, content_type = _join_lines, JSON
+    else:
+        join = partial(_render_all, forms.event_renderer(form, kind, query, clock))
+        content_type = forms.CONTENT_TYPES[form]
     return StreamResponse(
-        _converted(frames, forms.event_renderer(form, kind, query, clock)),
-        content_type=forms.CONTENT_TYPES[form],
+        _pieces(frames, join),
+        content_type=content_type,
         close=frames.close,
+        attach=lambda pipe: frames.deliver_to(_FrameOutlet(pipe, join)),
     )
 
 
-async def _plain(frames: Frames) -> AsyncIterator[bytes]:
-    try:
-        async for batch in frames:
-            if len(batch) == 1:
-                yield batch[0].line
-            elif batch:
-                yield b"".join([frame.line for frame in batch])
-    except StatusError as error:
-        yield _error_line(error)
-
-
-async def _converted(frames: Frames, render: Callable[[Frame], bytes]) -> AsyncIterator[bytes]:
+async def _pieces(frames: Frames, join: Callable[[Sequence[Frame]], bytes]) -> AsyncIterator[bytes]:
     try:
         async for batch in frames:
             if batch:
-                yield _render_all(batch, render)
+                yield join(batch)
     except StatusError as error:
         yield _error_line(error)
 
 
-def _render_all(batch: Sequence[Frame], render: Callable[[Frame], bytes]) -> bytes:
+def _join_lines(batch: Sequence[Frame]) -> bytes:
+    return batch[0].line if len(batch) == 1 else b"".join([frame.line for frame in batch])
+
+
+def _render_all(render: Callable[[Frame], bytes], batch: Sequence[Frame]) -> bytes:
     return b"".join([frame.line if frame.type == "ERROR" else render(frame) for frame in batch])
 
 

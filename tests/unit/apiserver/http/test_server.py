@@ -308,6 +308,56 @@ def test_draining_ends_watches_with_their_closing_chunk() -> None:
     assert seen[0].sent.endswith(b"0\r\n\r\n")
 
 
+def numbered(number: int) -> bytes:
+    return orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{number}"}})
+
+
+def names_in(stream: bytes) -> list[str]:
+    lines = [line for line in split(stream)[2].split(b"\r\n") if line.startswith(b"{")]
+    return [json.loads(event)["object"]["metadata"]["name"] for line in lines for event in line.splitlines()]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"])
+def test_a_watcher_that_was_behind_gets_every_event_once_and_in_order(accept: str) -> None:
+    async def check(world: World) -> None:
+        connection, transport = world.connect()
+        connection.data_received(
+            get(f"{MAPS}?watch=1&resourceVersion={world.store.revision}", AUTH, f"Accept: {accept}")
+        )
+        await settle()
+        for number in range(9):
+            if number == 3:
+                connection.pause_writing()
+            if number == 6:
+                connection.resume_writing()
+            world.ask(post(MAPS, numbered(number), AUTH))
+            await settle()
+            assert len(names_in(transport.sent)) == (number + 1 if number < 3 or number > 5 else 3)
+        assert names_in(transport.sent) == [f"map-{number}" for number in range(9)]
+
+    run(check)
+
+
+def test_an_event_that_cannot_be_shown_ends_the_watch_and_harms_nobody_else(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def check(world: World) -> None:
+        connection, transport = world.connect()
+        connection.data_received(get(f"{MAPS}?watch=1&resourceVersion={world.store.revision}", AUTH))
+        await settle()
+
+        def explode(*arguments: Any) -> Any:
+            raise RuntimeError("cannot be shown")
+
+        monkeypatch.setattr(world.registry._frames, "frame", explode)
+        assert world.ask(post(MAPS, numbered(1), AUTH))[0] == 201
+        await settle()
+        assert transport.sent.endswith(b"0\r\n\r\n") and transport.closed
+
+    run(check)
+    assert "cannot be shown" in caplog.text
+
+
 def test_connections_beyond_the_limit_are_answered_429_and_closed() -> None:
     async def check(world: World) -> None:
         world.connect()
@@ -333,3 +383,16 @@ def test_unknown_errors_become_a_500_with_an_id_and_nothing_else(
 
     run(check)
     assert "secret detail" in caplog.text
+
+
+def test_a_burst_longer_than_a_batch_reaches_a_waiting_watcher_in_order() -> None:
+    async def check(world: World) -> None:
+        connection, transport = world.connect()
+        connection.data_received(get(f"{MAPS}?watch=1&resourceVersion={world.store.revision}", AUTH))
+        await settle()
+        for number in range(600):
+            world.ask(post(MAPS, numbered(number), AUTH))
+        await settle()
+        assert names_in(transport.sent) == [f"map-{number}" for number in range(600)]
+
+    run(check)
