@@ -13,6 +13,7 @@ from trainmaster.api.labels import JOB_RESTART_ATTEMPT, REPLICATED_JOB_NAME, RES
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, PODS, SERVICES, TRAIN_JOBS
 from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.controllers.jobset import ttl
 
 pytestmark = pytest.mark.flow
 
@@ -203,7 +204,6 @@ def test_every_place_where_the_jobset_controller_writes_was_hit_by_a_crash() -> 
         "jobset: delete jobsets",
         "jobset: patch jobs",
         "jobset: patch jobsets",
-        "jobset: patch jobsets",
         "jobset: patch jobsets/status",
     }
     assert sites <= COVERAGE.get_sites("crash")
@@ -234,3 +234,17 @@ def test_the_ttl_trap_leaves_a_complete_trainjob_and_nothing_that_runs() -> None
     outcome = play_plainly(SCENARIOS[-1])
     assert outcome.state["trainjobs"][0]["status"]["conditions"][0]["type"] == "Complete"
     assert (outcome.state["jobsets"], outcome.state["jobs"], outcome.state["pods"]) == ([], [], [])
+
+
+def count_runs(seeds: int) -> set[int]:
+    return {play(SCENARIOS[-1], Faults(seed=seed), COVERAGE).ran for seed in range(1, seeds + 1)}
+
+
+def test_the_ttl_trap_runs_its_pod_once_whatever_is_lost() -> None:
+    assert count_runs(60) == {1}
+
+
+def test_without_waiting_for_the_trainjob_the_trap_would_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug, to show that the test above sees it."""
+    monkeypatch.setattr(ttl, "_is_noted_by_owner", lambda view, jobset: True)
+    assert max(count_runs(60)) > 1
