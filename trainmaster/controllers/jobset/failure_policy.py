@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from trainmaster.api import labels
@@ -80,7 +80,9 @@ def _find_first(failed: Sequence[Object]) -> Object:
 def _get_failure_time(job: Object) -> datetime:
     condition = find_condition(list_conditions(job), "Failed")
     assert condition is not None, "only failed Jobs are asked about"
-    return parse_time(condition["lastTransitionTime"])
+    moment = condition.get("lastTransitionTime")
+    # A client may have written the condition without a time: then it is the oldest of all.
+    return parse_time(moment) if moment else datetime.min.replace(tzinfo=UTC)
 
 
 def is_restart(jobset: Object, verdict: Verdict) -> bool:

@@ -257,3 +257,12 @@ def test_a_rule_that_arrives_later_finds_jobs_without_its_label() -> None:
     stage.play()
     assert stage.count("a") == {"jobRestarts": [1], "jobRestartsCountTowardsMax": [1]}
     assert stage.is_active
+
+
+def test_a_failure_without_a_time_is_a_failure() -> None:
+    stage = Stage(make_jobset(make_replicated("a"), failurePolicy={"maxRestarts": 3}))
+    for _ in range(2):
+        condition = {"type": "Failed", "status": "True"}
+        stage.merge(JOBS, "js-a-0", {"status": {"conditions": [condition], "startTime": "2026-11-15T12:00:00Z"}})
+        stage.play()
+    assert stage.status["restarts"] == 2
