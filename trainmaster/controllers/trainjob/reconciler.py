@@ -203,7 +203,9 @@ def _report(
     if after == before:
         return Plan(writes, None, notes, wake)
     meta = trainjob["metadata"]
-    body: Object = {key: after.get(key) for key in {*before, *after} if before.get(key) != after.get(key)}
+    changed: Object = {key: after.get(key) for key in [*before, *after] if before.get(key) != after.get(key)}
+    # An empty status is invalid (the schema wants a field): when the last field goes, the status goes.
+    body = changed if after else None
     head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
     status = Patch(TRAIN_JOBS, meta["namespace"], meta["name"], {"metadata": head, "status": body}, "status")
     return Plan(writes, status, notes, wake)
