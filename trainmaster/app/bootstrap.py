@@ -1,4 +1,4 @@
-"""What every installation starts with besides its namespaces: the built-in roles and bindings.
+"""What every installation starts with besides its namespaces: the built-in roles, bindings and priority classes.
 
 Written when they are missing; what exists is an administrator's to change and stays as it is.
 """
@@ -6,6 +6,7 @@ Written when they are missing; what exists is an administrator's to change and s
 from __future__ import annotations
 
 from trainmaster.api import catalogue
+from trainmaster.api.kindsets.scheduling_v1 import PRIORITY_CLASS, build_system_classes
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import NotFound
 from trainmaster.apiserver.contract import Call
@@ -16,13 +17,14 @@ from trainmaster.auth.roles import build_cluster_role_bindings, build_cluster_ro
 from trainmaster.client.contract import WriteOptions
 
 
-def ensure_roles(registry: Registry) -> int:
-    """Creates the built-in roles and bindings that do not exist; returns how many were made."""
+def ensure_built_ins(registry: Registry) -> int:
+    """Creates the built-in objects that do not exist; returns how many were made."""
     made = 0
     with registry.store.transaction():
         for gvr, objects in (
             (CLUSTER_ROLES, build_cluster_roles()),
             (CLUSTER_ROLE_BINDINGS, build_cluster_role_bindings()),
+            (PRIORITY_CLASS.gvr, build_system_classes()),
         ):
             for obj in objects:
                 made += _ensure(registry, gvr, obj)

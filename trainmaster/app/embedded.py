@@ -32,7 +32,7 @@ from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.registry import Registry
 from trainmaster.apiserver.state import Reviewer
-from trainmaster.app.bootstrap import ensure_roles
+from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
 from trainmaster.app.home import Home, HomeError, ServerInfo
@@ -125,7 +125,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             api = ControlPlane(world, store)
             stack.callback(api.close)
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
-            ensure_roles(api.registry)
+            ensure_built_ins(api.registry)
             pod_logs: PodLogs | None = None
             if settings.process.workloads:
                 agent = await stack.enter_async_context(

@@ -15,6 +15,26 @@ _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_0
 _POLICIES = ("PreemptLowerPriority", "Never")
 
 
+_DESCRIPTIONS = {
+    "system-cluster-critical": "For Pods that the whole installation needs and that may run on any node.",
+    "system-node-critical": "For Pods that a node needs and that cannot run elsewhere.",
+}
+
+
+def build_system_classes() -> list[Object]:
+    """The two that every cluster has."""
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "description": _DESCRIPTIONS[name],
+        }
+        for name, value in _SYSTEM.items()
+    ]
+
+
 def default(priority: Object) -> None:
     priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
     priority.setdefault("value", 0)
