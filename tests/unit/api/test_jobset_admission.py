@@ -209,6 +209,12 @@ def test_a_pattern_that_is_none_is_let_in_with_a_warning() -> None:
     assert list(texts) == [want]
 
 
+def test_an_action_that_clusters_hide_behind_a_gate_is_let_in_with_a_warning() -> None:
+    texts = JOB_SET.warnings(make_jobset(failurePolicy={"rules": [{"action": "RestartJob"}]}), None)
+    want = "spec.failurePolicy.rules[0].action RestartJob: clusters refuse it unless the feature gate RestartJob of"
+    assert [text.startswith(want) for text in texts] == [True]
+
+
 def test_the_example_of_the_page_is_let_in() -> None:
     page = Path(__file__).parents[3] / "docs" / "jobset.md"
     found = re.search(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)

@@ -261,6 +261,9 @@ def warn(new: Object, old: Object | None) -> list[str]:
     texts = []
     rules = (new["spec"].get("failurePolicy") or {}).get("rules") or ()
     for index, rule in enumerate(rules):
+        if rule["action"] in _SINGLE:
+            text = "clusters refuse it unless the feature gate RestartJob of their JobSet manager is on"
+            texts.append(f"spec.failurePolicy.rules[{index}].action {rule['action']}: {text}")
         for position, pattern in enumerate(rule.get("onJobFailureMessagePatterns") or ()):
             fault = find_fault(pattern)
             if fault is not None:
