@@ -25,6 +25,8 @@ _TIME = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([Tt ].*)?")
 _SIMPLE = re.compile(r"--?[A-Za-z]([\w=./:-]*[\w=./-])?|[0-9][\w./-]*")
 """Flags (`--config`) and names that begin with a digit (`20Gi`, a uid): no number, no list."""
 
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
 
 def render(value: Any) -> str:
     lines: list[str] = []
@@ -84,8 +86,21 @@ def _render_literal(text: str, indent: str) -> str | None:
 def _render_string(text: str) -> str:
     if text.isprintable() and text == text.strip() and text and text.lower() not in _WORDS:
         if _NUMBER.fullmatch(text) or _TIME.fullmatch(text):
-            return orjson.dumps(text).decode()
+            return _quote(text)
         if _SIMPLE.fullmatch(text) or (_PLAIN.fullmatch(text) and not text.endswith(":")):
             return text
         return "'" + text.replace("'", "''") + "'"
-    return orjson.dumps(text).decode()
+    return _quote(text)
+
+
+def _quote(text: str) -> str:
+    return '"' + "".join(map(_escape, text)) + '"'
+
+
+def _escape(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
