@@ -36,7 +36,8 @@ class Access:
                 return
             raise status.unauthorized()
         if "impersonate-user" in headers or "impersonate-group" in headers or "impersonate-uid" in headers:
-            identity = self._impersonate(request, identity)
+            request.identity = identity  # also when it is refused: the audit log names who tried
+            request.impersonator, identity = identity.user, self._impersonate(request, identity)
         request.identity = identity
         if route.is_resource:
             resource = f"{route.plural}/{route.subresource}" if route.subresource else route.plural

@@ -29,8 +29,8 @@ _TRUE = ("true", "1", "t")
 class Request:
     """One request, complete with its body. Header names are lower case; repeated headers are joined with ", "."""
 
-    __slots__ = ("body", "headers", "id", "identity", "keep_alive", "method", "peer", "query", "repeated", "route",
-                 "started", "target")  # fmt: skip
+    __slots__ = ("body", "dry_run", "headers", "id", "identity", "impersonator", "keep_alive", "method", "peer",
+                 "query", "repeated", "route", "started", "target")  # fmt: skip
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
         self.method = method
@@ -47,6 +47,10 @@ class Request:
         self.query: Query = EMPTY_QUERY
         self.route: Route = NO_ROUTE
         self.identity: Identity = ANONYMOUS
+        self.impersonator = ""
+        """Whose credential it was, when `identity` is somebody else."""
+        self.dry_run = False
+        """Asked for in the body of a deletion; everything else has it in the query."""
 
     def repeat(self, body: bytes) -> Request:
         """The next request of a connection that began with the same bytes; routed already, and not yet admitted."""

@@ -181,7 +181,9 @@ class Resources:
 
     def _delete_options(self, request: Request) -> DeleteOptions:
         body = self._body(request) if request.body else None
-        return options.read_delete_options(request.query, body)
+        wanted = options.read_delete_options(request.query, body)
+        request.dry_run = wanted.dry_run
+        return wanted
 
     def _delete(self, request: Request, kind: Kind, namespace: str) -> Response:
         call = self._call(request)

@@ -258,21 +258,22 @@ class ApiServer:
         self._requests.add(route.verb, route.group, route.plural, str(code))
         self._durations.observe(self._clock.monotonic() - request.started, route.verb)
         if self._audit is not None and route.is_resource and route.verb in WRITES:
-            self._audit.write(
-                {
-                    "time": self._clock.now(),
-                    "requestId": request.id,
-                    "user": request.identity.user,
-                    "groups": request.identity.groups,
-                    "verb": route.verb,
-                    "group": route.group,
-                    "resource": f"{route.plural}/{route.subresource}" if route.subresource else route.plural,
-                    "namespace": route.namespace,
-                    "name": route.name or find_created_name(code, body),
-                    "dryRun": request.query.get("dryRun") == "All",
-                    "code": code,
-                }
-            )
+            entry = {
+                "time": self._clock.now(),
+                "requestId": request.id,
+                "user": request.identity.user,
+                "groups": request.identity.groups,
+                "verb": route.verb,
+                "group": route.group,
+                "resource": f"{route.plural}/{route.subresource}" if route.subresource else route.plural,
+                "namespace": route.namespace,
+                "name": route.name or find_created_name(code, body),
+                "dryRun": request.dry_run or request.query.get("dryRun") == "All",
+                "code": code,
+            }
+            if request.impersonator:
+                entry["impersonator"] = request.impersonator
+            self._audit.write(entry)
 
     async def _finish_later(self, request: Request, connection: Connection, work: Awaitable[Response]) -> None:
         try:

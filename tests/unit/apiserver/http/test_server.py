@@ -172,6 +172,40 @@ def test_writes_are_audited_without_their_bodies_and_the_file_rotates(tmp_path: 
     assert last["requestId"] and last["time"].startswith("2026-01-01T00:00:00")
 
 
+def test_an_audit_line_names_what_was_made_who_really_asked_and_whether_it_was_a_dry_run(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    owned = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "labels": {"name": "not-this"},
+            "generateName": "owned-",
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "nor-this", "uid": "u"}],
+        },
+    }
+    options = b'{"apiVersion":"v1","kind":"DeleteOptions","dryRun":["All"]}'
+
+    async def check(world: World) -> None:
+        world.ask(post(MAPS, MAP, AUTH))
+        world.ask(post(MAPS, orjson.dumps(owned), AUTH))
+        world.ask(post(MAPS, MAP, AUTH, "Impersonate-User: ann"))
+        world.ask(post(MAPS, MAP, "Authorization: Bearer weak", "Impersonate-User: ann"))
+        world.ask(post(f"{MAPS}/a", options, AUTH).replace(b"POST", b"DELETE", 1))
+        await settle()
+
+    run(check, audit=path)
+    everything = b"".join(file.read_bytes() for file in sorted(tmp_path.iterdir(), reverse=True))
+    lines = [json.loads(line) for line in everything.splitlines()]
+    assert [(line["user"], line.get("impersonator"), line["code"], line["dryRun"]) for line in lines] == [
+        ("owner", None, 201, False),
+        ("owner", None, 201, False),
+        ("ann", "owner", 403, False),
+        ("weak", None, 403, False),
+        ("owner", None, 200, True),
+    ]
+    assert lines[0]["name"] == "a" and lines[1]["name"].startswith("owned-")
+
+
 def test_documents_come_with_an_etag_and_are_not_sent_twice() -> None:
     async def check(world: World) -> None:
         code, headers, body = world.ask(get("/apis", AUTH))
