@@ -262,7 +262,7 @@ class StoreState:
                 errors.append(error)
 
     def _wake(self, events: Sequence[Event], *, durable: bool) -> None:
-        for bucket in {event.record.bucket for event in events}:
+        for bucket in dict.fromkeys(event.record.bucket for event in events):
             for watch in self._buckets[bucket].window.watches:
                 if watch.durable is durable:
                     watch.wake()
