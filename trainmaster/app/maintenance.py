@@ -60,7 +60,8 @@ def restore(home: Home, path: Path) -> tuple[int, Path | None]:
         aside = _set_aside(home)
         try:
             home.store.mkdir(mode=0o700, exist_ok=True)
-            return copies.restore(path, home.store), aside
+            seen = copies.find_newest_revision(aside) if aside is not None else None
+            return copies.restore(path, home.store, above=seen or 0), aside
         except (StoreError, OSError) as error:
             if aside is not None:
                 for left in home.store.iterdir():

@@ -19,7 +19,8 @@ from trainmaster.store.contract import StoreError
 from trainmaster.store.sqlite import SqliteStore
 
 REVISION_JUMP = 1_000_000
-"""More writes than anyone makes between a backup and its restore (a day at 10 a second)."""
+"""More writes than anyone makes between a backup and its restore (a day at 10 a second), for when the store that is
+replaced cannot be read any more."""
 
 _STEP_PAGES = 256
 """One step copies 1 MiB; commits go on between two steps."""
@@ -50,9 +51,22 @@ async def backup(store: SqliteStore, path: Path) -> int:
     return revision
 
 
-def restore(source: Path, directory: Path) -> int:
+def find_newest_revision(directory: Path) -> int | None:
+    """The last revision of a store that nobody has open, or None when there is none or it cannot be read."""
+    path = directory / database.FILE
+    if not path.is_file():
+        return None
+    try:
+        with contextlib.closing(apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            return _newest(connection)
+    except apsw.Error:
+        return None
+
+
+def restore(source: Path, directory: Path, *, above: int = 0) -> int:
     """Puts a backup into a directory without a store and returns the revision that it starts from.
 
+    That is far ahead of the backup's own and of `above`, the last one that clients of a former store may have seen.
     The backup is checked completely first. StoreError when it is damaged or the directory has a store already; Locked
     when that store is in use; NewerSchema when a newer version wrote the backup.
     """
@@ -68,7 +82,7 @@ def restore(source: Path, directory: Path) -> int:
         try:
             with contextlib.closing(_open_backup(source)) as original, target.backup("main", original, "main") as copy:
                 copy.step()
-            revision = _jump(target)
+            revision = _jump(target, above)
             _complete(target, partial, path)
         except BaseException:
             target.close()
@@ -114,11 +128,15 @@ def _open_backup(source: Path) -> apsw.Connection:
     return connection
 
 
-def _jump(target: apsw.Connection) -> int:
-    newest: int = target.execute(
+def _newest(connection: apsw.Connection) -> int:
+    newest: int = connection.execute(
         "SELECT max(coalesce(max(rev), 0), (SELECT value FROM meta WHERE key = 'revision')) FROM log"
     ).get
-    revision = newest + REVISION_JUMP
+    return newest
+
+
+def _jump(target: apsw.Connection, above: int) -> int:
+    revision = max(_newest(target), above) + REVISION_JUMP
     with target:
         target.execute("UPDATE meta SET value = ? WHERE key IN ('revision', 'floor')", (revision,))
         target.execute("DELETE FROM floors")

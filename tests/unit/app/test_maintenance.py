@@ -53,6 +53,26 @@ def test_a_restore_brings_back_what_the_backup_held_and_revisions_jump(home: Hom
     assert (aside / "store.db").exists()
 
 
+def test_a_second_restore_of_one_backup_starts_above_what_clients_saw_after_the_first(
+    home: Home, tmp_path: Path
+) -> None:
+    write(home, "kept")
+    backup(home, tmp_path / "copy.db")
+    restore(home, tmp_path / "copy.db")
+    seen = write(home, "between")
+    assert restore(home, tmp_path / "copy.db")[0] > seen
+
+
+def test_a_damaged_store_can_be_replaced(home: Home, tmp_path: Path) -> None:
+    revision = write(home, "kept")
+    backup(home, tmp_path / "copy.db")
+    (home.store / "store.db").write_bytes(b"no database")
+    start, aside = restore(home, tmp_path / "copy.db")
+    assert start > revision
+    assert names(home) == (["kept"], start)
+    assert aside is not None and (aside / "store.db").read_bytes() == b"no database"
+
+
 def test_a_restore_into_an_empty_home_needs_nothing_set_aside(home: Home, tmp_path: Path) -> None:
     write(home, "kept")
     backup(home, tmp_path / "copy.db")
