@@ -108,8 +108,8 @@ def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Wa
 
 
 def _had_jobset(trainjob: Object) -> bool:
-    """A job that has run may have ended without our cache knowing it yet. Saying first that the JobSet is missing, under
-    the TrainJob's own revision, proves that it has not: a finished job is never started again."""
+    """A job that has run may have ended without our cache knowing it yet. Saying first that the JobSet is missing,
+    under the TrainJob's own revision, proves that it has not: a finished job is never started again."""
     status = trainjob.get("status") or {}
     return bool(status.get("jobsStatus")) and (status.get("waiting") or {}).get("reason") != MISSING
 

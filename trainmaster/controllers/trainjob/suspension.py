@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainmaster.api.admission.updates import MUTABLE_POD_FIELDS
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.training.steps import list_jobs
 from trainmaster.client.writes import Patch
 
-MUTABLE_POD_FIELDS = ("nodeSelector", "tolerations", "schedulingGates")
 _METADATA = ("labels", "annotations")
 
 
