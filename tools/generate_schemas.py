@@ -29,6 +29,7 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 # Each output file: the OpenAPI document it is read from, and the definitions everything else is reached from.
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "api/v1": (
+        "io.k8s.api.core.v1.Binding",
         "io.k8s.api.core.v1.ConfigMap",
         "io.k8s.api.core.v1.Endpoints",
         "io.k8s.api.core.v1.Event",
@@ -42,6 +43,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
         "io.k8s.api.core.v1.Service",
         "io.k8s.api.core.v1.ServiceAccount",
         "io.k8s.api.authentication.v1.TokenRequest",
+        "io.k8s.api.policy.v1.Eviction",
         f"{META}.APIResourceList",
         f"{META}.DeleteOptions",
         f"{META}.ListMeta",

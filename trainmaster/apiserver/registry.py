@@ -17,12 +17,14 @@ from typing import Any
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import PODS
 from trainmaster.apiserver import create, definitions, delete, listing, patch, update, watching
 from trainmaster.apiserver.contract import Call, Deleted, Page, Written
 from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.limit_ranges import LimitRanges
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
 from trainmaster.apiserver.owners import OwnerIndex
+from trainmaster.apiserver.pod_actions import build_binder, build_evictor
 from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
 from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
@@ -58,6 +60,8 @@ class Registry:
             QuotaAdmission(self.state),
         ):
             self.state.admission.add(plugin)
+        self.serve_subresource(PODS, "binding", build_binder(self.state))
+        self.serve_subresource(PODS, "eviction", build_evictor(self.state))
         self.owners = OwnerIndex(store)
         self._frames = watching.FrameCache()
         self._collector: GarbageCollector | None = None

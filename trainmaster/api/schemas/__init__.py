@@ -31,6 +31,7 @@ _FILES = {
     "io.k8s.api.coordination.v1.": "coordination_v1",
     "io.k8s.api.core.v1.": "core_v1",
     "io.k8s.api.events.v1.": "events_v1",
+    "io.k8s.api.policy.v1.": "policy_v1",
     "io.k8s.api.rbac.v1.": "rbac_v1",
     "io.k8s.api.scheduling.v1.": "scheduling_v1",
     "io.k8s.apiextensions-apiserver.": "apiextensions_v1",

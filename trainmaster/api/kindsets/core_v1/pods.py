@@ -66,7 +66,11 @@ POD = Kind(
     short_names=("po",),
     categories=("all",),
     status=True,
-    subresources=(Subresource("log", ("get",), version="v1", kind="Pod"),),
+    subresources=(
+        Subresource("binding", ("create",), version="v1", kind="Binding"),
+        Subresource("eviction", ("create",), "policy", "v1", "Eviction"),
+        Subresource("log", ("get",), version="v1", kind="Pod"),
+    ),
     columns=COLUMNS,
     default=default_pod,
     validate=validate,
