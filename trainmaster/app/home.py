@@ -17,6 +17,7 @@ a server.json that outlived its process is recognised and a recycled pid is neve
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -56,7 +57,9 @@ class AlreadyRunning(HomeError):
     def __init__(self, info: ServerInfo) -> None:
         where = f" and serves {info.server}" if info.server else ""
         who = f"process {info.pid} (trainmaster {info.version})" if info.pid else "another process"
-        super().__init__(f"{who} already runs the home {info.home}{where}: stop it with `trainmaster down`")
+        super().__init__(
+            f"{who} already runs the home {info.home}{where}: stop it with `trainmaster down --home {info.home}`"
+        )
         self.info = info
 
 
@@ -92,6 +95,8 @@ class Home:
             raise self._unusable(error) from None
 
     def _unusable(self, error: OSError) -> HomeError:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return HomeError(f"the home {self.root} cannot be written: {error.strerror}: free some and try again")
         return HomeError(f"the home {self.root} cannot be used: {error.strerror}: choose another with --home")
 
     # ---- who runs it --------------------------------------------------------
@@ -157,7 +162,11 @@ class Home:
     def write_private(self, path: Path, text: str) -> None:
         """Replaces a file in one step; it is never readable by others, not even for a moment."""
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
-        with open(descriptor, "w") as file:
-            file.write(text)
-        draft.replace(path)
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
+            with open(descriptor, "w") as file:
+                file.write(text)
+            draft.replace(path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise self._unusable(error) from None

@@ -7,6 +7,7 @@ command that was asked for is imported, so `trainmaster status` does not load a 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -37,6 +38,11 @@ Start with:
 
 Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no server runs, 4 not ready, 5 another process runs the home.
 `trainmaster COMMAND --help` says more about one command."""
+
+# About files and disks; one line says it all. Anything else is a bug, and its traceback is wanted.
+_FOR_THE_PERSON = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
+)  # fmt: skip
 
 
 def build_overview() -> argparse.ArgumentParser:
@@ -85,6 +91,10 @@ def main(argv: Sequence[str], context: Context | None = None) -> int:
         # `trainmaster config | head`: the reader has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
+    except OSError as error:
+        if error.errno not in _FOR_THE_PERSON:
+            raise
+        return _fail(context, error, exits.FAILED)
 
 
 def _fail(context: Context, error: Exception, code: int) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import tempfile
 from pathlib import Path
+
+import apsw
 
 from trainmaster.kit.clock import Clock
 
@@ -58,7 +61,16 @@ class SyncGauge:
             self._recent.clear()
 
 
+def is_full(error: BaseException) -> bool:
+    return isinstance(error, apsw.FullError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+
+
 def exit_process(what: str, error: BaseException) -> None:
     """Ends the process at once, without clean-up: after a failed fsync nothing in memory can be trusted."""
-    log.critical("store failed, the process ends", exc_info=error, extra={"action": "store.fatal", "what": what})
+    if is_full(error):
+        # Expected some day, so no traceback: what to do about it is what counts.
+        text = "the disk is full, the process ends: free some space and start it again"
+        log.critical(text, extra={"action": "store.full", "what": what})
+    else:
+        log.critical("store failed, the process ends", exc_info=error, extra={"action": "store.fatal", "what": what})
     os._exit(EXIT_CODE)

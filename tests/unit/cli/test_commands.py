@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from pathlib import Path
@@ -143,6 +144,24 @@ def test_kubeconfig_prints_the_path_or_the_content(shell: Shell, tmp_path: Path)
     assert shell.out == f"{home.kubeconfig}\n"
     assert shell("kubeconfig", "--raw") == exits.OK
     assert shell.out == "kind: Config\n"
+
+
+def test_a_home_that_is_no_folder_costs_one_line_and_no_traceback(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    for command in (["up"], ["up", "-d"], ["status"], ["down"], ["kubeconfig"], ["backup", "x"]):
+        assert shell(*command) in (exits.FAILED, exits.NOT_RUNNING), command
+        assert shell.err.startswith("trainmaster: ") and shell.err.count("\n") == 1
+
+
+def test_a_full_disk_is_told_in_one_line(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", replace)
+    assert shell("up") == exits.FAILED
+    problem = "cannot be written: No space left on device: free some and try again"
+    assert shell.err == f"trainmaster: the home {tmp_path / 'home'} {problem}\n"
+    assert not [path for path in (tmp_path / "home").iterdir() if path.name.startswith(".")]
 
 
 def test_up_in_the_background_is_refused_when_the_home_is_taken(shell: Shell, tmp_path: Path) -> None:
