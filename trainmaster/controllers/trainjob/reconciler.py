@@ -19,10 +19,12 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
+    COSCHEDULING_POD_GROUPS,
     JOB_SETS,
     SECRETS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
+    VOLCANO_POD_GROUPS,
 )
 from trainmaster.api.training import overrides
 from trainmaster.api.training.snapshots import find_runtime_gvr
@@ -48,6 +50,7 @@ EVENT_PREFIX = "TrainJob resources reconciliation failed: "
 EVENT_LIMIT = 950
 """Upstream cuts the error in its event after this many bytes."""
 REMARK_REASON = "NotAsAsked"
+POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 MISSING = "JobSetMissing"
 TERMINATING = "JobSetTerminating"
 
