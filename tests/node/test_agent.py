@@ -163,6 +163,11 @@ def test_a_pod_deleted_by_force_leaves_no_process(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+async def list_warnings(bench: Bench) -> list[tuple[str, str]]:
+    events = (await bench.client.list(EVENTS, "default")).items
+    return [(event["reason"], event["message"]) for event in events if event["type"] == "Warning"]
+
+
 @pytest.mark.parametrize(
     ("spec", "reason", "message"),
     [
@@ -182,6 +187,7 @@ def test_a_pod_that_cannot_run_as_asked_fails_and_names_the_field(
             await bench.create("true", **spec)
             pod = await bench.wait_for(has_phase("Failed"))
             assert (pod["status"]["reason"], pod["status"]["message"]) == (reason, message)
+            assert await list_warnings(bench) == [(reason, message)]
 
     run(tmp_path, test)
 
@@ -194,6 +200,7 @@ def test_a_command_that_does_not_exist_is_a_start_error(tmp_path: Path) -> None:
             pod = await bench.wait_for(has_phase("Failed"))
             assert (get_ended(pod)["exitCode"], get_ended(pod)["reason"]) == (128, "StartError")
             assert 'exec: "no-such-program": executable file not found' in get_ended(pod)["message"]
+            assert await list_warnings(bench) == [("Failed", f"Error: {get_ended(pod)['message']}")]
 
     run(tmp_path, test)
 

@@ -184,6 +184,8 @@ class NodeAgent:
             return
         if pod.state is None:
             pod.state = self._runner.load_state(pod.obj, now, self._note_end)
+            if pod.state.refused is not None:
+                await self._warn(pod, pod.state.refused.reason, pod.state.refused.message)
         step = machine.decide(pod.obj, pod.state, now)
         pod.state = step.state
         for instruction in step.instructions:
@@ -202,12 +204,17 @@ class NodeAgent:
                 started, notes = self._runner.start(pod.obj, container, attempt, self._note_end)
                 if started is not None:
                     pod.state = machine.mark_started(pod.state, container, attempt, started)
+                elif ended := machine.get_container(pod.state, container).ended:
+                    await self._warn(pod, "Failed", f"Error: {ended.message}")
                 for text in notes:
                     await self._recorder.record(Note(pod.obj, "Approximated", text, action="Starting"), REPORTER)
             case Signal(container, force):
                 self._runner.signal(uid, container, force=force)
             case Confirm():
                 pass  # after the last report, see _sync
+
+    async def _warn(self, pod: _Pod, reason: str, text: str) -> None:
+        await self._recorder.record(Note(pod.obj, reason, text, warning=True, action="Starting"), REPORTER)
 
     async def _report(self, pod: _Pod, now: datetime) -> None:
         assert pod.state is not None

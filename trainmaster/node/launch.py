@@ -60,7 +60,10 @@ def build_launch(pod: Object, container: Mapping[str, Any], place: Place) -> Lau
         draft.env[entry["name"]] = _resolve(pod, entry, draft, place)
     command = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
-        raise LaunchError(f'container "{container["name"]}" has no command, and there is no image to take one from')
+        raise LaunchError(
+            f'container "{container["name"]}" has no command, and there is no image to take one from: '
+            "set command (with kubectl run: --command)"
+        )
     argv = [_expand(part, draft.env) for part in command]
     directory = container.get("workingDir") or place.directory
     if not os.path.isdir(directory):
