@@ -13,7 +13,8 @@ import pytest
 
 from tests.flow.plant import Plant, ScriptedNode, running_plant
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.labels import WAITING
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import EVENTS, JOBS, PODS
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions
@@ -241,5 +242,52 @@ def test_a_job_of_two_thousand_indexes_completes() -> None:
         await plant.apply((JOBS, indexed(2000)))
         job = await plant.wait_for(JOBS, "j", has("Complete"))
         assert job["status"]["completedIndexes"] == "0-1999"
+
+    run(test)
+
+
+QUOTA: Object = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "q"},
+    "spec": {"hard": {"pods": "1"}},
+}
+QUOTAS = GVR("", "v1", "resourcequotas")
+
+
+def test_pods_that_have_ended_make_room_in_a_quota() -> None:
+    async def test(plant: Plant) -> None:
+        await plant.client.create(QUOTAS, QUOTA, "default")
+        await plant.apply((JOBS, make_job(completions=3, parallelism=1)))
+        job = await plant.wait_for(JOBS, "j", has("Complete"))
+        assert job["status"]["succeeded"] == 3
+
+    run(test)
+
+
+def test_a_job_that_a_quota_does_not_let_in_says_so_and_goes_on_when_there_is_room() -> None:
+    async def test(plant: Plant) -> None:
+        await plant.client.create(QUOTAS, QUOTA, "default")
+        await plant.apply((JOBS, indexed(2)))
+        job = await plant.wait_for(JOBS, "j", lambda job: WAITING in job["metadata"].get("annotations", {}))
+        assert "exceeded quota: q" in job["metadata"]["annotations"][WAITING]
+        await plant.settle()
+        assert "FailedCreate" in await plant.list_event_reasons()
+        assert await plant.list_all(PODS) == []
+        await plant.client.patch(QUOTAS, "q", PatchType.MERGE, {"spec": {"hard": {"pods": "2"}}}, "default")
+        job = await plant.wait_for(JOBS, "j", has("Complete"))
+        assert WAITING not in job["metadata"].get("annotations", {})
+
+    run(test)
+
+
+def test_the_account_that_pods_run_under_comes_back() -> None:
+    accounts = GVR("", "v1", "serviceaccounts")
+
+    async def test(plant: Plant) -> None:
+        await plant.client.delete(accounts, "default", "default")
+        await plant.settle()
+        await plant.apply((JOBS, indexed(1)))
+        await plant.wait_for(JOBS, "j", has("Complete"))
 
     run(test)

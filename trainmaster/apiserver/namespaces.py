@@ -19,7 +19,7 @@ from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.state import State
 from trainmaster.apiserver.work import Worker
 from trainmaster.client.contract import DeleteOptions, Identity, WriteOptions
-from trainmaster.store.contract import Event, EventType, Store
+from trainmaster.store.contract import Event, EventType, Record, Store
 
 NAMESPACES = GVR("", "v1", "namespaces")
 SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
@@ -34,6 +34,9 @@ _IMMORTAL = ("default", "kube-system", "kube-public")
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _FINALIZER = "kubernetes"
 _BUCKET = "namespaces"
+_ROOT_CA = "kube-root-ca.crt"
+_FURNITURE = {stored.bucket_of(SERVICE_ACCOUNTS): "default", stored.bucket_of(CONFIG_MAPS): _ROOT_CA}
+"""What every namespace has: where it is stored, and its name."""
 _SLICE = 50
 """Deletions in one go, about 2 ms."""
 
@@ -92,7 +95,7 @@ class NamespaceController:
         ]
         self._kinds = {kind.gvr: kind for kind in state.catalogue.kinds}
         self._terminating: set[str] = set()
-        self.worker: Worker[str] = Worker("namespaces", self._empty, state.clock)
+        self.worker: Worker[str] = Worker("namespaces", self._look_after, state.clock)
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
 
     def start(self) -> None:
@@ -121,9 +124,9 @@ class NamespaceController:
                     self._end_namespace(record.name)
                 elif event.previous is None:
                     self._furnish(record.name)
-            elif self._terminating and event.type is EventType.DELETE:
-                namespace, _ = stored.split_name(record.name)
-                if namespace in self._terminating:
+            elif event.type is EventType.DELETE and (self._terminating or record.bucket in _FURNITURE):
+                namespace, name = stored.split_name(record.name)
+                if namespace in self._terminating or name == _FURNITURE.get(record.bucket):
                     self.worker.add(namespace)
 
     def _furnish(self, namespace: str) -> None:
@@ -136,7 +139,7 @@ class NamespaceController:
             namespace,
             {
                 "metadata": {
-                    "name": "kube-root-ca.crt",
+                    "name": _ROOT_CA,
                     "annotations": {"kubernetes.io/description": description},
                 },
                 "data": {"ca.crt": self._root_ca},
@@ -158,12 +161,19 @@ class NamespaceController:
         self._terminating.add(name)
         self.worker.add(name)
 
-    def _empty(self, namespace: str) -> None:
+    def _look_after(self, namespace: str) -> None:
+        """What every namespace has comes back when somebody deletes it; a namespace that is going is emptied."""
+        record = self._state.find(self._kinds[NAMESPACES], "", namespace)
+        if record is None:
+            return
+        if stored.peek_deletion(record.value):
+            self._empty(namespace, record)
+        else:
+            self._furnish(namespace)
+
+    def _empty(self, namespace: str, record: Record) -> None:
         """Deletes the content; the last object to go brings us here again."""
         kind = self._kinds[NAMESPACES]
-        record = self._state.find(kind, "", namespace)
-        if record is None or not stored.peek_deletion(record.value):
-            return
         held = 0
         for content in self._in_order():
             found, done = self._empty_kind(content, namespace)

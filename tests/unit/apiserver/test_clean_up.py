@@ -21,6 +21,7 @@ pytestmark = pytest.mark.unit
 CONFIG_MAPS = GVR("", "v1", "configmaps")
 DEFINITIONS = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 NAMESPACES = GVR("", "v1", "namespaces")
+SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
 
 
 def make(name: str, **metadata: object) -> Object:
@@ -145,6 +146,19 @@ def test_a_definition_of_an_older_version_is_brought_up_to_date() -> None:
             new = await cluster.client.get(DEFINITIONS, "jobsets.jobset.x-k8s.io")
         assert new["spec"] == made["spec"]
         assert (new["metadata"]["uid"], new["metadata"]["generation"]) == (made["metadata"]["uid"], 2)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("gvr", "name"), [(SERVICE_ACCOUNTS, "default"), (CONFIG_MAPS, "kube-root-ca.crt")])
+def test_what_every_namespace_has_comes_back(gvr: GVR, name: str) -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            old = await cluster.client.get(gvr, name, "default")
+            await cluster.client.delete(gvr, name, "default")
+            await cluster.settle()
+            new = await cluster.client.get(gvr, name, "default")
+            assert new["metadata"]["uid"] != old["metadata"]["uid"]
 
     run_virtual(main())
 
