@@ -192,6 +192,25 @@ def test_a_pod_that_cannot_run_as_asked_fails_and_names_the_field(
     run(tmp_path, test)
 
 
+def test_what_the_scheduler_has_heeded_or_means_nothing_here_does_not_keep_a_pod_from_running(tmp_path: Path) -> None:
+    term = {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            await bench.create(
+                "true",
+                affinity={"nodeAffinity": required},
+                topologySpreadConstraints=[spread],
+                imagePullSecrets=[{"name": "registry"}],
+            )
+            pod = await bench.wait_for(has_phase("Succeeded", "Failed"))
+            assert pod["status"]["phase"] == "Succeeded", pod["status"]
+
+    run(tmp_path, test)
+
+
 def test_a_command_that_does_not_exist_is_a_start_error(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         async with bench.running_agent():

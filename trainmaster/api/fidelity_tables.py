@@ -323,7 +323,7 @@ TRAIN_JOB_SPEC: Table = {
 
 SERVICE_SPEC: Table = {
     "allocateLoadBalancerNodePorts": R,
-    "clusterIP": (A, "None gives names; other Services get an address that only Pods can reach"),
+    "clusterIP": (A, "None gives names; other Services get no address yet"),
     "clusterIPs": (A, "as clusterIP"),
     "externalIPs": R,
     "externalName": R,

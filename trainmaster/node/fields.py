@@ -1,7 +1,7 @@
 """The fields of a Pod that the plain level carries out. A Pod that asks for anything else fails, naming the field.
 
-Fields that mean nothing on one machine without containers are listed where upstream defaults them (dnsPolicy,
-imagePullPolicy and the like): refusing them would refuse every Pod. What is approximated is said in an event.
+Fields that mean nothing on one machine without containers are listed (dnsPolicy, imagePullSecrets and the like), and
+so are those that the scheduler has heeded before the Pod came here. What is approximated is said in an event.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ POD: Table = {
     "serviceAccount": True,
     "automountServiceAccountToken": True,
     "schedulerName": True,
+    "schedulingGates": True,
+    "affinity": True,
+    "topologySpreadConstraints": True,
+    "imagePullSecrets": True,
     "tolerations": True,
     "priority": True,
     "priorityClassName": True,
