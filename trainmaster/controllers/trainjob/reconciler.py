@@ -164,7 +164,13 @@ def _follow_end(trainjob: Object, jobset: Object | None, now: datetime) -> Plan:
 
 
 def _explain_refusal(refusal: Refusal, own: Object | None) -> _Outcome:
-    waiting = Waiting("Refused", refusal.error.message)
+    text = refusal.error.message
+    if isinstance(refusal.write, Create) and refusal.write.gvr in POD_GROUPS and refusal.error.code == 404:
+        group = refusal.write.gvr.group
+        text = (
+            f"PodGroups of {group} are not served here; install that scheduler, or use a runtime without podGroupPolicy"
+        )
+    waiting = Waiting("Refused", text)
     return _Outcome(waiting=waiting, suspended=None if own is None else suspension.is_suspended(own))
 
 

@@ -15,14 +15,24 @@ from tests.unit.controllers.trainjob.stage import (
     make_trainjob,
     play,
 )
-from tests.unit.controllers.world import World
+from tests.unit.controllers.world import NOW, World
 from tests.unit.controllers.world import make_runtime as make_plain_runtime
 from tests.unit.controllers.world import make_trainjob as make_plain_trainjob
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
-from trainmaster.api.status import StatusError
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    JOB_SETS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    VOLCANO_POD_GROUPS,
+)
+from trainmaster.api.status import StatusError, unknown_path
+from trainmaster.client.writes import Create, Refusal
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.trainjob.reconciler import build_controller
+from trainmaster.engine.apply import is_passing
+from trainmaster.engine.request import Request
 
 pytestmark = pytest.mark.unit
 
@@ -283,3 +293,19 @@ def test_a_refused_resumption_leaves_the_condition_true() -> None:
         assert stage.get(TRAIN_JOBS)["status"]["waiting"]["reason"] == "RuntimeNotFound"
 
     play(test)
+
+
+def test_a_gang_scheduler_that_is_not_installed_is_said() -> None:
+    world = World()
+    runtime = make_plain_runtime()
+    runtime["spec"]["podGroupPolicy"] = {"volcano": {}}
+    world.add(CLUSTER_TRAINING_RUNTIMES, runtime)
+    world.add(TRAIN_JOBS, make_plain_trainjob())
+    controller = build_controller(Context(on_cluster=True))
+    request = Request("default", "a-torch")
+    write = controller.reconcile(world, request, NOW, ()).writes[1]
+    assert isinstance(write, Create) and write.gvr == VOLCANO_POD_GROUPS
+    refusal = Refusal(write, unknown_path())
+    assert not is_passing(refusal)
+    world.carry_out(controller.reconcile(world, request, NOW, (refusal,)).all_writes)
+    assert "PodGroups of scheduling.volcano.sh are not served here" in read_waiting(world)["message"]
