@@ -53,6 +53,8 @@ async def list_page(state: State, kind: Kind, namespace: str, options: ListOptio
             raise too_large(asked, revision)
         if options.resource_version_match == "Exact":
             revision, exact = asked, True
+    if selection.plain and options.limit > 0:
+        return cut_plain_page(state, kind, selection, revision, after, options.limit, exact=exact)
     records = records_at(state, kind, selection, revision, after) if exact else current(state, kind, selection, after)
     return await cut_page(state, kind, selection, records, revision, options.limit)
 
@@ -121,11 +123,10 @@ def current(state: State, kind: Kind, selection: Selection, after: str) -> Seque
     return state.store.scan(bucket, selection.prefix, after)
 
 
-def records_at(state: State, kind: Kind, selection: Selection, revision: int, after: str) -> Sequence[Record]:
-    """The records that may match, as they stood at a revision."""
-    bucket = stored.bucket(kind)
+def find_replaced(state: State, kind: Kind, revision: int) -> dict[str, Record | None]:
+    """What stood at a revision where something else stands now: name to record, None where there was nothing."""
     try:
-        watch = state.store.watch(bucket, revision, durable=False)
+        watch = state.store.watch(kind.collection, revision, durable=False)
     except Compacted as error:
         if error.asked > state.store.revision:
             raise too_large(error.asked, state.store.revision) from None
@@ -134,12 +135,18 @@ def records_at(state: State, kind: Kind, selection: Selection, revision: int, af
         events = watch.take()
     finally:
         watch.close()
-    records = current(state, kind, selection, after)
-    if not events:
-        return records
     before: dict[str, Record | None] = {}
     for event in events:
         before.setdefault(event.record.name, event.previous)
+    return before
+
+
+def restore(
+    records: Sequence[Record], before: dict[str, Record | None], selection: Selection, after: str
+) -> Sequence[Record]:
+    """The records with everything undone that came after a revision."""
+    if not before:
+        return records
     kept = [record for record in records if record.name not in before]
     kept += [
         record
@@ -149,24 +156,42 @@ def records_at(state: State, kind: Kind, selection: Selection, revision: int, af
     return sorted(kept, key=lambda record: record.name)
 
 
+def records_at(state: State, kind: Kind, selection: Selection, revision: int, after: str) -> Sequence[Record]:
+    """The records that may match, as they stood at a revision."""
+    before = find_replaced(state, kind, revision)
+    return restore(current(state, kind, selection, after), before, selection, after)
+
+
+def cut_plain_page(
+    state: State, kind: Kind, selection: Selection, revision: int, after: str, limit: int, *, exact: bool
+) -> Page:
+    """A page of a whole collection or namespace. Looks at no more records than are on it or were changed since."""
+    before = find_replaced(state, kind, revision) if exact else {}
+    store, prefix = state.store, selection.prefix
+    present = [name for name in before if name > after and name.startswith(prefix) and store.get(kind.collection, name)]
+    records = restore(store.scan(kind.collection, prefix, after, limit + len(present)), before, selection, after)
+    restored = sum(1 for record in before.values() if record and record.name > after and record.name.startswith(prefix))
+    chosen = records[:limit]
+    left = store.count(kind.collection, prefix, after) - len(present) + restored - len(chosen)
+    values = show_all(state, kind, chosen)
+    if not left:
+        return Page(values, revision)
+    return Page(values, revision, write_token(revision, chosen[-1].name), left)
+
+
+def show_all(state: State, kind: Kind, records: Sequence[Record]) -> list[bytes]:
+    if kind.from_storage is None:
+        return [record.value for record in records]
+    return [state.show(kind, record) for record in records]
+
+
 async def cut_page(
     state: State, kind: Kind, selection: Selection, records: Sequence[Record], revision: int, limit: int
 ) -> Page:
-    if selection.plain:
-        chosen = records if limit <= 0 else records[:limit]
-        left = len(records) - len(chosen)
-    else:
-        chosen, left = await select(kind, selection, records, limit), 0
-    values = [record.value for record in chosen]
-    if kind.from_storage is not None:
-        values = [state.show(kind, record) for record in chosen]
-    if limit <= 0 or len(chosen) < limit:
-        return Page(values, revision)
-    if selection.plain:
-        if not left:
-            return Page(values, revision)
-        return Page(values, revision, write_token(revision, chosen[-1].name), left)
-    if chosen[-1] is records[-1]:
+    chosen = records if selection.plain else await select(kind, selection, records, limit)
+    await asyncio.sleep(0)
+    values = show_all(state, kind, chosen)
+    if limit <= 0 or len(chosen) < limit or chosen[-1] is records[-1]:
         return Page(values, revision)
     # With a selector nobody knows how many of the rest match, so no number is given.
     return Page(values, revision, write_token(revision, chosen[-1].name))

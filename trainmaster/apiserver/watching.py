@@ -83,6 +83,8 @@ class RegistryFrames:
         loop = asyncio.get_running_loop()
         self._deadline = None if options.timeout_seconds is None else loop.time() + options.timeout_seconds
         self._bookmark_at = loop.time() + _BOOKMARK_SECONDS
+        self._more = False
+        """Whether the last batch left something that could have been sent with it."""
         self._failure: Exception | None = None
         self._done = False
 
@@ -101,12 +103,13 @@ class RegistryFrames:
             revision, self._durable_start = self._durable_start, 0
             await self._state.store.durable(revision)
         while not self._done:
+            if self._more:
+                # Neither a long history nor a fast reader of it may keep everybody else waiting.
+                await asyncio.sleep(0)
             frames = self._initial_frames() if self._initial or self._announce_end else await self._live_frames()
+            self._more = bool(self._initial or self._events)
             if frames:
                 return frames
-            # A long stretch without a match must not keep everybody else waiting.
-            if self._initial or self._events:
-                await asyncio.sleep(0)
         self.close()
         raise StopAsyncIteration
 

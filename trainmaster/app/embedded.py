@@ -94,12 +94,17 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
             raise HomeError(str(error)) from error
 
 
+def tune_collector() -> None:
+    """Once everything is up: what is there now stays, and is not looked at again."""
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
+
+
 async def _serve_until_stopped(world: World, ready: Ready) -> None:
     with stop_on_signals() as stop:
         async with serving(world) as (info, notes):
-            gc.freeze()
-            gc.set_threshold(*_GC_THRESHOLDS)
-            gc.enable()
+            tune_collector()
             ready(info, notes)
             reason = await stop.wait()
             log.info("stopping", extra={"action": "app.stopping", "signal": reason})

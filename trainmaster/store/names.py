@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 _CHUNK = 1024
 
@@ -51,13 +52,16 @@ class SortedNames:
 
     def iterate(self, low: str, high: str | None) -> Iterator[str]:
         """Names in [low, high), in order; `high` None has no end. The set must not change meanwhile."""
+        return chain.from_iterable(self._slices(low, high))
+
+    def _slices(self, low: str, high: str | None) -> Iterator[list[str]]:
         if not self._chunks:
             return
         at = max(0, bisect_right(self._firsts, low) - 1)
         start = bisect_left(self._chunks[at], low)
         for chunk in self._chunks[at:]:
             stop = len(chunk) if high is None else bisect_left(chunk, high)
-            yield from chunk[start:stop] if start or stop < len(chunk) else chunk
+            yield chunk[start:stop] if start or stop < len(chunk) else chunk
             if stop < len(chunk):
                 return
             start = 0

@@ -115,11 +115,14 @@ class StoreState:
             names = islice(names, limit)
         return list(map(held.records.__getitem__, names))
 
-    def count(self, bucket: str, prefix: str = "") -> int:
+    def count(self, bucket: str, prefix: str = "", after: str = "") -> int:
         held = self._buckets.get(bucket)
         if held is None:
             return 0
-        return held.names.count(prefix, end_of_prefix(prefix)) if prefix else len(held.records)
+        if not prefix and not after:
+            return len(held.records)
+        low = max(prefix, after + "\0") if after else prefix
+        return max(0, held.names.count(low, end_of_prefix(prefix)))
 
     def buckets(self) -> Sequence[str]:
         return sorted(name for name, held in self._buckets.items() if held.records)

@@ -19,7 +19,7 @@ _START = b'"metadata":{'
 _NAME = b'"name":"'
 
 
-def find_created_name(code: int, body: bytes) -> str:
+def find_created_name(code: int, body: bytes | bytearray) -> str:
     """The name in the answer to a create, which the request's path does not have.
 
     Only plain fields of the server stand before it unless the object has owners, so a byte search nearly always does.

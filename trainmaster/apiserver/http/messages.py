@@ -122,7 +122,7 @@ EMPTY_QUERY = Query()
 
 @dataclass(slots=True)
 class Response:
-    body: bytes
+    body: bytes | bytearray
     status: int = 200
     revision: int = 0
     """Leaves the process once this revision is durable."""
@@ -162,17 +162,20 @@ def error_response(error: StatusError, revision: int = 0) -> Response:
 
 
 def encode(response: Response, request_id: str, date: bytes, keep_alive: bool) -> bytes:
-    body = response.body
-    head = b"%bAudit-Id: %b\r\nContent-Type: %b\r\nDate: %b\r\n%b%bContent-Length: %d\r\n\r\n" % (
+    head = encode_head(response, request_id, date, keep_alive)
+    return head + response.body if response.status != 304 else head
+
+
+def encode_head(response: Response, request_id: str, date: bytes, keep_alive: bool) -> bytes:
+    return b"%bAudit-Id: %b\r\nContent-Type: %b\r\nDate: %b\r\n%b%bContent-Length: %d\r\n\r\n" % (
         _LINES.get(response.status) or b"HTTP/1.1 %d Unknown\r\n" % response.status,
         request_id.encode(),
         response.content_type,
         date,
         response.headers if b"Cache-Control" in response.headers else response.headers + _PRIVATE,
         b"" if keep_alive else b"Connection: close\r\n",
-        len(body),
+        len(response.body),
     )
-    return head + body if response.status != 304 else head
 
 
 _PRIVATE = b"Cache-Control: no-cache, private\r\n"

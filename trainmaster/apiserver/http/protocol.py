@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Protocol, cast
 
@@ -22,6 +23,9 @@ from trainmaster.api import status
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.messages import Request
+
+# Longer answers are written in pieces of this size, each about 0.5 ms of encryption.
+PIECE_BYTES = 512 * 1024
 
 # How long a refused peer may go on sending before the connection is cut.
 _LINGER_SECONDS = 5
@@ -305,6 +309,26 @@ class Connection(asyncio.Protocol):
         transport.write(payload)
         if linger:
             self.linger()
+        elif keep_alive:
+            self._finished()
+        else:
+            self.close()
+
+    async def answer_in_pieces(self, head: bytes, body: bytes | bytearray, keep_alive: bool) -> None:
+        """A long answer: others get their turn between pieces, and what waits for a slow reader is bounded."""
+        with suppress(ConnectionResetError):
+            await self._wait_for_reader()
+            assert self._transport is not None
+            self._transport.write(head)
+            rest = memoryview(body)
+            while rest:
+                await self._wait_for_reader()
+                self._transport.write(rest[:PIECE_BYTES])
+                rest = rest[PIECE_BYTES:]
+                await asyncio.sleep(0)
+        self.task = None
+        if self.closing:
+            self.busy = False
         elif keep_alive:
             self._finished()
         else:

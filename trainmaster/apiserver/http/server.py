@@ -31,11 +31,12 @@ from trainmaster.apiserver.http.messages import (
     Request,
     Response,
     encode,
+    encode_head,
     encode_stream_head,
     error_response,
 )
 from trainmaster.apiserver.http.options import find_selected_name
-from trainmaster.apiserver.http.protocol import Connection, Phase
+from trainmaster.apiserver.http.protocol import PIECE_BYTES, Connection, Phase
 from trainmaster.apiserver.http.routes import NO_ROUTE, Route, Router
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.auth.contract import MASTERS
@@ -251,9 +252,15 @@ class ApiServer:
     def _send(self, request: Request, connection: Connection, response: Response) -> None:
         keep_alive = request.keep_alive and not self._draining
         self._account(request, response.status, response.body)
-        connection.answer(encode(response, request.id, self._date, keep_alive), keep_alive)
+        if len(response.body) <= PIECE_BYTES:
+            connection.answer(encode(response, request.id, self._date, keep_alive), keep_alive)
+            return
+        head = encode_head(response, request.id, self._date, keep_alive)
+        connection.task = self._scope.spawn_guarded(
+            connection.answer_in_pieces(head, response.body, keep_alive), name="http.long_answer"
+        )
 
-    def _account(self, request: Request, code: int, body: bytes) -> None:
+    def _account(self, request: Request, code: int, body: bytes | bytearray) -> None:
         route = request.route
         self._requests.add(route.verb, route.group, route.plural, str(code))
         self._durations.observe(self._clock.monotonic() - request.started, route.verb)

@@ -20,7 +20,7 @@ from trainmaster.apiserver.http.audit import AuditLog
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.limits import Limits
-from trainmaster.apiserver.http.protocol import Connection
+from trainmaster.apiserver.http.protocol import PIECE_BYTES, Connection
 from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.registry import Registry
 from trainmaster.auth.identities import Credentials, StaticTokens, digest
@@ -346,6 +346,13 @@ def numbered(number: int) -> bytes:
     return orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{number}"}})
 
 
+def create_many(world: World, count: int) -> None:
+    connection, transport = world.connect()
+    for number in range(count):
+        connection.data_received(post(MAPS, numbered(number), AUTH))
+    assert transport.sent.count(b"HTTP/1.1 201") == count
+
+
 def names_in(stream: bytes) -> list[str]:
     lines = [line for line in split(stream)[2].split(b"\r\n") if line.startswith(b"{")]
     return [json.loads(event)["object"]["metadata"]["name"] for line in lines for event in line.splitlines()]
@@ -424,9 +431,51 @@ def test_a_burst_longer_than_a_batch_reaches_a_waiting_watcher_in_order() -> Non
         connection, transport = world.connect()
         connection.data_received(get(f"{MAPS}?watch=1&resourceVersion={world.store.revision}", AUTH))
         await settle()
-        for number in range(600):
-            world.ask(post(MAPS, numbered(number), AUTH))
+        create_many(world, 600)
         await settle()
         assert names_in(transport.sent) == [f"map-{number}" for number in range(600)]
+
+    run(check)
+
+
+def test_a_long_list_is_the_same_however_it_is_cut() -> None:
+    async def check(world: World) -> None:
+        async def read_list(query: str) -> Object:
+            connection, transport = world.connect()
+            connection.data_received(get(f"{MAPS}{query}", AUTH))
+            await settle()
+            code, headers, body = split(transport.sent)
+            assert code == 200 and int(headers["content-length"]) == len(body)
+            assert not connection.busy and not transport.closed
+            found: Object = json.loads(body)
+            return found
+
+        create_many(world, 3500)
+        whole = await read_list("")
+        page = await read_list("?limit=700")
+        paged = page["items"]
+        # What comes and goes between pages is not seen by the later ones.
+        world.ask(post(MAPS, numbered(9999), AUTH))
+        world.ask(f"DELETE {MAPS}/map-998 HTTP/1.1\r\nHost: x\r\n{AUTH}\r\n\r\n".encode())
+        while token := page["metadata"].get("continue"):
+            assert page["metadata"]["remainingItemCount"] == len(whole["items"]) - len(paged)
+            page = await read_list(f"?limit=700&continue={token}")
+            paged += page["items"]
+        assert paged == whole["items"] and len(orjson.dumps(paged)) > PIECE_BYTES
+
+    run(check)
+
+
+def test_a_long_answer_waits_for_its_reader() -> None:
+    async def check(world: World) -> None:
+        create_many(world, 3500)
+        connection, transport = world.connect()
+        connection.pause_writing()
+        connection.data_received(get(MAPS, AUTH))
+        await settle()
+        assert transport.sent == b"" and connection.busy
+        connection.resume_writing()
+        await settle()
+        assert transport.sent.endswith(b"]}") and not connection.busy
 
     run(check)
