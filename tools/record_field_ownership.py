@@ -115,6 +115,12 @@ class Server:
         print(status, name, "" if status < 300 else answer.get("message"))
         return answer
 
+    def apply(self, name: str, path: str, body: Any, manager: str, *, force: bool = False) -> Any:
+        return self.step(name, "PATCH", path, body, manager=manager, content_type=APPLY, force=force)
+
+    def merge(self, name: str, path: str, body: Any, manager: str) -> Any:
+        return self.step(name, "PATCH", path, body, manager=manager, content_type=MERGE)
+
 
 def meta(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "namespace": NAMESPACE, **more}
@@ -137,103 +143,28 @@ def record_config_maps(s: Server) -> None:
     live["data"]["b"] = "3"
     live["data"]["c"] = "4"
     s.step("update takes changed keys", "PUT", one, live, manager="bob")
-    s.step("merge patch removes a key", "PATCH", one, {"data": {"a": None}}, manager="carol", content_type=MERGE)
-    s.step("a patch that changes nothing", "PATCH", one, {"data": {"b": "3"}}, manager="carol", content_type=MERGE)
+    s.merge("merge patch removes a key", one, {"data": {"a": None}}, "carol")
+    s.merge("a patch that changes nothing", one, {"data": {"b": "3"}}, "carol")
     time.sleep(1.1)
-    s.step("apply a new key", "PATCH", one, config_map("one", {"d": "5"}), manager="dave", content_type=APPLY)
-    s.step(
-        "apply meets one conflict",
-        "PATCH",
-        one,
-        config_map("one", {"b": "9", "d": "5"}),
-        manager="dave",
-        content_type=APPLY,
-    )
-    s.step(
-        "apply meets several conflicts",
-        "PATCH",
-        one,
-        config_map("one", {"b": "9", "c": "9"}, labels={"x": "z"}),
-        manager="dave",
-        content_type=APPLY,
-    )
-    s.step(
-        "apply an equal value co-owns",
-        "PATCH",
-        one,
-        config_map("one", {"b": "3", "d": "5"}),
-        manager="dave",
-        content_type=APPLY,
-    )
+    s.apply("apply a new key", one, config_map("one", {"d": "5"}), "dave")
+    s.apply("apply meets one conflict", one, config_map("one", {"b": "9", "d": "5"}), "dave")
+    s.apply("apply meets several conflicts", one, config_map("one", {"b": "9", "c": "9"}, labels={"x": "z"}), "dave")
+    s.apply("apply an equal value co-owns", one, config_map("one", {"b": "3", "d": "5"}), "dave")
     time.sleep(1.1)
-    s.step(
-        "apply again changes nothing",
-        "PATCH",
-        one,
-        config_map("one", {"b": "3", "d": "5"}),
-        manager="dave",
-        content_type=APPLY,
-    )
-    s.step(
-        "apply equal values as a new manager",
-        "PATCH",
-        one,
-        config_map("one", {"d": "5"}),
-        manager="erin",
-        content_type=APPLY,
-    )
-    s.step(
-        "apply conflicts with an applier",
-        "PATCH",
-        one,
-        config_map("one", {"d": "6"}),
-        manager="erin",
-        content_type=APPLY,
-    )
-    s.step(
-        "apply by force",
-        "PATCH",
-        one,
-        config_map("one", {"b": "9", "d": "6"}),
-        manager="erin",
-        content_type=APPLY,
-        force=True,
-    )
-    s.step(
-        "apply without a key that I alone own",
-        "PATCH",
-        one,
-        config_map("one", {"d": "6"}),
-        manager="erin",
-        content_type=APPLY,
-    )
-    s.step("apply nothing", "PATCH", one, config_map("one"), manager="erin", content_type=APPLY)
-    s.step("apply null", "PATCH", one, config_map("one", {"n": None}), manager="nil", content_type=APPLY)
-    s.step("apply a map of nothing", "PATCH", one, config_map("one", {}), manager="empty", content_type=APPLY)
-    s.step("apply a wrong type", "PATCH", one, config_map("one", {"n": 5}), manager="nil", content_type=APPLY)
-    s.step(
-        "apply with managedFields", "PATCH", one, config_map("one", managedFields=[]), manager="nil", content_type=APPLY
-    )
-    s.step(
-        "apply with another apiVersion",
-        "PATCH",
-        one,
-        {**config_map("one"), "apiVersion": "v2"},
-        manager="nil",
-        content_type=APPLY,
-    )
-    s.step(
-        "reset by empty list", "PATCH", one, {"metadata": {"managedFields": [{}]}}, manager="frank", content_type=MERGE
-    )
-    s.step("untracked update", "PATCH", one, {"data": {"z": "1"}}, manager="frank", content_type=MERGE)
-    s.step(
-        "first apply on an untracked object",
-        "PATCH",
-        one,
-        config_map("one", {"z": "1"}),
-        manager="gina",
-        content_type=APPLY,
-    )
+    s.apply("apply again changes nothing", one, config_map("one", {"b": "3", "d": "5"}), "dave")
+    s.apply("apply equal values as a new manager", one, config_map("one", {"d": "5"}), "erin")
+    s.apply("apply conflicts with an applier", one, config_map("one", {"d": "6"}), "erin")
+    s.apply("apply by force", one, config_map("one", {"b": "9", "d": "6"}), "erin", force=True)
+    s.apply("apply without a key that I alone own", one, config_map("one", {"d": "6"}), "erin")
+    s.apply("apply nothing", one, config_map("one"), "erin")
+    s.apply("apply null", one, config_map("one", {"n": None}), "nil")
+    s.apply("apply a map of nothing", one, config_map("one", {}), "empty")
+    s.apply("apply a wrong type", one, config_map("one", {"n": 5}), "nil")
+    s.apply("apply with managedFields", one, config_map("one", managedFields=[]), "nil")
+    s.apply("apply with another apiVersion", one, {**config_map("one"), "apiVersion": "v2"}, "nil")
+    s.merge("reset by empty list", one, {"metadata": {"managedFields": [{}]}}, "frank")
+    s.merge("untracked update", one, {"data": {"z": "1"}}, "frank")
+    s.apply("first apply on an untracked object", one, config_map("one", {"z": "1"}), "gina")
     live = s.call("GET", one)[1]
     live["metadata"]["managedFields"] = [e for e in live["metadata"]["managedFields"] if e["operation"] == "Apply"]
     s.step("explicit managedFields are honoured", "PUT", one, live, manager="gina")
@@ -244,7 +175,7 @@ def record_config_maps(s: Server) -> None:
     many = f"{cms}/many"
     s.step("create for many managers", "POST", cms, config_map("many", {"k0": "0"}), manager="m00")
     for i in range(1, 13):
-        s.step(f"manager number {i}", "PATCH", many, {"data": {f"k{i}": "1"}}, manager=f"m{i:02}", content_type=MERGE)
+        s.merge(f"manager number {i}", many, {"data": {f"k{i}": "1"}}, f"m{i:02}")
 
 
 def record_metadata(s: Server) -> None:
@@ -266,19 +197,17 @@ def record_metadata(s: Server) -> None:
         ),
         manager="alice",
     )
-    s.step(
+    s.apply(
         "apply a finalizer and an owner",
-        "PATCH",
         path,
         config_map(
             "metas",
             finalizers=["example.com/c"],
             ownerReferences=[{**owner, "name": "two", "uid": uids[1], "controller": True}],
         ),
-        manager="dave",
-        content_type=APPLY,
+        "dave",
     )
-    s.step("apply drops the finalizer", "PATCH", path, config_map("metas"), manager="dave", content_type=APPLY)
+    s.apply("apply drops the finalizer", path, config_map("metas"), "dave")
     s.step(
         "json patch of a list",
         "PATCH",
@@ -324,26 +253,21 @@ def record_pods(s: Server) -> None:
     s.step("create a Pod", "POST", pods, pod("p", pod_spec(), labels={"a": "b"}), manager="alice")
     image = {"spec": {"containers": [{"name": "main", "image": "example/two"}]}}
     s.step("strategic patch of an image", "PATCH", path, image, manager="bob", content_type=STRATEGIC)
-    s.step(
+    s.apply(
         "apply labels and an image that differs",
-        "PATCH",
         path,
         pod("p", {"containers": [{"name": "main", "image": "example/three"}]}, labels={"c": "d"}),
-        manager="dave",
-        content_type=APPLY,
+        "dave",
     )
-    s.step(
+    s.apply(
         "apply labels and an image by force",
-        "PATCH",
         path,
         pod("p", {"containers": [{"name": "main", "image": "example/three"}]}, labels={"c": "d"}),
-        manager="dave",
-        content_type=APPLY,
+        "dave",
         force=True,
     )
-    s.step(
+    s.apply(
         "apply as status",
-        "PATCH",
         f"{path}/status",
         {
             "apiVersion": "v1",
@@ -351,8 +275,7 @@ def record_pods(s: Server) -> None:
             "metadata": meta("p", labels={"ignored": "no"}),
             "status": {"conditions": [{"type": "Special", "status": "True"}], "message": "hello"},
         },
-        manager="kubelet",
-        content_type=APPLY,
+        "kubelet",
     )
     s.step(
         "strategic patch of the status",
@@ -362,46 +285,26 @@ def record_pods(s: Server) -> None:
         manager="kubelet",
         content_type=STRATEGIC,
     )
-    s.step(
+    s.apply(
         "apply the status against its owner",
-        "PATCH",
         f"{path}/status",
         {"apiVersion": "v1", "kind": "Pod", "metadata": meta("p"), "status": {"phase": "Failed"}},
-        manager="other",
-        content_type=APPLY,
+        "other",
     )
-    s.step(
-        "apply a Pod from nothing",
-        "PATCH",
-        f"{pods}/q",
-        pod("q", pod_spec(), labels={"a": "b"}),
-        manager="dave",
-        content_type=APPLY,
-    )
-    s.step(
+    s.apply("apply a Pod from nothing", f"{pods}/q", pod("q", pod_spec(), labels={"a": "b"}), "dave")
+    s.apply(
         "apply twice the same container",
-        "PATCH",
         f"{pods}/r",
         pod("r", {"containers": [{"name": "x", "image": "i"}, {"name": "x", "image": "i"}]}),
-        manager="dave",
-        content_type=APPLY,
+        "dave",
     )
-    s.step(
+    s.apply(
         "apply an unknown field",
-        "PATCH",
         f"{pods}/r",
         pod("r", {"bogus": 1, "containers": [{"name": "x", "image": "i"}]}),
-        manager="dave",
-        content_type=APPLY,
+        "dave",
     )
-    s.step(
-        "apply a list item without its key",
-        "PATCH",
-        f"{pods}/r",
-        pod("r", {"containers": [{"image": "i"}]}),
-        manager="dave",
-        content_type=APPLY,
-    )
+    s.apply("apply a list item without its key", f"{pods}/r", pod("r", {"containers": [{"image": "i"}]}), "dave")
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:
@@ -423,15 +326,13 @@ def record_jobs(s: Server) -> None:
         "metadata": meta("j"),
         "spec": {"parallelism": 3, "backoffLimit": 0},
     }
-    s.step("apply to a Job conflicts with its creator", "PATCH", f"{jobs}/j", part, manager="dave", content_type=APPLY)
+    s.apply("apply to a Job conflicts with its creator", f"{jobs}/j", part, "dave")
     part["spec"] = {"activeDeadlineSeconds": 77}
-    s.step("apply an unset field of a Job", "PATCH", f"{jobs}/j", part, manager="dave", content_type=APPLY)
+    s.apply("apply an unset field of a Job", f"{jobs}/j", part, "dave")
     applied = job("k", ttlSecondsAfterFinished=5, backoffLimit=3)
-    s.step("apply a Job from nothing", "PATCH", f"{jobs}/k", applied, manager="dave", content_type=APPLY)
+    s.apply("apply a Job from nothing", f"{jobs}/k", applied, "dave")
     del applied["spec"]["backoffLimit"]
-    s.step(
-        "apply without a field that has a default", "PATCH", f"{jobs}/k", applied, manager="dave", content_type=APPLY
-    )
+    s.apply("apply without a field that has a default", f"{jobs}/k", applied, "dave")
 
 
 def record_nested_lists(s: Server) -> None:
@@ -444,32 +345,25 @@ def record_nested_lists(s: Server) -> None:
         "metadata": meta("pt"),
         "template": {"spec": pod_spec()},
     }
-    s.step("apply a PodTemplate from nothing", "PATCH", path, applied, manager="dave", content_type=APPLY)
+    s.apply("apply a PodTemplate from nothing", path, applied, "dave")
     containers = applied["template"]["spec"]["containers"]
     containers[0]["env"] = [{"name": "B", "value": "2"}, {"name": "C", "value": "3"}]
     containers[0]["ports"] = [{"containerPort": 80, "protocol": "UDP"}]
     containers.append({"name": "side", "image": "example/side"})
-    s.step("apply replaces items of nested lists", "PATCH", path, applied, manager="dave", content_type=APPLY)
+    s.apply("apply replaces items of nested lists", path, applied, "dave")
     containers.reverse()
-    s.step("apply a new order", "PATCH", path, applied, manager="dave", content_type=APPLY)
+    s.apply("apply a new order", path, applied, "dave")
     patch = {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "D", "value": "4"}]}]}}}
     s.step("strategic patch adds an env", "PATCH", path, patch, manager="bob", content_type=STRATEGIC)
     containers.pop(0)
     del containers[0]["env"]
-    s.step(
-        "apply without containers and env that others extended",
-        "PATCH",
-        path,
-        applied,
-        manager="dave",
-        content_type=APPLY,
-    )
+    s.apply("apply without containers and env that others extended", path, applied, "dave")
     del applied["template"]["spec"]["volumes"]
     del containers[0]["resources"]
     del containers[0]["volumeMounts"]
-    s.step("apply without whole branches", "PATCH", path, applied, manager="dave", content_type=APPLY)
+    s.apply("apply without whole branches", path, applied, "dave")
     applied["template"]["spec"]["containers"] = [{"name": "third", "image": "example/third"}]
-    s.step("apply another container set as somebody else", "PATCH", path, applied, manager="erin", content_type=APPLY)
+    s.apply("apply another container set as somebody else", path, applied, "erin")
     live = s.call("GET", path)[1]
     for container in live["template"]["spec"]["containers"]:
         if container["name"] == "main":
@@ -492,35 +386,12 @@ def record_train_jobs(s: Server) -> None:
     path = f"{TRAINER}/trainjobs"
     trainer = {"numNodes": 2, "image": "example/one", "command": ["x"], "env": [{"name": "A", "value": "1"}]}
     s.step("create a TrainJob", "POST", path, train_job("t", trainer=trainer, labels={"l": "m"}), manager="alice")
-    s.step(
-        "merge patch a TrainJob", "PATCH", f"{path}/t", {"spec": {"suspend": False}}, manager="bob", content_type=MERGE
-    )
-    s.step(
-        "apply to a TrainJob conflicts",
-        "PATCH",
-        f"{path}/t",
-        train_job("t", trainer={"numNodes": 3}),
-        manager="dave",
-        content_type=APPLY,
-    )
-    s.step(
-        "apply a TrainJob from nothing",
-        "PATCH",
-        f"{path}/u",
-        train_job("u", trainer=trainer),
-        manager="dave",
-        content_type=APPLY,
-    )
+    s.merge("merge patch a TrainJob", f"{path}/t", {"spec": {"suspend": False}}, "bob")
+    s.apply("apply to a TrainJob conflicts", f"{path}/t", train_job("t", trainer={"numNodes": 3}), "dave")
+    s.apply("apply a TrainJob from nothing", f"{path}/u", train_job("u", trainer=trainer), "dave")
     trainer["env"] = [{"name": "B", "value": "2"}]
     del trainer["command"]
-    s.step(
-        "apply a changed TrainJob",
-        "PATCH",
-        f"{path}/u",
-        train_job("u", trainer=trainer),
-        manager="dave",
-        content_type=APPLY,
-    )
+    s.apply("apply a changed TrainJob", f"{path}/u", train_job("u", trainer=trainer), "dave")
     condition = {
         "type": "Complete",
         "status": "True",
@@ -528,17 +399,14 @@ def record_train_jobs(s: Server) -> None:
         "message": "done",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    s.step(
+    s.merge(
         "merge patch the status of a TrainJob",
-        "PATCH",
         f"{path}/u/status",
         {"status": {"conditions": [condition]}, "spec": {"suspend": False}},
-        manager="controller",
-        content_type=MERGE,
+        "controller",
     )
-    s.step(
+    s.apply(
         "apply a status against its owner",
-        "PATCH",
         f"{path}/u/status",
         {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -546,8 +414,7 @@ def record_train_jobs(s: Server) -> None:
             "metadata": meta("u"),
             "status": {"conditions": [{**condition, "message": "other"}]},
         },
-        manager="other",
-        content_type=APPLY,
+        "other",
     )
 
 
@@ -560,25 +427,21 @@ def record_runtimes(s: Server) -> None:
         "metadata": meta("rt", labels={"trainer.kubeflow.org/framework": "torch"}),
         "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [node]}}},
     }
-    s.step("apply a TrainingRuntime from nothing", "PATCH", f"{path}/rt", runtime, manager="dave", content_type=APPLY)
+    s.apply("apply a TrainingRuntime from nothing", f"{path}/rt", runtime, "dave")
     runtime["spec"]["mlPolicy"] = {"numNodes": 2, "torch": {}}
     pod_template = node["template"]["spec"]["template"]["spec"]
     pod_template["containers"][0]["env"] = [{"name": "C", "value": "3"}]
     pod_template["containers"][0]["command"] = ["c"]
     del pod_template["nodeSelector"]
-    s.step("apply a changed TrainingRuntime", "PATCH", f"{path}/rt", runtime, manager="dave", content_type=APPLY)
-    s.step(
+    s.apply("apply a changed TrainingRuntime", f"{path}/rt", runtime, "dave")
+    s.merge(
         "merge patch a TrainingRuntime",
-        "PATCH",
         f"{path}/rt",
         {"spec": {"mlPolicy": {"numNodes": 5, "torch": None}}, "metadata": {"annotations": {"x": "y"}}},
-        manager="bob",
-        content_type=MERGE,
+        "bob",
     )
     runtime["spec"].pop("mlPolicy")
-    s.step(
-        "apply without a branch that others share", "PATCH", f"{path}/rt", runtime, manager="dave", content_type=APPLY
-    )
+    s.apply("apply without a branch that others share", f"{path}/rt", runtime, "dave")
 
 
 def record_other_kinds(s: Server) -> None:
@@ -602,7 +465,7 @@ def record_other_kinds(s: Server) -> None:
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
     }
     s.step("create a Role", "POST", f"{RBAC}/roles", role, manager="alice")
-    s.step("apply a Role", "PATCH", f"{RBAC}/roles/r", role, manager="dave", content_type=APPLY)
+    s.apply("apply a Role", f"{RBAC}/roles/r", role, "dave")
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta("q"), "spec": {"hard": {"pods": "5"}}}
     s.step("create a ResourceQuota", "POST", f"{CORE}/resourcequotas", quota, manager="alice")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ownership-two"}}
@@ -623,14 +486,7 @@ def record_other_kinds(s: Server) -> None:
         },
     }
     s.step("create a JobSet", "POST", f"{JOBSET}/jobsets", job_set, manager="alice")
-    s.step(
-        "apply a JobSet",
-        "PATCH",
-        f"{JOBSET}/jobsets/js2",
-        {**job_set, "metadata": meta("js2")},
-        manager="dave",
-        content_type=APPLY,
-    )
+    s.apply("apply a JobSet", f"{JOBSET}/jobsets/js2", {**job_set, "metadata": meta("js2")}, "dave")
 
 
 def main() -> None:
