@@ -57,9 +57,8 @@ def test_every_folder_in_the_tree_of_the_architecture_exists_and_none_is_forgott
     assert block is not None
     named = set(list_tree_paths(block[1]))
     assert {path for path in named if not (ROOT / path).exists()} == set()
-    parts = {
-        f"trainmaster/{path.name}/" for path in (ROOT / "trainmaster").iterdir() if (path / "__init__.py").exists()
-    }
+    files = [name.parts for name in list_files()]
+    parts = {f"{parts[0]}/{parts[1]}/" for parts in files if parts[0] in ("trainmaster", "tests") and len(parts) > 2}
     assert parts - named == set()
 
 
