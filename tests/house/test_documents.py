@@ -31,7 +31,7 @@ def list_tree_paths(text: str) -> list[str]:
     for line in text.splitlines():
         if match := re.match(r"^([a-z]+/)\s", line + " "):
             folder = match[1]
-        elif match := re.match(r"^  ([a-z_]+/?)\s", line + " "):
+        elif match := re.match(r"^  ([a-z0-9_]+/?)\s", line + " "):
             paths.append(folder + match[1])
     return paths
 
