@@ -20,8 +20,16 @@ from dataclasses import dataclass
 
 from trainmaster import __version__
 from trainmaster.api import catalogue
+from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, COSCHEDULING_POD_GROUPS, SECRETS, VOLCANO_POD_GROUPS
+from trainmaster.api.resources import (
+    CONFIG_MAPS,
+    COSCHEDULING_POD_GROUPS,
+    JOB_SETS,
+    SECRETS,
+    TRAIN_JOBS,
+    VOLCANO_POD_GROUPS,
+)
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.client.cache import Slim, WatchCache
@@ -29,10 +37,12 @@ from trainmaster.client.contract import Client
 from trainmaster.client.events import EventRecorder
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
+from trainmaster.client.view import View
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.apply import apply_one_by_one
+from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import QueuedRecorder
 from trainmaster.engine.lease import Lease, LeaseSettings
 from trainmaster.engine.manager import Manager
@@ -45,6 +55,7 @@ from trainmaster.kit.scopes import Scope
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "trainmaster-operator"
+_KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 """Read where a cluster has them; each is served only where its scheduler is installed."""
 
@@ -57,8 +68,8 @@ class OperatorSettings:
     """Where the leader's Lease lives; "" means that nobody is elected, and only one operator may run."""
     runtimes: bool = True
     """Install the shipped ClusterTrainingRuntimes at start."""
-    pause: float = 0.5
-    """Seconds between two passes over one TrainJob. A JobSet reports in bursts; one pass answers a burst."""
+    counts_delay: float = 2.0
+    """Seconds by which `jobsStatus` may lag behind a running JobSet. It reports in bursts; one pass answers a burst."""
     workers: int = 8
     """TrainJobs that are worked on at the same time; each waits for the API server most of the time."""
 
@@ -74,8 +85,7 @@ async def running_operator(
     client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids, metrics: Metrics | None = None
 ) -> AsyncIterator[Operator]:
     """Entering returns once it leads and works. LeaseLost ends the body."""
-    controller = build_controller(Context(on_cluster=True))
-    controller = dataclasses.replace(controller, workers=settings.workers)
+    controller = build_operated_controller(settings)
     async with AsyncExitStack() as stack:
         cache = build_cache(client, [source.gvr for source in controller.sources], settings, clock=clock, ids=ids)
         await stack.enter_async_context(cache)
@@ -94,11 +104,53 @@ async def running_operator(
             recorder=QueuedRecorder(await stack.enter_async_context(queue)),
             clock=clock,
             metrics=metrics,
-            pause=settings.pause,
         )
         await stack.enter_async_context(manager.running())
         log.info("operating", extra={"action": "operator.ready", "namespace": settings.namespace or "(all)"})
         yield Operator(cache, manager)
+
+
+def build_operated_controller(settings: OperatorSettings) -> Controller:
+    """The TrainJob controller, with as many workers and as few passes as suit a server that is far away."""
+    news = News(settings.counts_delay)
+    controller = build_controller(Context(on_cluster=True))
+    delays = dict.fromkeys((CONFIG_MAPS, SECRETS, JOB_SETS), news.delay_child) | {TRAIN_JOBS: news.delay_trainjob}
+    sources = [
+        dataclasses.replace(source, delay=delays[source.gvr]) if source.gvr in delays else source
+        for source in controller.sources
+    ]
+    return dataclasses.replace(controller, sources=tuple(sources), workers=settings.workers)
+
+
+class News:
+    """Which changes can wait: those that can only be counts of a running JobSet, or an echo of our own writes.
+
+    A delay only postpones a look, so being wrong here costs time and nothing else.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._generations: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def delay_trainjob(self, view: View, trainjob: Object) -> float:
+        """A TrainJob whose spec is as it was has only a new status or new labels."""
+        meta = trainjob["metadata"]
+        key = (meta["namespace"], meta["name"])
+        if view.find(TRAIN_JOBS, *key) is None:
+            self._generations.pop(key, None)
+            return 0.0
+        seen, now = self._generations.get(key), (meta["uid"], meta.get("generation", 0))
+        self._generations[key] = now
+        return self._seconds if seen == now else 0.0
+
+    def delay_child(self, view: View, child: Object) -> float:
+        meta = child["metadata"]
+        gvr = _KINDS.get(child.get("kind", ""), JOB_SETS)
+        if "deletionTimestamp" in meta or view.find(gvr, meta["namespace"], meta["name"]) is None:
+            return 0.0
+        conditions = list_conditions(child)
+        ended = is_true(conditions, "Completed") or is_true(conditions, "Failed")
+        return 0.0 if ended or (child.get("spec") or {}).get("suspend") else self._seconds
 
 
 def build_cache(

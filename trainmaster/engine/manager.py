@@ -43,16 +43,14 @@ class Manager:
         recorder: Recorder,
         clock: Clock,
         metrics: Metrics | None = None,
-        pause: float = 0.0,
     ) -> None:
-        """`pause`: seconds between two passes over one object, where every call costs (a cluster)."""
         self._controllers = tuple(controllers)
         self._view = view
         self._feed = feed
         self._apply = apply
         self._recorder = recorder
         self._clock = clock
-        self._queues = {controller.name: WorkQueue[Request](clock, pause=pause) for controller in self._controllers}
+        self._queues = {controller.name: WorkQueue[Request](clock) for controller in self._controllers}
         self._metrics = EngineMetrics(metrics or Metrics(), self._read_depths)
 
     @property

@@ -1,8 +1,7 @@
 """The work queue of one controller: each request at most once, never two at a time, with back-off and wake-ups.
 
 Sources add requests; workers take them with `get` and give them back with `done`. A request that is added while a
-worker has it is handed out again afterwards, so nothing is lost and one object is never worked on twice at once. With
-a `pause`, a request rests so long after each success: what happens meanwhile is seen by one pass instead of many. All
+worker has it is handed out again afterwards, so nothing is lost and one object is never worked on twice at once. All
 methods but `get` are synchronous and must be called on the loop's thread. Delays use the injected clock, so tests run
 them in virtual time.
 """
@@ -24,12 +23,9 @@ RETRY = Policy(first=0.005, cap=60.0)
 
 
 class WorkQueue(Generic[K]):
-    def __init__(self, clock: Clock, *, retry: Policy = RETRY, pause: float = 0.0) -> None:
+    def __init__(self, clock: Clock, *, retry: Policy = RETRY) -> None:
         self._clock = clock
         self._retry = retry
-        self._pause = pause
-        self._resting: dict[K, float] = {}
-        """Key -> when its pause is over, in that order."""
         self._ready: OrderedDict[K, None] = OrderedDict()
         self._busy: set[K] = set()
         self._again: set[K] = set()
@@ -45,10 +41,10 @@ class WorkQueue(Generic[K]):
 
     @property
     def is_idle(self) -> bool:
-        return not self._ready and not self._busy and not self._again
+        return not self._ready and not self._busy
 
     def add(self, key: K) -> None:
-        if key in self._busy or key in self._resting:
+        if key in self._busy:
             self._again.add(key)
         elif key not in self._ready:
             self._ready[key] = None
@@ -82,12 +78,6 @@ class WorkQueue(Generic[K]):
 
     def done(self, key: K) -> None:
         self._busy.discard(key)
-        if self._pause and key not in self._failures:
-            self._resting[key] = self._clock.monotonic() + self._pause
-            return
-        self._add_again(key)
-
-    def _add_again(self, key: K) -> None:
         if key in self._again:
             self._again.discard(key)
             self.add(key)
@@ -110,21 +100,12 @@ class WorkQueue(Generic[K]):
             if self._due.get(key) == due:
                 del self._due[key]
                 self.add(key)
-        while self._resting:
-            key = next(iter(self._resting))
-            if self._resting[key] > now:
-                return
-            del self._resting[key]
-            self._add_again(key)
 
     async def _wait_for_change(self) -> None:
-        moments = [self._later[0][0]] if self._later else []
-        if self._resting:
-            moments.append(next(iter(self._resting.values())))
-        if not moments:
+        if not self._later:
             await self._changed.wait()
             return
-        delay = max(0.0, min(moments) - self._clock.monotonic())
+        delay = max(0.0, self._later[0][0] - self._clock.monotonic())
         try:
             async with asyncio.timeout(delay):
                 await self._changed.wait()

@@ -99,35 +99,3 @@ def test_several_workers_share_the_keys() -> None:
         assert sorted(worker.result() for worker in workers) == ["a", "b", "c"]
 
     run(test)
-
-
-def test_with_a_pause_what_happens_meanwhile_is_seen_by_one_later_pass() -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        queue: WorkQueue[str] = WorkQueue(clock, retry=Policy(first=0.01, cap=4.0), pause=0.5)
-        queue.add("a")
-        queue.done(await queue.get())
-        queue.add("a")
-        queue.add("a")
-        queue.add("b")
-        assert await queue.get() == "b" and clock.monotonic() == 0
-        assert not queue.is_idle
-        assert await queue.get() == "a" and clock.monotonic() == pytest.approx(0.5)
-        queue.done("a")
-        queue.done("b")
-        assert queue.is_idle
-
-    run_virtual(main())
-
-
-def test_a_pause_does_not_hold_up_a_retry() -> None:
-    async def main() -> None:
-        clock = VirtualClock()
-        queue: WorkQueue[str] = WorkQueue(clock, retry=Policy(first=0.01, cap=4.0), pause=0.5)
-        queue.add("a")
-        key = await queue.get()
-        queue.retry(key)
-        queue.done(key)
-        assert await queue.get() == "a" and clock.monotonic() == pytest.approx(0.01)
-
-    run_virtual(main())

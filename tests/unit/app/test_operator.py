@@ -1,0 +1,114 @@
+"""The operator's own decisions: what its cache keeps, which news can wait, what it needs from a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers.world import World
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, SECRETS, TRAIN_JOBS
+from trainmaster.app.operator import (
+    OperatorSettings,
+    build_operated_controller,
+    drop_content_of_others,
+    drop_ownership,
+)
+from trainmaster.app.operator_manifests import RULES, build_manifests
+from trainmaster.client.view import View
+
+pytestmark = pytest.mark.unit
+
+
+def make_jobset(**fields: Any) -> Object:
+    meta = {"name": "a", "namespace": "default", "uid": "u", **fields.pop("metadata", {})}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": {}, **fields}
+
+
+def make_secret(**owner: str) -> Object:
+    meta: Object = {"name": "s", "namespace": "default", "uid": "u", "resourceVersion": "1", "labels": {"x": "y"}}
+    if owner:
+        meta["ownerReferences"] = [{"uid": "t", "controller": True, "name": "a", **owner}]
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {**meta, "managedFields": [{}]}, "data": {"key": "dmFs"}}
+
+
+@pytest.mark.parametrize("owner", [{}, {"kind": "Job"}])
+def test_secrets_of_others_are_kept_without_their_content(owner: dict[str, str]) -> None:
+    kept = drop_content_of_others(make_secret(**owner))
+    assert "data" not in kept and kept["metadata"]["name"] == "s"
+    assert kept["metadata"].get("ownerReferences") == make_secret(**owner)["metadata"].get("ownerReferences")
+
+
+def test_secrets_of_trainjobs_are_kept_whole_but_for_the_record_of_managers() -> None:
+    kept = drop_content_of_others(make_secret(kind="TrainJob"))
+    assert kept["data"] == {"key": "dmFs"} and "managedFields" not in kept["metadata"]
+    assert drop_ownership(kept) is kept
+
+
+@pytest.mark.parametrize(
+    ("jobset", "waits"),
+    [
+        (make_jobset(), True),
+        (make_jobset(status={"conditions": [{"type": "Completed", "status": "True"}]}), False),
+        (make_jobset(status={"conditions": [{"type": "Failed", "status": "True"}]}), False),
+        (make_jobset(status={"conditions": [{"type": "Failed", "status": "False"}]}), True),
+        (make_jobset(spec={"suspend": True}), False),
+        (make_jobset(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), False),
+    ],
+)
+def test_the_counts_of_a_running_jobset_can_wait_and_its_end_cannot(jobset: Object, waits: bool) -> None:
+    world, delays = World(), get_delays()
+    assert delays[JOB_SETS](world, jobset) == 0.0, "it is gone"
+    world.add(JOB_SETS, jobset)
+    assert delays[JOB_SETS](world, jobset) == (3.0 if waits else 0.0)
+
+
+def test_a_child_that_was_made_can_wait_and_one_that_went_cannot() -> None:
+    world, delays = World(), get_delays()
+    secret = make_secret(kind="TrainJob")
+    assert delays[SECRETS](world, secret) == 0.0
+    world.add(SECRETS, secret)
+    assert delays[SECRETS](world, secret) == 3.0
+
+
+def test_a_trainjob_with_a_new_spec_cannot_wait_and_one_with_a_new_status_can() -> None:
+    world, delay = World(), get_delays()[TRAIN_JOBS]
+    trainjob: Object = {"metadata": {"name": "a", "namespace": "default", "uid": "u", "generation": 1}}
+    world.add(TRAIN_JOBS, trainjob)
+    assert [delay(world, trainjob), delay(world, trainjob)] == [0.0, 3.0]
+    trainjob["metadata"]["generation"] = 2
+    assert [delay(world, trainjob), delay(world, trainjob)] == [0.0, 3.0]
+    trainjob["metadata"]["uid"] = "v"
+    assert delay(world, trainjob) == 0.0
+    world.objects.clear()
+    assert [delay(world, trainjob), delay(world, trainjob)] == [0.0, 0.0]
+
+
+def get_delays() -> dict[GVR, Callable[[View, Object], float]]:
+    controller = build_operated_controller(OperatorSettings(counts_delay=3.0))
+    return {source.gvr: source.delay for source in controller.sources}
+
+
+def test_the_manifests_hold_our_kinds_and_no_right_that_is_not_named() -> None:
+    items = build_manifests()["items"]
+    names = [item["metadata"]["name"] for item in items if item["kind"] == "CustomResourceDefinition"]
+    assert names == [
+        f"{plural}.trainer.kubeflow.org" for plural in ("clustertrainingruntimes", "trainingruntimes", "trainjobs")
+    ]
+    for rule in RULES:
+        assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+    watched = {
+        (CONFIG_MAPS.group, CONFIG_MAPS.plural),
+        (SECRETS.group, SECRETS.plural),
+        (JOB_SETS.group, JOB_SETS.plural),
+    }
+    allowed = {
+        (group, name)
+        for rule in RULES
+        if "watch" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
+    assert watched <= allowed
