@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kube.processes import REPLACED
 from tools.testrun import RUN_ORDER
 from trainmaster.kit import failpoints
 
@@ -37,6 +38,8 @@ def _children() -> dict[int, str]:
         if not listing.exists():  # a kernel without CONFIG_PROC_CHILDREN: nothing to look at
             continue
         for pid in listing.read_text().split():
+            if int(pid) in REPLACED:
+                continue
             try:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:

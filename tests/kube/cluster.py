@@ -48,6 +48,8 @@ class Parts:
     """Fake nodes; Pods on them become Running and Succeeded without anything being run."""
     running_ms: int = 0
     complete_ms: int = 0
+    unlimited: bool = False
+    """Lifts the rate limits with which the controller manager and the scheduler ship."""
 
 
 def _is_established(definition: dict[str, Any]) -> bool:
@@ -183,11 +185,19 @@ class KubeCluster:
         self.processes.wait_ready("etcd", f"{self.etcd}/health")
 
     def restart_apiserver(self) -> None:
-        """Kills it and starts it again at the same address, as an upgrade or a crash does."""
+        """Kills it and starts it again at the same address, as an upgrade or a crash does; does not wait for it."""
         self.processes.kill("kube-apiserver")
-        self._start_apiserver()
+        self._launch_apiserver()
+        self.processes.mark_replaced("kube-apiserver")
+
+    def await_apiserver(self) -> None:
+        self.processes.wait_ready("kube-apiserver", f"{self.server}/readyz", token=self.token)
 
     def _start_apiserver(self) -> None:
+        self._launch_apiserver()
+        self.await_apiserver()
+
+    def _launch_apiserver(self) -> None:
         self.ports.setdefault("kube-apiserver", free_port())
         lines = [f'{self.tokens[name]},{user},{name},"{groups}"' for name, (user, groups) in USERS.items()]
         (self.work / "tokens.csv").write_text("\n".join(lines) + "\n")
@@ -209,7 +219,6 @@ class KubeCluster:
             "allow-privileged": "true",
         }
         self.start_program("kube-apiserver", [f"--{flag}={value}" for flag, value in flags.items()])
-        self.processes.wait_ready("kube-apiserver", f"{self.server}/readyz", token=self.token)
 
     def _start_core(self, name: str, extra: list[str]) -> None:
         self.ports[name] = free_port()
@@ -217,6 +226,8 @@ class KubeCluster:
         arguments = ["--kubeconfig", config, "--authentication-kubeconfig", config]
         arguments += ["--authorization-kubeconfig", config, "--bind-address", "127.0.0.1"]
         arguments += ["--secure-port", str(self.ports[name]), "--leader-elect=false", *extra]
+        if self.parts.unlimited:
+            arguments += ["--kube-api-qps=5000", "--kube-api-burst=5000"]
         self.start_program(name, arguments)
         self.processes.wait_ready(name, f"https://127.0.0.1:{self.ports[name]}/healthz")
 

@@ -21,6 +21,9 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.02
 
+REPLACED: set[int] = set()
+"""Processes that a test started in place of one of a wider fixture; that fixture stops them (tests/conftest.py)."""
+
 
 class NotReady(AssertionError):
     """A program ended or did not become ready; the text holds the end of its log."""
@@ -93,6 +96,9 @@ class Processes:
         process = self._running.pop(name)
         process.kill()
         process.wait()
+
+    def mark_replaced(self, name: str) -> None:
+        REPLACED.add(self._running[name].pid)
 
     def stop(self) -> None:
         for process in self._running.values():

@@ -25,6 +25,6 @@ def seam_cluster() -> Iterator[KubeCluster]:
     for name in (*NEEDED, "kube-scheduler", "jobset", "kwok"):
         if toolbox.find_program(name) is None:
             pytest.skip(toolbox.why_missing(name))
-    with KubeCluster(Parts(jobset=True, nodes=2, complete_ms=_NEVER_MS), toolbox=toolbox) as cluster:
+    with KubeCluster(Parts(jobset=True, nodes=2, complete_ms=_NEVER_MS, unlimited=True), toolbox=toolbox) as cluster:
         cluster.apply(json.dumps(build_manifests()))
         yield cluster

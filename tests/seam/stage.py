@@ -25,6 +25,7 @@ from trainmaster.app.operator_manifests import SERVICE_ACCOUNT
 from trainmaster.client.contract import Client, Identity, PatchType, WatchOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
+from trainmaster.engine.lease import LeaseLost
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
@@ -73,6 +74,9 @@ class Site:
         self.calls: Counter[str] = Counter()
         """What the operator asked of the API server: method, plural and status."""
         self.trouble: list[asyncio.Task[None]] = []
+        """What `come_to_rest` ends."""
+        self.stop_after = 0
+        """The operator is stopped right after the answer to its n-th write; 0: never."""
         self._scope = scope
         self._operating: asyncio.Task[None] | None = None
         self._operator: Operator | None = None
@@ -90,7 +94,24 @@ class Site:
             await asyncio.wait([self._operating])
         self._operating = self._operator = None
 
+    async def ended(self) -> None:
+        """Returns once the operator has been stopped by `stop_after`."""
+        assert self._operating is not None
+        await asyncio.wait([self._operating])
+
+    def take(self, other: Site) -> None:
+        """The operator of another site is ours from now on."""
+        self._operating, self._operator = other._operating, other._operator
+
     async def _operate(self, ready: asyncio.Event) -> None:
+        """As a Deployment does: an operator that lost its lease (a server away for long, a busy machine) comes back."""
+        while True:
+            try:
+                await self._operate_once(ready)
+            except LeaseLost:
+                continue
+
+    async def _operate_once(self, ready: asyncio.Event) -> None:
         config = make_config(self.cluster, self.proxy.port)
         connection = HttpClient(config, user_agent="operator/1", observe=self._observe)
         settings = OperatorSettings(namespace=self.namespace, lease_namespace=self.namespace)
@@ -106,11 +127,18 @@ class Site:
         parts = path.split("/")
         plural = parts[parts.index(self.namespace) + 1] if self.namespace in parts else parts[4]
         self.calls[f"{method} {plural} {status}"] += 1
+        if self.stop_after and self.count_writes() == self.stop_after and self._operating is not None:
+            self._operating.cancel()
 
     def count_writes(self) -> int:
-        """Accepted or not, the lease's own left out."""
-        found = self.calls.items()
-        return sum(count for call, count in found if not call.startswith(("GET", "WATCH")) and " leases " not in call)
+        """In the namespace, accepted or not, the lease's own left out."""
+        skipped = ("GET ", "WATCH ")
+        others = (" leases ", " clustertrainingruntimes ")
+        return sum(
+            count
+            for call, count in self.calls.items()
+            if not call.startswith(skipped) and not any(other in call for other in others)
+        )
 
     async def come_to_rest(self) -> None:
         """The trouble ends; then nothing in the namespace has changed for a while and the operator is idle."""
@@ -173,11 +201,11 @@ async def restart_once(site: Site) -> None:
     await site.start()
 
 
-async def write_again_and_again(client: Client, gvr: GVR, namespace: str) -> None:
+async def write_again_and_again(client: Client, gvr: GVR, namespace: str, *, pause: float = _WRITE_SECONDS) -> None:
     """A stranger with a loop: every write of others that was prepared before is a conflict."""
     number = 0
     while True:
-        await asyncio.sleep(_WRITE_SECONDS)
+        await asyncio.sleep(pause)
         try:
             for obj in (await client.list(gvr, namespace)).items:
                 number += 1
