@@ -46,11 +46,8 @@ LEGACY_CONTROLLER_UID = "controller-uid"
 LEGACY_JOB_NAME = "job-name"
 
 POD_ATTEMPT = "trainmaster.io/attempt"
-"""Annotation on Pods, by the Job controller: how many Pods of the Job had failed when this one was made. The count
-of failures can be rebuilt from it without finalizers on Pods."""
-POD_UNCOUNTED = "trainmaster.io/uncounted"
-"""Annotation on Pods, by the Job controller before it deletes one on purpose (suspend, fewer wanted): its end is no
-failure of the Job."""
+"""Annotation on Pods, by the Job controller: which attempt of its index a Pod is, from 0 on; in Jobs without indexes its
+serial number. The Pod's name is derived from it."""
 WAITING = "trainmaster.io/waiting"
 """Annotation on JobSets and Jobs, by their controller: why nothing happens, as JSON {reason, message, since}. The
 TrainJob controller copies it to `status.waiting`, where people look."""
