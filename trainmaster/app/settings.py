@@ -124,7 +124,8 @@ class Setting:
 
 # 0 has a meaning of its own there.
 _MAY_BE_ZERO = frozenset({"server.port"})
-_MAXIMA = {"server.port": 65535}
+# What the JSON writer cannot write must not be let in.
+_MAXIMA = {"server.port": 65535, "limits.json_depth": 200}
 
 
 def list_settings() -> dict[str, Setting]:

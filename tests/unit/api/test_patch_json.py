@@ -116,6 +116,38 @@ values = st.recursive(
 objects = st.dictionaries(st.text("ab/~", max_size=2), values, max_size=4)
 
 
+def nest(depth: int) -> Any:
+    value: Any = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        pytest.param([{"op": "copy", "from": "/x", "path": "/x" + "/a" * 149}], id="copy"),
+        pytest.param(
+            [{"op": "copy", "from": "/x", "path": "/y"}, {"op": "move", "from": "/y", "path": "/x" + "/a" * 149}],
+            id="move",
+        ),
+        pytest.param([{"op": "add", "path": "/x" + "/a" * 149, "value": nest(150)}], id="add"),
+        pytest.param([{"op": "replace", "path": "/x" + "/a" * 148, "value": nest(150)}], id="replace"),
+    ],
+)
+def test_a_patch_cannot_stack_its_parts_beyond_what_can_be_written(stack: list[Any]) -> None:
+    fine = [{"op": "add", "path": "/x", "value": nest(150)}]
+    json_patch.apply(OBJECT, fine)
+    with pytest.raises(StatusError) as refused:
+        json_patch.apply(OBJECT, fine + stack)
+    assert refused.value.code == 422 and "nested too deeply" in str(refused.value.details)
+
+
+def test_many_moves_of_shallow_values_are_fine() -> None:
+    there, back = {"op": "move", "from": "/list", "path": "/m"}, {"op": "move", "from": "/m", "path": "/list"}
+    assert json_patch.apply(OBJECT, [there, back] * 1000) == OBJECT
+
+
 def build_patch(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
     """A patch from one object to another, for the inverse property."""
     if isinstance(old, dict) and isinstance(new, dict):

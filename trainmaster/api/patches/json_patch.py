@@ -18,6 +18,10 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """What all `copy` operations of one patch may add; without it a short patch could double an object at each step."""
 
+MAX_DEPTH = 200
+"""Nesting of the patched document. Each body may be that deep, but moves and copies can stack one on the other, and the
+JSON writer ends at 254."""
+
 _NEEDS = {
     "add": ("value",),
     "remove": (),
@@ -81,17 +85,30 @@ def _copied(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value)) if isinstance(value, dict | list) else value
 
 
+def _measure_depth(value: Any) -> int:
+    """How many objects and lists lie around the innermost value."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
 class _Document:
     def __init__(self, root: Any) -> None:
         self.root = root
         self._copied_bytes = 0
+        self._deepest = 0
+        """An upper bound once something was moved. Walking through what is moved each time would be quadratic."""
 
     def run(self, operation: dict[str, Any]) -> None:
         path = _parse_pointer(operation["path"])
         match operation["op"]:
             case "add":
+                self._note_depth(len(path) + _measure_depth(operation["value"]))
                 self._add(path, _copied(operation["value"]))
             case "replace":
+                self._note_depth(len(path) + _measure_depth(operation["value"]))
                 self._replace(path, _copied(operation["value"]))
             case "remove":
                 self._remove(path)
@@ -169,6 +186,8 @@ class _Document:
     def _move(self, source: list[str], path: list[str]) -> None:
         if path[: len(source)] == source and len(path) > len(source):
             raise _unfit("a value cannot be moved into itself")
+        self._deepest = self._deepest or _measure_depth(self.root)
+        self._note_depth(self._deepest + len(path) - len(source))
         self._add(path, self._remove(source))
 
     def _copy(self, source: list[str], path: list[str]) -> None:
@@ -176,7 +195,15 @@ class _Document:
         self._copied_bytes += len(raw)
         if self._copied_bytes > MAX_COPIED_BYTES:
             raise _unfit(f"Unable to complete the copy, the accumulated size increase of copy is {self._copied_bytes}")
-        self._add(path, orjson.loads(raw))
+        value = orjson.loads(raw)
+        self._note_depth(len(path) + _measure_depth(value))
+        self._add(path, value)
+
+    def _note_depth(self, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise _unfit(f"the patched document is nested too deeply: the limit is {MAX_DEPTH}")
+        if self._deepest:
+            self._deepest = max(self._deepest, depth)
 
     def _test(self, path: list[str], value: Any) -> None:
         try:

@@ -18,7 +18,7 @@ class Limits:
     body_bytes: int = 3 * 1024 * 1024
     """kube-apiserver's own limit, so that what fits there fits here."""
     json_depth: int = 200
-    """Nesting of a request body. The JSON writer ends at 254, and an object is wrapped a few levels deep in lists."""
+    """Nesting of a request body, at most 200: the JSON writer ends at 254, and lists wrap an object a few levels."""
     connections: int = 1024
     """Open connections. The ones above are answered 429 and closed; above twice the number they are dropped."""
     watchers: int = 2000
