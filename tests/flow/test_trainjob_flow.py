@@ -184,6 +184,21 @@ async def test_a_job_waits_for_its_runtime_says_so_and_starts_once_it_exists(sta
     assert "waiting" not in trainjob["status"]
 
 
+@only_on(CLUSTER, "the embedded server starts every job as a gang and makes no PodGroup")
+async def test_a_job_that_needs_a_kind_which_the_cluster_has_not_waits_and_says_which(stage: Stage) -> None:
+    runtime = make_runtime({})
+    runtime["spec"]["podGroupPolicy"] = {"coscheduling": {"scheduleTimeoutSeconds": 100}}
+    await stage.client.create(TRAINING_RUNTIMES, runtime, stage.namespace)
+    job = make_trainjob()
+    job["spec"]["runtimeRef"] = {"name": "own", "kind": "TrainingRuntime"}
+    await stage.submit(job)
+    trainjob = await stage.wait_for(TRAIN_JOBS, "first", lambda job: job.get("status", {}).get("waiting"))
+    assert trainjob["status"]["waiting"]["reason"] == "Refused"
+    assert "scheduling.x-k8s.io" in trainjob["status"]["waiting"]["message"]
+    await stage.eventually(lambda: has_event(stage, "TrainJobResourcesCreationFailed"))
+    assert await stage.list_all(JOB_SETS) == []
+
+
 async def test_a_foreign_jobset_of_the_same_name_is_left_alone_and_named(stage: Stage) -> None:
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "foreign:1"}]}
     jobs = [{"name": "w", "template": {"spec": {"template": {"spec": pod}}}}]
