@@ -46,8 +46,8 @@ LEGACY_CONTROLLER_UID = "controller-uid"
 LEGACY_JOB_NAME = "job-name"
 
 POD_ATTEMPT = "trainmaster.io/attempt"
-"""Annotation on Pods, by the Job controller: which attempt of its index a Pod is, from 0 on; in Jobs without indexes its
-serial number. The Pod's name is derived from it."""
+"""Annotation on Pods, by the Job controller: which attempt of its index a Pod is, from 0 on; without indexes
+its serial number. The Pod's name is derived from it."""
 WAITING = "trainmaster.io/waiting"
 """Annotation on JobSets and Jobs, by their controller: why nothing happens, as JSON {reason, message, since}. The
 TrainJob controller copies it to `status.waiting`, where people look."""
