@@ -3,10 +3,14 @@
 Parsed objects are kept in a bounded cache, keyed by revision, and shared between readers. Listing by owner uses the
 index of `owners`; listing by label builds an index for a label key the first time somebody asks for it, and keeps it
 current from then on.
+
+It is the feed of the controllers too (`follow`): whoever follows hears of a change right after the transaction, as the
+same parsed object that the view shows, without a watch in between.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from trainmaster.api.meta import GVR, Object
@@ -14,6 +18,8 @@ from trainmaster.apiserver import stored
 from trainmaster.apiserver.registry import Registry
 from trainmaster.store.contract import Event, EventType, Record
 
+_SLICE = 256
+"""Objects that exist already are told in slices; others get their turn in between."""
 _PARSED = 8192
 """Parsed objects kept. About 30 MB when full, and far more than one pass over the active jobs reads."""
 
@@ -25,6 +31,7 @@ class LocalView:
         self._parsed: dict[tuple[str, str], tuple[int, Object]] = {}
         self._labels: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
         """(bucket, label key) to label value to record names."""
+        self._followers: dict[str, list[_Follower]] = {}
         self._end: Callable[[], None] = self._store.subscribe(self._follow)
 
     def close(self) -> None:
@@ -54,9 +61,26 @@ class LocalView:
         found = []
         for name in names:
             record = self._store.get(bucket, name)
-            if record is not None and _controls(owner_uid, record):
-                found.append(self._parse(record))
+            obj = None if record is None else self._parse(record)
+            if obj is not None and _controls(owner_uid, obj):
+                found.append(obj)
         return found
+
+    async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
+        """See `engine.feed.Feed`. An error of `notice` is raised here, not in whoever wrote."""
+        bucket = stored.bucket_of(gvr)
+        follower = _Follower(notice)
+        self._followers.setdefault(bucket, []).append(follower)
+        try:
+            after = ""
+            while records := self._store.scan(bucket, after=after, limit=_SLICE):
+                for record in records:
+                    notice(self._parse(record))
+                after = records[-1].name
+                await asyncio.sleep(0)
+            await follower.failed
+        finally:
+            self._followers[bucket].remove(follower)
 
     def _parse(self, record: Record) -> Object:
         key = (record.bucket, record.name)
@@ -87,6 +111,29 @@ class LocalView:
             for (bucket, key), index in self._labels.items():
                 if bucket == record.bucket:
                     _move(index, key, event)
+        # Once the view shows all of the transaction.
+        for event in events:
+            followers = self._followers.get(event.record.bucket)
+            if followers:
+                is_there = event.type is EventType.PUT
+                obj = self._parse(event.record) if is_there else stored.parse(event.record.value)
+                for follower in followers:
+                    follower.tell(obj)
+
+
+class _Follower:
+    __slots__ = ("_notice", "failed")
+
+    def __init__(self, notice: Callable[[Object], None]) -> None:
+        self._notice = notice
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def tell(self, obj: Object) -> None:
+        try:
+            self._notice(obj)
+        except Exception as error:  # noqa: BLE001 - raised in `follow`
+            if not self.failed.done():
+                self.failed.set_exception(error)
 
 
 def _move(index: dict[str, dict[str, None]], key: str, event: Event) -> None:
@@ -105,5 +152,6 @@ def _move(index: dict[str, dict[str, None]], key: str, event: Event) -> None:
         index.setdefault(after, {})[name] = None
 
 
-def _controls(uid: str, record: Record) -> bool:
-    return any(owner.get("uid") == uid and owner.get("controller") for owner in stored.peek_owners(record.value))
+def _controls(uid: str, obj: Object) -> bool:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)

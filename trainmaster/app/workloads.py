@@ -22,7 +22,6 @@ from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
-from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -43,7 +42,7 @@ async def running_workloads(
     manager = Manager(
         CONTROLLERS,
         view=view,
-        feed=WatchFeed(client, clock),
+        feed=view,
         apply=apply_in_one(client),
         recorder=recorder,
         clock=clock,
