@@ -3,6 +3,9 @@
 One pass: read the view, get a plan, apply it, then send its events and note when to look again. A refusal that time
 or a fresh read can heal is tried again with back-off. Any other refusal goes back to the reconciler at once, as data;
 it returns a plan that only explains, and the object is looked at again with back-off. So nothing loops without a pause.
+
+A look at a Job of thousands of Pods takes long, and the counts that it stores wake the next look. So a pass that only
+looked, and took long, is followed by a rest in proportion (`_decide_rest`): one object never takes the whole loop.
 """
 
 from __future__ import annotations
@@ -30,6 +33,12 @@ from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
 
 log = logging.getLogger(__name__)
+
+_LONG = 0.01
+"""Seconds of a pass above which its object rests."""
+_SHARE = 4.0
+"""Seconds of rest for each second of the pass: such an object gets a fifth of the loop."""
+_LONGEST_REST = 1.0
 
 
 class Manager:
@@ -91,42 +100,47 @@ class Manager:
         queue = self._queues[controller.name]
         while True:
             request = await queue.get()
+            rest = 0.0
             try:
                 with logs.context(controller=controller.name, request=str(request)):
-                    await self._pass(controller, queue, request)
+                    rest = await self._pass(controller, queue, request)
             finally:
-                queue.done(request)
+                queue.done(request, rest)
             # In-process nothing in a pass waits; the API server must get its turn between two passes.
             await asyncio.sleep(0)
 
-    async def _pass(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> None:
+    async def _pass(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> float:
+        """Seconds that the object should rest."""
         began = self._clock.monotonic()
         try:
-            result = await self._reconcile(controller, queue, request)
+            result, acted = await self._reconcile(controller, queue, request)
         except Exception:  # the engine's border: one object's trouble must not stop the controller
             delay = queue.retry(request)
             log.exception("reconcile failed", extra={"retry_seconds": delay})
-            result = "error"
+            result, acted = "error", True
+        seconds = self._clock.monotonic() - began
         self._metrics.passes.add(controller.name, result)
-        self._metrics.seconds.observe(self._clock.monotonic() - began, controller.name)
+        self._metrics.seconds.observe(seconds, controller.name)
+        return 0.0 if acted else _decide_rest(seconds)
 
-    async def _reconcile(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> str:
+    async def _reconcile(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> tuple[str, bool]:
+        """(result for the metrics, whether it did more than look and report)."""
         plan = controller.reconcile(self._view, request, self._clock.now(), ())
         refusal = await self._carry_out(controller, plan)
         if refusal is None:
             queue.forget(request)
             if plan.requeue_after is None:
-                return "ok"
+                return "ok", bool(plan.writes)
             queue.add_after(request, max(plan.requeue_after, 0.001))
-            return "wait"
+            return "wait", bool(plan.writes)
         if is_passing(refusal):
             log.debug("plan refused, reading again", extra={"error": refusal.error.message})
             queue.retry(request)
-            return "retry"
+            return "retry", True
         explanation = controller.reconcile(self._view, request, self._clock.now(), (refusal,))
         await self._carry_out(controller, explanation)
         queue.retry(request)
-        return "refused"
+        return "refused", True
 
     async def _carry_out(self, controller: Controller, plan: Plan) -> Refusal | None:
         writes = plan.all_writes
@@ -141,3 +155,7 @@ class Manager:
 
     def _read_depths(self) -> dict[tuple[str, ...], float]:
         return {(name,): float(len(queue)) for name, queue in self._queues.items()}
+
+
+def _decide_rest(seconds: float) -> float:
+    return 0.0 if seconds <= _LONG else min(seconds * _SHARE, _LONGEST_REST)

@@ -1,9 +1,10 @@
 """The work queue of one controller: each request at most once, never two at a time, with back-off and wake-ups.
 
 Sources add requests; workers take them with `get` and give them back with `done`. A request that is added while a
-worker has it is handed out again afterwards, so nothing is lost and one object is never worked on twice at once. All
-methods but `get` are synchronous and must be called on the loop's thread. Delays use the injected clock, so tests run
-them in virtual time.
+worker has it is handed out again afterwards, so nothing is lost and one object is never worked on twice at once. A
+worker can give a request back for a rest: what happens meanwhile is seen by one pass instead of many. All methods but
+`get` are synchronous and must be called on the loop's thread. Delays use the injected clock, so tests run them in
+virtual time.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class WorkQueue(Generic[K]):
         self._ready: OrderedDict[K, None] = OrderedDict()
         self._busy: set[K] = set()
         self._again: set[K] = set()
+        self._resting: set[K] = set()
+        self._rests: list[tuple[float, int, K]] = []
         self._failures: dict[K, int] = {}
         self._later: list[tuple[float, int, K]] = []
         self._due: dict[K, float] = {}
@@ -41,10 +44,10 @@ class WorkQueue(Generic[K]):
 
     @property
     def is_idle(self) -> bool:
-        return not self._ready and not self._busy
+        return not self._ready and not self._busy and not self._again
 
     def add(self, key: K) -> None:
-        if key in self._busy:
+        if key in self._busy or key in self._resting:
             self._again.add(key)
         elif key not in self._ready:
             self._ready[key] = None
@@ -76,8 +79,17 @@ class WorkQueue(Generic[K]):
         """The key's work succeeded: its back-off starts over."""
         self._failures.pop(key, None)
 
-    def done(self, key: K) -> None:
+    def done(self, key: K, rest: float = 0.0) -> None:
+        """Gives the key back. Within `rest` seconds it is not handed out again; a back-off is rest enough."""
         self._busy.discard(key)
+        if rest <= 0 or key in self._failures:
+            self._add_again(key)
+            return
+        self._resting.add(key)
+        self._counter += 1
+        heapq.heappush(self._rests, (self._clock.monotonic() + rest, self._counter, key))
+
+    def _add_again(self, key: K) -> None:
         if key in self._again:
             self._again.discard(key)
             self.add(key)
@@ -100,12 +112,17 @@ class WorkQueue(Generic[K]):
             if self._due.get(key) == due:
                 del self._due[key]
                 self.add(key)
+        while self._rests and self._rests[0][0] <= now:
+            _, _, key = heapq.heappop(self._rests)
+            self._resting.discard(key)
+            self._add_again(key)
 
     async def _wait_for_change(self) -> None:
-        if not self._later:
+        moments = [heap[0][0] for heap in (self._later, self._rests) if heap]
+        if not moments:
             await self._changed.wait()
             return
-        delay = max(0.0, self._later[0][0] - self._clock.monotonic())
+        delay = max(0.0, min(moments) - self._clock.monotonic())
         try:
             async with asyncio.timeout(delay):
                 await self._changed.wait()

@@ -99,3 +99,37 @@ def test_several_workers_share_the_keys() -> None:
         assert sorted(worker.result() for worker in workers) == ["a", "b", "c"]
 
     run(test)
+
+
+def test_a_key_that_was_given_back_for_a_rest_is_handed_out_once_after_it() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        queue: WorkQueue[str] = WorkQueue(clock)
+        queue.add("large")
+        assert await queue.get() == "large"
+        queue.done("large", 0.5)
+        queue.add("large")
+        queue.add("large")
+        queue.add("small")
+        assert await queue.get() == "small", "a rest holds up nobody else"
+        queue.done("small")
+        began = clock.monotonic()
+        assert await queue.get() == "large"
+        assert clock.monotonic() - began >= 0.5
+        queue.done("large")
+        assert queue.is_idle
+
+    run_virtual(main())
+
+
+def test_a_shorter_rest_ends_before_a_longer_one_that_began_earlier() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(VirtualClock())
+        for key, rest in (("long", 1.0), ("short", 0.1)):
+            queue.add(key)
+            await queue.get()
+            queue.done(key, rest)
+            queue.add(key)
+        assert [await queue.get(), await queue.get()] == ["short", "long"]
+
+    run_virtual(main())
