@@ -21,6 +21,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -91,8 +92,12 @@ class Home:
         try:
             for folder in (self.root, self.store, self.pki, self.logs, self.pods):
                 folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            mode = self.root.stat().st_mode
         except OSError as error:
             raise self._unusable(error) from None
+        if mode & stat.S_IWOTH:
+            # Whoever may exchange files in it may exchange the kubeconfig and the keys.
+            raise HomeError(f"every user can write to the home {self.root}: close it with `chmod 700 {self.root}`")
 
     def _unusable(self, error: OSError) -> HomeError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

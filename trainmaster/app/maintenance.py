@@ -7,6 +7,7 @@ home held so that no server starts meanwhile. A restore never deletes: what was 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from trainmaster.kit.clock import SystemClock
 from trainmaster.store import backup as copies
 from trainmaster.store.contract import StoreError
 from trainmaster.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
 
 _BACKUP_SECONDS = 3600.0
 
@@ -52,6 +55,9 @@ async def serve_backup(store: SqliteStore, request: Mapping[str, Any]) -> Mappin
         return {"error": str(error)}
     except OSError as error:
         return {"error": f"the backup cannot be written: {error.strerror}"}
+    except RuntimeError as error:  # the store's thread has ended
+        log.info("backup refused", exc_info=error, extra={"action": "app.backup_refused"})
+        return {"error": "the server is stopping: try again when it has ended"}
 
 
 def restore(home: Home, path: Path) -> tuple[int, Path | None]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shlex
 import subprocess
 import sys
 
-from trainmaster.app.home import AlreadyRunning, Home, ServerInfo
+from trainmaster.app.home import PRIVATE_FILE, AlreadyRunning, Home, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context, add_home
 from trainmaster.cli.flags import add_settings, load_settings, repeat_flags
@@ -76,7 +77,7 @@ class _Reporter:
 def _announce(context: Context, info: ServerInfo) -> None:
     context.say(f"trainmaster {info.version} serves {info.server} (pid {info.pid})")
     context.say(f"kubeconfig: {info.kubeconfig}")
-    context.say(f"try: kubectl --kubeconfig {info.kubeconfig} get namespaces")
+    context.say(f"try: kubectl --kubeconfig {shlex.quote(info.kubeconfig)} get namespaces")
 
 
 def _run_detached(options: argparse.Namespace, context: Context, home: Home) -> int:
@@ -88,7 +89,7 @@ def _run_detached(options: argparse.Namespace, context: Context, home: Home) -> 
     reader, writer = os.pipe()
     # -P: the directory we stand in is not a place to import from.
     command = [sys.executable, "-P", "-m", "trainmaster.cli", "up", "--home", str(home.root), *repeat_flags(options)]
-    with home.server_log.open("ab") as log:
+    with open(os.open(home.server_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE), "ab") as log:
         child = subprocess.Popen(
             [*command, "--report-to", str(writer)],
             stdin=subprocess.DEVNULL,

@@ -78,6 +78,13 @@ def test_a_home_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
         Home(tmp_path / "file" / "home").prepare()
 
 
+def test_a_home_that_every_user_can_write_to_is_refused(home: Home) -> None:
+    home.prepare()
+    home.root.chmod(0o777)
+    with pytest.raises(HomeError, match="chmod 700"):
+        home.prepare()
+
+
 def test_the_port_is_remembered(home: Home) -> None:
     home.prepare()
     assert home.find_port() is None
