@@ -1,0 +1,120 @@
+"""TrainJob lifecycles per second with scripted Pods: ours against the real Kubernetes stack, in one run.
+
+A lifecycle is a TrainJob of two nodes from POST to Complete: JobSet, Service, Job, two Pods bound, Running and
+Succeeded, with all events, every write on disk. Concurrent clients each submit a job, wait for its end, and submit the
+next. Ours is loaded through the in-process client (clients and control plane share one process) and over HTTP with TLS
+(clients in a process of their own). The other side is etcd, kube-apiserver, controller manager, scheduler, kwok, JobSet
+and Trainer managers with client limits that nothing reaches, loaded over HTTP by the same program.
+
+Promises: at least 400 lifecycles per second, and at least 50x the Kubernetes stack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench import _plant
+from bench._load import Figures, Load, drive_from_outside
+from tests.kube.cluster import KubeCluster, Parts
+from trainmaster.api.meta import Object
+
+PER_SECOND, RATIO = 400.0, 50.0
+WARM_UP = 100
+NODES = 4
+
+
+def show(name: str, figures: Figures, cpu: float) -> None:
+    print(
+        f"  {name:22} {figures.per_second:7.1f}/s  {cpu / figures.jobs * 1000:7.2f} ms CPU each   "
+        f"submit p50 {figures.submit_p50_ms:.1f} p99 {figures.submit_p99_ms:.1f} ms   both Pods Running p50 "
+        f"{figures.running_p50_ms:.1f} p99 {figures.running_p99_ms:.1f} ms   Complete p50 "
+        f"{figures.complete_p50_ms:.1f} ms   n {figures.jobs}",
+        flush=True,
+    )
+
+
+async def measure_ours(folder: Path, jobs: int, clients: int, rounds: int) -> tuple[float, float]:
+    """(lifecycles per second in-process, over HTTP): the best of the rounds."""
+    local, outside = [], []
+    async with _plant.running_plant(folder, serve=True) as plant:
+
+        async def confirm(obj: Object) -> None:
+            await plant.client.durable(int(obj["metadata"]["resourceVersion"]))
+
+        load = Load(plant.client, confirm)
+        await load.drive("warm", WARM_UP, clients)
+        for number in range(rounds):
+            cpu = time.process_time()
+            figures = await load.drive(f"local-{number}", jobs, clients)
+            show("in-process", figures, time.process_time() - cpu)
+            local.append(figures.per_second)
+        for number in range(rounds):
+            cpu = time.process_time()
+            figures = await drive_from_outside(plant.kubeconfig, f"http-{number}", jobs, clients)
+            show("over HTTP and TLS", figures, time.process_time() - cpu)
+            outside.append(figures.per_second)
+    return max(local), max(outside)
+
+
+async def measure_alone(folder: Path, clients: int) -> None:
+    """Latency without a queue: as many clients as a person has."""
+    async with _plant.running_plant(folder) as plant:
+        load = Load(plant.client)
+        await load.drive("warm", 20, 1)
+        cpu = time.process_time()
+        show(f"in-process, {clients} client", await load.drive("alone", 200, clients), time.process_time() - cpu)
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def measure_kube(jobs: int, clients: int) -> float:
+    with KubeCluster(Parts(trainer=True, nodes=NODES, unlimited=True)) as kube:
+        pids = list(kube.processes.pids.values())
+        _plant.run(drive_from_outside(kube.kubeconfig, "warm", clients, clients))
+        before = cpu_seconds(pids)
+        figures = _plant.run(drive_from_outside(kube.kubeconfig, "kube", jobs, clients))
+        show("Kubernetes stack", figures, cpu_seconds(pids) - before)
+        return figures.per_second
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--kube-jobs", type=int, default=100)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ours-only", action="store_true", help="leave out the comparison")
+    options = parser.parse_args()
+    kept = []
+
+    def promise(text: str, value: float, limit: float) -> None:
+        kept.append(value >= limit)
+        print(f"{'ok    ' if kept[-1] else 'MISSED'} {text:<44} {value:8.1f}  (promised >= {limit:g})", flush=True)
+
+    print(f"  load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    with tempfile.TemporaryDirectory(prefix="trainmaster-bench-") as folder:
+        _plant.run(measure_alone(Path(folder) / "alone", 1))
+        work = measure_ours(Path(folder) / "many", options.jobs, options.clients, options.rounds)
+        local, outside = _plant.run(work)
+    promise("lifecycles per second, in-process", local, PER_SECOND)
+    if not options.ours_only:
+        theirs = measure_kube(options.kube_jobs, options.clients)
+        promise("times the Kubernetes stack, in-process", local / theirs, RATIO)
+        print(f"       times the Kubernetes stack, over HTTP        {outside / theirs:8.1f}")
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
