@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test check format bench clean
+.PHONY: help setup venv demo test check sim format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x
 
 check: venv ## The quick lane: format, lint, types, imports and unit tests (under 2 minutes)
 	@$(RUN) tools/testrun.py --quick -- $(ARGS)
+
+SEEDS ?= 2000
+sim: venv ## Run SEEDS=n seeded worlds with faults (ARGS="--from 7000" or ARGS="--seed 4711" for one with its timeline)
+	@$(RUN) tools/sim.py --seeds $(SEEDS) $(ARGS)
 
 format: venv ## Format the code and sort imports
 	@$(RUN) -m ruff check --quiet --fix --select I .

@@ -26,8 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 STATIC = "static"
-RUN_ORDER = ("unit", "contract", "flow", "golden", "bad_input", "node", "crash", "e2e", "wire", "kube")
-PRECEDENCE = ("kube", "crash", "e2e", "wire", "bad_input", "node", "golden", "flow", "contract", "unit")
+RUN_ORDER = ("unit", "contract", "flow", "golden", "sim", "bad_input", "node", "crash", "e2e", "wire", "kube")
+PRECEDENCE = ("kube", "crash", "e2e", "wire", "bad_input", "node", "golden", "sim", "flow", "contract", "unit")
 """The most demanding marker decides about the tier."""
 QUICK = (STATIC, "unit")
 

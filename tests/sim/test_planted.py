@@ -1,0 +1,35 @@
+"""A simulation that finds nothing proves nothing unless it finds what is there: bugs planted into the real code."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainmaster.testing.simulation.planted import BUGS, Planted
+from trainmaster.testing.simulation.runner import Result, run_seed
+
+pytestmark = pytest.mark.sim
+
+
+def find(bug: Planted) -> Result | None:
+    for seed in range(bug.seeds):
+        result = run_seed(seed, planted=bug)
+        if result.violations:
+            return result
+    return None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+def test_a_planted_bug_is_found_and_its_seed_passes_without_it(bug: Planted) -> None:
+    found = find(bug)
+    assert found is not None, f"not found in {bug.seeds} seeds"
+    assert found.violations[0].invariant in bug.invariants, found.violations[0]
+    assert "VIOLATION" in found.timeline
+    assert run_seed(found.seed).violations == ()
+
+
+def test_a_planted_bug_leaves_no_trace() -> None:
+    before = run_seed(1).digest
+    for bug in BUGS:
+        run_seed(1, planted=bug)
+    assert run_seed(1).digest == before

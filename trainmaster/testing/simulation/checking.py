@@ -1,0 +1,182 @@
+"""Follows every write of every life of the store, and every plan of every reconciler, and runs the checks.
+
+It keeps a shadow of all objects. After a crash the shadow is thrown away with the writes that were lost, and what is on
+disk is compared with what users were told (I1) and with the numbering of revisions (I2).
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
+from trainmaster.apiserver import stored
+from trainmaster.client.view import View
+from trainmaster.client.writes import Create, Delete, Patch, Refusal
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.plan import Plan
+from trainmaster.engine.request import Request
+from trainmaster.store.contract import Event, EventType
+from trainmaster.testing.simulation.disk import Disk, SimStore
+from trainmaster.testing.simulation.steps import STEP_CHECKS, Memory, Step, remember
+from trainmaster.testing.simulation.world import World
+
+OWNERS = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS, "Job": JOBS}
+TOO_BUSY = 2000
+TOO_MANY = 1500
+UNWATCHED = ("events",)
+"""Buckets that no check looks at."""
+
+
+class Checker:
+    def __init__(self, world: World, base: dict[tuple[str, str], Object]) -> None:
+        self._world = world
+        self._base = base
+        self.memory = Memory()
+        self.shadow: dict[tuple[str, str], Object] = {}
+        self.uids: dict[str, tuple[str, str]] = {}
+        self._revision = 0
+        self._instant = -1.0
+        self._busy = 0
+        self.halt: Callable[[], None] = lambda: None
+        """Ends all processes: what spins without time passing would spin for ever."""
+        self.writes = 0
+        """Writes that matter, of all lives."""
+
+    def follow(self, store: SimStore) -> None:
+        """A new life of the store begins: from here on, its writes are watched."""
+        self._check_disk(self._world.disk)
+        self._load()
+        store.subscribe(self._see)
+
+    def _load(self) -> None:
+        self.shadow = {}
+        for bucket, records in self._world.disk.records.items():
+            if bucket in UNWATCHED:
+                continue
+            for name, record in records.items():
+                known = self._base.get((bucket, name))
+                fresh = known is None or int(known["metadata"]["resourceVersion"]) != record.revision
+                self.shadow[bucket, name] = stored.parse(record.value) if fresh or known is None else known
+        self.uids = {obj["metadata"]["uid"]: place for place, obj in self.shadow.items()}
+        self._revision = self._world.disk.revision
+
+    def _check_disk(self, disk: Disk) -> None:
+        """I1 and I2: nothing acknowledged is missing, and revisions have no gap."""
+        trace = self._world.trace
+        for number, event in enumerate(disk.log, start=disk.base + 1):
+            if event.record.revision != number:
+                trace.violate("I2", f"revision {number} is missing on disk, {event.record.revision} follows")
+                return
+        for revision, bucket, name in self._world.acked:
+            if revision > disk.revision:
+                text = f"the write to {bucket} {name} at revision {revision} was acknowledged and is lost"
+                trace.violate("I1", text)
+                return
+
+    def _see(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._see_one(event)
+
+    def _count_busy(self, what: str) -> None:
+        """I9: nobody is busy without end at one moment."""
+        now = self._world.loop.now
+        if now != self._instant:
+            self._instant, self._busy = now, 0
+        self._busy += 1
+        if self._busy == TOO_BUSY:
+            self._world.trace.violate("I9", f"a hot loop: {TOO_BUSY} writes and passes at one moment, last {what}")
+            self._world.loop.call_soon(self.halt)
+
+    def _count_writes(self) -> None:
+        """I9: a few jobs cause a few hundred writes."""
+        self.writes += 1
+        if self.writes == TOO_MANY:
+            self._world.trace.violate("I9", f"{TOO_MANY} writes, and no end in sight")
+            self._world.loop.call_soon(self.halt)
+
+    def _see_one(self, event: Event) -> None:
+        world = self._world
+        self._count_busy(f"a write to {event.record.bucket}")
+        record = event.record
+        actor = world.acting.who
+        world.trace.note_write(actor, event)
+        world.newest[record.bucket] = record.revision
+        if record.revision != self._revision + 1:
+            world.trace.violate("I2", f"revision {record.revision} follows {self._revision}")
+        self._revision = record.revision
+        if record.bucket in UNWATCHED:
+            return
+        self._count_writes()
+        place = (record.bucket, record.name)
+        before = self.shadow.get(place)
+        after = stored.parse(record.value) if event.type is EventType.PUT else None
+        step = Step(
+            actor,
+            record.bucket,
+            record.name,
+            record.revision,
+            before,
+            after,
+            world.clock.now(),
+            self.shadow,
+            self.uids,
+            self.memory,
+        )
+        remember(step)
+        for number, check in STEP_CHECKS:
+            message = check(step)
+            if message is not None:
+                world.trace.violate(number, message)
+        self._keep(place, before, after)
+
+    def _keep(self, place: tuple[str, str], before: Object | None, after: Object | None) -> None:
+        if after is not None:
+            self.shadow[place] = after
+            self.uids[after["metadata"]["uid"]] = place
+        elif before is not None:
+            self.shadow.pop(place, None)
+            self.uids.pop(before["metadata"]["uid"], None)
+
+    def wrap(self, controller: Controller) -> Controller:
+        """The controller with its plans under inspection."""
+        inner = controller.reconcile
+
+        def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
+            self._count_busy(f"a pass of {controller.name}")
+            try:
+                plan = inner(view, request, now, refusals)
+            except Exception as error:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                text = f"{controller.name} raises for {request}: {error!r} in {where.name} line {where.lineno}"
+                self._world.trace.violate("I14", text)
+                raise
+            self._check_plan(controller.name, view, plan)
+            return plan
+
+        return replace(controller, reconcile=reconcile)
+
+    def _check_plan(self, controller: str, view: View, plan: Plan) -> None:
+        """Nothing is made for an owner that is going, nothing that is going is changed, deletes name a uid."""
+        trace = self._world.trace
+        for write in plan.all_writes:
+            if isinstance(write, Create):
+                for owner in write.obj["metadata"].get("ownerReferences") or ():
+                    gvr = OWNERS.get(owner["kind"])
+                    namespace = write.obj["metadata"].get("namespace", "")
+                    seen = view.find(gvr, namespace, owner["name"]) if gvr is not None else None
+                    if seen is not None and seen["metadata"]["uid"] == owner["uid"] and _is_going(seen):
+                        trace.violate("I7", f"{controller} makes {write.gvr.plural} for an owner that is going")
+            elif isinstance(write, Patch):
+                found = view.find(write.gvr, write.namespace, write.name)
+                if found is not None and _is_going(found):
+                    trace.violate("I7", f"{controller} patches {write.gvr.plural} {write.name}, which is going")
+            elif isinstance(write, Delete) and not write.uid:
+                trace.violate("I7", f"{controller} deletes {write.gvr.plural} {write.name} without naming its uid")
+
+
+def _is_going(obj: Object) -> bool:
+    return "deletionTimestamp" in obj["metadata"]

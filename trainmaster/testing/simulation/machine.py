@@ -1,0 +1,124 @@
+"""Processes of Pods, which outlive the control plane, and what fate has in store for them.
+
+The fate of a Pod is drawn from the seed and from who it is (job, attempt, index, how many Pods stood there before), not
+from when it starts, so that faults change the timing of a run and not its story. Checks that concern processes (I5, I6,
+I15) stand here, at the place where a process starts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainmaster.api import labels
+from trainmaster.api.meta import Object
+from trainmaster.testing.simulation.disk import Disk
+from trainmaster.testing.simulation.loop import SimLoop
+from trainmaster.testing.simulation.trace import Trace
+
+HANGS = -1
+"""Exit code of a process that ends only when it is killed."""
+KILLED = 137
+
+
+@dataclass(slots=True)
+class Process:
+    uid: str
+    pod: str
+    """namespace/name"""
+    gang: str
+    """The uid of the JobSet that the Pod belongs to."""
+    attempt: int
+    exit_code: int
+    """What it will end with."""
+    ended: bool = False
+    vanished: bool = False
+    """It is gone without a trace: nobody knows its exit code."""
+
+
+class Machine:
+    def __init__(self, loop: SimLoop, trace: Trace, disk: Disk, seed: int, trouble: float) -> None:
+        self._loop = loop
+        self._trace = trace
+        self._disk = disk
+        self._seed = seed
+        self._trouble = trouble
+        """Chance that an attempt of a job does not go well."""
+        self.processes: dict[str, Process] = {}
+        self.on_end: Callable[[Process], None] | None = None
+        """Set by the node agent of the day; a machine without one keeps exit codes until somebody asks."""
+
+    def start(self, pod: Object) -> Process:
+        meta = pod["metadata"]
+        marks = meta.get("labels") or {}
+        known = self.processes.get(meta["uid"])
+        if known is not None:
+            self._trace.violate("I5", f"a second process for Pod {meta['name']} uid {meta['uid'][:8]}")
+            return known
+        code, seconds, vanishes = self._draw_fate(pod)
+        gang = marks.get(labels.JOBSET_UID, meta["uid"])
+        process = Process(
+            meta["uid"],
+            f"{meta['namespace']}/{meta['name']}",
+            gang,
+            int(marks.get(labels.RESTART_ATTEMPT, "0")),
+            code,
+            vanished=vanishes,
+        )
+        self._check_start(process)
+        self.processes[process.uid] = process
+        self._trace.note("machine", f"starts {process.pod}, attempt {process.attempt}, will exit {code}")
+        if code != HANGS:
+            self._loop.call_later(seconds, self._end, process)
+        return process
+
+    def _check_start(self, process: Process) -> None:
+        held = self._disk.records.get("pods", {}).get(process.pod)
+        if held is None or process.uid.encode() not in held.value:
+            self._trace.violate("I15", f"process of {process.pod} starts before its Pod is on disk")
+        for other in self.processes.values():
+            if other.gang == process.gang and other.attempt != process.attempt and self.is_alive(other):
+                text = (
+                    f"{process.pod} (attempt {process.attempt}) starts while {other.pod} (attempt {other.attempt}) runs"
+                )
+                self._trace.violate("I6", text)
+
+    def is_alive(self, process: Process) -> bool:
+        return not process.ended
+
+    def kill(self, uid: str) -> None:
+        process = self.processes.get(uid)
+        if process is not None and not process.ended:
+            process.exit_code = KILLED
+            self._end(process)
+
+    def forget(self, uid: str) -> None:
+        """The Pod is gone: nobody will ask again."""
+        self.processes.pop(uid, None)
+
+    def _end(self, process: Process) -> None:
+        if process.ended:
+            return
+        process.ended = True
+        self._trace.note("machine", f"{process.pod} ends with {process.exit_code}")
+        if self.on_end is not None:
+            self.on_end(process)
+
+    def _draw_fate(self, pod: Object) -> tuple[int, float, bool]:
+        """(exit code, seconds, whether it vanishes)."""
+        meta = pod["metadata"]
+        marks = meta.get("labels") or {}
+        name, attempt = marks.get(labels.JOBSET_NAME, meta["name"]), marks.get(labels.RESTART_ATTEMPT, "0")
+        story = random.Random(f"{self._seed}/{name}/{attempt}")
+        trouble = story.random() < self._trouble
+        own = random.Random(f"{self._seed}/{meta.get('generateName', meta['name'])}/{attempt}")
+        seconds = own.choice((0.05, 1.0, 4.0, 10.0))
+        if not trouble:
+            return 0, seconds, False
+        kind = own.choice(("fails", "hangs", "vanishes", "succeeds", "fails"))
+        if kind == "hangs":
+            return HANGS, 0.0, False
+        if kind == "succeeds":
+            return 0, seconds, False
+        return own.choice((1, 2, 139)), seconds, kind == "vanishes"

@@ -1,0 +1,162 @@
+"""The node agent of a simulated control plane: brings Pods and processes together, as the real one does.
+
+It belongs to the control plane and dies with it; the processes do not (`machine`). Everything that it needs to know it
+finds again in the Pods and in the process table. A process starts only once the Pod that asks for it is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import PODS
+from trainmaster.api.status import StatusError
+from trainmaster.apiserver.local import LocalClient
+from trainmaster.apiserver.local_view import LocalView
+from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions
+from trainmaster.kit.clock import Clock, format_time
+from trainmaster.testing.simulation.acting import Acting
+from trainmaster.testing.simulation.loop import SimLoop
+from trainmaster.testing.simulation.machine import Machine, Process
+from trainmaster.testing.simulation.trace import Trace
+
+NODE = "local"
+
+
+class SimNode:
+    def __init__(
+        self,
+        loop: SimLoop,
+        clock: Clock,
+        machine: Machine,
+        acting: Acting,
+        trace: Trace,
+        random_: random.Random,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._machine = machine
+        self._acting = acting
+        self._trace = trace
+        self._random = random_
+        self._starting: set[str] = set()
+        self._stopping: set[str] = set()
+        self._alive = True
+
+    def stop(self) -> None:
+        """The control plane is dead: timers that still fire find nobody."""
+        self._alive = False
+        self._machine.on_end = None
+
+    async def run(self, client: LocalClient, view: LocalView) -> None:
+        self._client = client
+        self._view = view
+        self._machine.on_end = self._see_end
+        async with client.watch(PODS, "", WatchOptions()) as events:
+            self._kill_strays()
+            async for event in events:
+                if event.type == "DELETED":
+                    self._see_gone(event.object)
+                else:
+                    self._see(event.object)
+
+    def _kill_strays(self) -> None:
+        present = {pod["metadata"]["uid"] for pod in self._view.list(PODS)}
+        for uid in [uid for uid in self._machine.processes if uid not in present]:
+            self._machine.kill(uid)
+            self._machine.forget(uid)
+
+    def _see_gone(self, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        self._machine.kill(uid)
+        self._machine.forget(uid)
+
+    def _see(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        if pod["spec"].get("nodeName") != NODE:
+            return
+        process = self._machine.processes.get(meta["uid"])
+        phase = (pod.get("status") or {}).get("phase", "Pending")
+        if "deletionTimestamp" in meta:
+            if meta["uid"] not in self._stopping:
+                self._stopping.add(meta["uid"])
+                self._later(self._random.choice((0.0, 0.05, 0.5, 3.0)), self._stop_pod, pod)
+        elif phase in ("Succeeded", "Failed"):
+            return
+        elif process is not None and process.ended:
+            self._report_end(process)
+        elif process is not None and phase == "Pending":
+            self._report_running(process)
+        elif process is None and phase == "Running":
+            self._report(f"{meta['namespace']}/{meta['name']}", meta["uid"], {"phase": "Failed", "reason": "Lost"})
+        elif process is None and meta["uid"] not in self._starting:
+            self._starting.add(meta["uid"])
+            self._later(self._random.choice((0.0, 0.01, 0.3)), self._start_pod, pod)
+
+    def _later(self, seconds: float, work: Any, pod: Object) -> None:
+        self._loop.create_task(self._after(seconds, work, pod), name="node.later")
+
+    async def _after(self, seconds: float, work: Any, pod: Object) -> None:
+        await asyncio.sleep(seconds)
+        if self._alive:
+            await work(pod)
+
+    async def _start_pod(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        await self._client.durable(int(meta["resourceVersion"]))
+        now = self._view.find(PODS, meta["namespace"], meta["name"])
+        if now is None or now["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in now["metadata"]:
+            return
+        process = self._machine.start(now)
+        self._report_running(process)
+
+    async def _stop_pod(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        self._machine.kill(meta["uid"])
+        options = DeleteOptions(grace_seconds=0, uid=meta["uid"])
+        self._write(self._client.delete(PODS, meta["name"], meta["namespace"], options))
+
+    def _see_end(self, process: Process) -> None:
+        if self._alive:
+            self._loop.call_later(self._random.choice((0.0, 0.02)), self._report_end, process)
+
+    def _report_running(self, process: Process) -> None:
+        moment = format_time(self._clock.now())
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": moment}
+        container = _build_container({"running": {"startedAt": moment}})
+        status = {"phase": "Running", "startTime": moment, "conditions": [ready], "containerStatuses": [container]}
+        self._report(process.pod, process.uid, status)
+
+    def _report_end(self, process: Process) -> None:
+        status: Object = {"phase": "Succeeded" if process.exit_code == 0 else "Failed", "conditions": []}
+        if not process.vanished:
+            ended = {"exitCode": process.exit_code, "finishedAt": format_time(self._clock.now())}
+            status["containerStatuses"] = [_build_container({"terminated": ended})]
+        self._report(process.pod, process.uid, status)
+
+    def _report(self, pod: str, uid: str, status: Object) -> None:
+        namespace, _, name = pod.partition("/")
+        found = self._view.find(PODS, namespace, name) if self._alive else None
+        if found is None or found["metadata"]["uid"] != uid:
+            return
+        if (found.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            return
+        patch = {"metadata": {"uid": uid}, "status": status}
+        self._write(self._client.patch(PODS, name, PatchType.MERGE, patch, namespace, subresource="status"))
+
+    def _write(self, call: Coroutine[Any, Any, Any]) -> None:
+        with self._acting.as_("node"):
+            try:
+                call.send(None)
+            except StopIteration:
+                return
+            except StatusError as error:
+                self._trace.note("node", f"refused: {error.message}")
+
+
+def _build_container(state: Object) -> Object:
+    head = {"name": "node", "image": "i", "imageID": "", "ready": "running" in state, "restartCount": 0}
+    return {**head, "state": state}

@@ -1,0 +1,285 @@
+"""Bugs to plant into the real code, to see that the simulation finds them (test plan L8).
+
+Each is one way in which such systems have really failed. A bug is either a change of what a reconciler is shown or
+answers, or a patch of one function of the store, the registry or the engine. `tests/sim` shows that each is found
+within a few seeds, and that the same seeds pass without it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.apiserver.gc import GarbageCollector
+from trainmaster.client.view import View
+from trainmaster.client.writes import Create, Delete, Patch, Write
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.plan import Plan, Reconcile
+from trainmaster.engine.queue import WorkQueue
+from trainmaster.store.contract import EventType
+from trainmaster.store.state import StoreState
+from trainmaster.testing.simulation.node import SimNode
+
+Patched = tuple[Any, str, Callable[[Any], Any]]
+"""(class, attribute, from the original to what stands there instead)."""
+
+
+@dataclass(frozen=True)
+class Planted:
+    name: str
+    """What the bug does, for the test's name."""
+    invariants: tuple[str, ...]
+    """By which of these it shows first."""
+    controller: str = ""
+    """Whose reconciler is changed."""
+    change: Callable[[Reconcile], Reconcile] | None = None
+    patches: tuple[Patched, ...] = ()
+    seeds: int = 60
+    """Within how many seeds it has to show."""
+
+    def wrap(self, controllers: Sequence[Controller]) -> Sequence[Controller]:
+        change = self.change
+        if change is None:
+            return controllers
+        return [
+            replace(item, reconcile=change(item.reconcile)) if item.name == self.controller else item
+            for item in controllers
+        ]
+
+    @contextmanager
+    def patched(self) -> Iterator[None]:
+        originals = [(place, name, getattr(place, name)) for place, name, _ in self.patches]
+        for place, name, build in self.patches:
+            setattr(place, name, build(getattr(place, name)))
+        try:
+            yield
+        finally:
+            for place, name, original in originals:
+                setattr(place, name, original)
+
+
+# Ways to change a reconciler
+
+
+class ChangedView:
+    """A view whose objects of some kinds look different."""
+
+    def __init__(self, view: View, change: Callable[[GVR, Object], Object]) -> None:
+        self._view = view
+        self._change = change
+
+    def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        found = self._view.find(gvr, namespace, name)
+        return None if found is None else self._change(gvr, found)
+
+    def list(self, gvr: GVR, namespace: str = "", labels: Mapping[str, str] | None = None) -> Sequence[Object]:
+        return [self._change(gvr, obj) for obj in self._view.list(gvr, namespace, labels)]
+
+    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+        return [self._change(gvr, obj) for obj in self._view.owned(gvr, owner_uid)]
+
+
+def show_changed(change: Callable[[GVR, Object], Object]) -> Callable[[Reconcile], Reconcile]:
+    def wrap(inner: Reconcile) -> Reconcile:
+        return lambda view, request, now, refusals: inner(ChangedView(view, change), request, now, refusals)
+
+    return wrap
+
+
+def rewrite(change: Callable[[Write], Write | None]) -> Callable[[Reconcile], Reconcile]:
+    """Changes every write of every plan; None leaves it out."""
+
+    def wrap(inner: Reconcile) -> Reconcile:
+        def reconcile(view: View, request: Any, now: datetime, refusals: Sequence[Any]) -> Plan:
+            plan = inner(view, request, now, refusals)
+            writes = tuple(new for write in plan.writes if (new := change(write)) is not None)
+            status = change(plan.status) if plan.status is not None else None
+            assert status is None or isinstance(status, Patch)
+            return replace(plan, writes=writes, status=status)
+
+        return reconcile
+
+    return wrap
+
+
+def hurry(seconds: float) -> Callable[[Reconcile], Reconcile]:
+    def wrap(inner: Reconcile) -> Reconcile:
+        return lambda view, request, now, refusals: inner(view, request, now + timedelta(seconds=seconds), refusals)
+
+    return wrap
+
+
+# The bugs
+
+
+def _name_pods_at_random() -> Callable[[Write], Write]:
+    numbers = itertools.count()
+
+    def change(write: Write) -> Write:
+        if not isinstance(write, Create) or write.gvr != PODS:
+            return write
+        meta = write.obj["metadata"]
+        name = f"{meta['name'][:50]}-{next(numbers)}"
+        return Create(PODS, {**write.obj, "metadata": {**meta, "name": name}})
+
+    return change
+
+
+def _own_by_name(gvr: GVR, obj: Object) -> Object:
+    """Every JobSet looks as if the TrainJob of its name owned it."""
+    meta = obj["metadata"]
+    if gvr != JOB_SETS:
+        return obj
+    owner = {
+        "kind": "TrainJob",
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "name": meta["name"],
+        "controller": True,
+    }
+    return {**obj, "metadata": {**meta, "ownerReferences": [{**owner, "uid": _Trainjobs.uid}]}}
+
+
+class _Trainjobs:
+    uid = ""
+
+
+def _forget_ownership(inner: Reconcile) -> Reconcile:
+    def reconcile(view: View, request: Any, now: datetime, refusals: Sequence[Any]) -> Plan:
+        trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
+        _Trainjobs.uid = trainjob["metadata"]["uid"] if trainjob is not None else ""
+        return inner(ChangedView(view, _own_by_name), request, now, refusals)
+
+    return reconcile
+
+
+def _hide_verdict(gvr: GVR, obj: Object) -> Object:
+    if gvr != TRAIN_JOBS or not (obj.get("status") or {}).get("conditions"):
+        return obj
+    kept = [entry for entry in obj["status"]["conditions"] if entry["type"] not in ("Complete", "Failed")]
+    return {**obj, "status": {**obj["status"], "conditions": kept}}
+
+
+def _hide_job_verdict(gvr: GVR, obj: Object) -> Object:
+    if gvr != JOBS or not (obj.get("status") or {}).get("conditions"):
+        return obj
+    hidden = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+    kept = [entry for entry in obj["status"]["conditions"] if entry["type"] not in hidden]
+    return {**obj, "status": {**obj["status"], "conditions": kept}}
+
+
+def _count_twice(write: Write) -> Write:
+    if not isinstance(write, Patch) or not (write.patch.get("status") or {}).get("failed"):
+        return write
+    return replace(
+        write, patch={**write.patch, "status": {**write.patch["status"], "failed": 2 * write.patch["status"]["failed"]}}
+    )
+
+
+def _restart_for_ever(gvr: GVR, obj: Object) -> Object:
+    if gvr != JOB_SETS or not (obj.get("status") or {}).get("restarts"):
+        return obj
+    return {**obj, "status": {**obj["status"], "restartsCountTowardsMax": 0}}
+
+
+def _write_the_time(inner: Reconcile) -> Reconcile:
+    def reconcile(view: View, request: Any, now: datetime, refusals: Sequence[Any]) -> Plan:
+        plan = inner(view, request, now, refusals)
+        job = view.find(JOBS, request.namespace, request.name)
+        if plan.all_writes or job is None or "deletionTimestamp" in job["metadata"]:
+            return plan
+        seen = {"metadata": {"uid": job["metadata"]["uid"], "annotations": {"seen": now.isoformat()}}}
+        return replace(plan, writes=(Patch(JOBS, request.namespace, request.name, seen),))
+
+    return reconcile
+
+
+def _forget_the_clock(inner: Reconcile) -> Reconcile:
+    return lambda view, request, now, refusals: replace(inner(view, request, now, refusals), requeue_after=None)
+
+
+def _delete_without_uid(write: Write) -> Write:
+    return replace(write, uid="", resource_version="") if isinstance(write, Delete) else write
+
+
+def _skip_deletes_of_jobs(write: Write) -> Write | None:
+    return None if isinstance(write, Delete) and write.gvr == JOBS else write
+
+
+def _ack_at_once(original: Any) -> Any:
+    async def durable(self: StoreState, revision: int) -> None:
+        """Says so before it is true."""
+
+    return durable
+
+
+def _lose_deletes(original: Any) -> Any:
+    def take_pending(self: StoreState) -> Any:
+        events = original(self)
+        return [event for event in events if event.type is EventType.PUT] or events
+
+    return take_pending
+
+
+def _forget_when_busy(original: Any) -> Any:
+    def add(self: Any, key: Any) -> None:
+        if key not in self._busy:
+            original(self, key)
+
+    return add
+
+
+def _collect_the_living(original: Any) -> Any:
+    def classify(self: Any, item: Any) -> Any:
+        solid, waiting, dangling = original(self, item)
+        if solid and item.kind.kind == "Pod":
+            return set(), waiting, dangling | solid
+        return solid, waiting, dangling
+
+    return classify
+
+
+def _start_too_soon(original: Any) -> Any:
+    async def start_pod(self: SimNode, pod: Object) -> None:
+        """Without waiting for the commit."""
+        meta = pod["metadata"]
+        now = self._view.find(PODS, meta["namespace"], meta["name"])
+        if now is not None and now["metadata"]["uid"] == meta["uid"] and "deletionTimestamp" not in now["metadata"]:
+            self._report_running(self._machine.start(now))
+
+    return start_pod
+
+
+def _start_again(original: Any) -> Any:
+    def run(self: SimNode, client: Any, view: Any) -> Any:
+        """After a restart nobody looks into the process table."""
+        self._machine.processes.clear()
+        return original(self, client, view)
+
+    return run
+
+
+BUGS: tuple[Planted, ...] = (
+    Planted("answers before the commit", ("I1", "I15"), patches=((StoreState, "durable", _ack_at_once),)),
+    Planted("loses deletions on the way to the disk", ("I2",), patches=((StoreState, "_take_pending", _lose_deletes),)),
+    Planted("starts processes before the commit", ("I15",), patches=((SimNode, "_start_pod", _start_too_soon),)),
+    Planted("starts processes again after a restart", ("I5", "I8", "I9"), patches=((SimNode, "run", _start_again),)),
+    Planted("forgets a request that comes during a pass", ("I9",), patches=((WorkQueue, "add", _forget_when_busy),)),
+    Planted("collects Pods whose Job lives", ("I7",), patches=((GarbageCollector, "_classify", _collect_the_living),)),
+    Planted("names Pods at random", ("I6",), "job", rewrite(_name_pods_at_random()), seeds=200),
+    Planted("owns by name", ("I7", "I9"), "trainjob", _forget_ownership, seeds=200),
+    Planted("makes a JobSet after the end", ("I8",), "trainjob", show_changed(_hide_verdict), seeds=200),
+    Planted("forgets the verdict of a Job", ("I8", "I9", "I14"), "job", show_changed(_hide_job_verdict)),
+    Planted("counts failed Pods twice", ("I8",), "job", rewrite(_count_twice)),
+    Planted("restarts more often than allowed", ("I8",), "jobset", show_changed(_restart_for_ever)),
+    Planted("writes in every pass", ("I9",), "job", _write_the_time),
+    Planted("acts five seconds early", ("I13",), "jobset", hurry(5.0), seeds=120),
+    Planted("forgets to look again", ("I9",), "jobset", _forget_the_clock, seeds=120),
+    Planted("deletes whatever has the name", ("I7",), "jobset", rewrite(_delete_without_uid)),
+    Planted("leaves old Jobs running", ("I8", "I9", "I6"), "jobset", rewrite(_skip_deletes_of_jobs)),
+)

@@ -1,0 +1,210 @@
+"""Runs one seed: faults and users for a minute, then calm until everything rests, then one more look by everybody.
+
+`run_seed` is all that tests and tools need. The same seed gives the same digest, in any process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+from trainmaster.app.workloads import CONTROLLERS
+from trainmaster.testing.simulation.base import Base, build_base
+from trainmaster.testing.simulation.checking import Checker
+from trainmaster.testing.simulation.disk import Disk
+from trainmaster.testing.simulation.loop import SimLoop
+from trainmaster.testing.simulation.planted import Planted
+from trainmaster.testing.simulation.remote import Operator, RemoteClient
+from trainmaster.testing.simulation.rest import REST_CHECKS, Rest
+from trainmaster.testing.simulation.server import Server
+from trainmaster.testing.simulation.trace import SHOWN, Violation
+from trainmaster.testing.simulation.users import Users, draw_deeds
+from trainmaster.testing.simulation.weather import OPERATOR, Weather
+from trainmaster.testing.simulation.world import Supervisor, World
+
+SPAN = 60.0
+"""Virtual seconds of faults."""
+QUIET = 130.0
+"""Longer than every pause, TTL, deadline and back-off of the jobs here: who writes nothing for so long, rests."""
+PATIENCE = 30
+"""Stretches of QUIET seconds after which a world that still writes counts as restless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    seed: int
+    mode: str
+    digest: str
+    virtual_seconds: float
+    writes: int
+    hits: Counter[tuple[str, str]]
+    violations: Sequence[Violation]
+    timeline: str
+    """Only where something was violated, or asked for."""
+
+
+def run_seed(
+    seed: int,
+    *,
+    planted: Planted | None = None,
+    weather: Weather | None = None,
+    timeline: bool = False,
+    lines: int = SHOWN,
+) -> Result:
+    base = build_base()
+    loop = SimLoop()
+    world = World(seed, loop, Disk(base.image, base.revision), base.catalogue, weather=weather)
+    run = _Run(world, base, planted)
+    with _quiet_process(), planted.patched() if planted is not None else nullcontext():
+        try:
+            loop.run_until_complete(run.play())
+        finally:
+            loop.close()
+    trace = world.trace
+    return Result(
+        seed,
+        world.weather.mode,
+        trace.digest,
+        loop.now,
+        run.checker.writes,
+        trace.hits,
+        tuple(trace.violations),
+        trace.render(lines) if trace.violations or timeline else "",
+    )
+
+
+@contextmanager
+def _quiet_process() -> Iterator[None]:
+    """No log lines (faults make thousands), and no garbage collection in the middle of things."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        if collects:
+            gc.enable()
+
+
+class _Run:
+    def __init__(self, world: World, base: Base, planted: Planted | None) -> None:
+        self.world = world
+        self.checker = Checker(world, base.objects)
+        controllers = planted.wrap(CONTROLLERS) if planted is not None else CONTROLLERS
+        world.controllers = [self.checker.wrap(item) for item in controllers]
+        self._late_runtime = base.late_runtime
+        self._server = Supervisor(world, "server", lambda: Server(world, self.checker, self._server.crash))
+        self._operator = Supervisor(world, "operator", lambda: Operator(world, self._find_server, self._operator.crash))
+        self._tasks: list[asyncio.Task[None]] = []
+        self.checker.halt = self._halt
+
+    def _find_server(self) -> Server | None:
+        life = self._server.life
+        return life if isinstance(life, Server) else None
+
+    @property
+    def _failed(self) -> bool:
+        return bool(self.world.trace.violations)
+
+    async def play(self) -> None:
+        try:
+            self._begin()
+            await self._endure()
+            if not self._failed:
+                await self._come_to_rest()
+            if not self._failed:
+                self._check_rest()
+            if not self._failed:
+                await self._look_again()
+        finally:
+            await self._end()
+
+    def _begin(self) -> None:
+        world = self.world
+        self._spawn(self._server.run(), "server.supervisor")
+        if world.weather.mode == OPERATOR:
+            self._spawn(self._operator.run(), "operator.supervisor")
+        users = Users(world, RemoteClient(world, self._find_server, "user"), self._late_runtime)
+        self._spawn(users.run(draw_deeds(random.Random(f"deeds/{world.seed}"), SPAN)), "users")
+        for _ in range(world.weather.server_crashes):
+            self._at(world.random.random() * SPAN, self._crash_server)
+        for _ in range(world.weather.clock_steps):
+            self._at(world.random.random() * SPAN, self._step_clock)
+
+    def _spawn(self, work: object, name: str) -> None:
+        self._tasks.append(self.world.loop.create_task(work, name=name))  # type: ignore[arg-type]  # coroutines
+
+    def _at(self, seconds: float, action: object) -> None:
+        self.world.loop.call_later(seconds, action)  # type: ignore[arg-type]  # callables
+
+    def _crash_server(self) -> None:
+        self.world.trace.note("fault", "the server crashes")
+        self._server.crash()
+
+    def _step_clock(self) -> None:
+        seconds = self.world.random.choice((-3600.0, -5.0, 5.0, 3600.0))
+        self.world.trace.note("fault", f"the wall clock is set by {seconds} s")
+        self.checker.memory.stepped = True
+        self.world.set_back += max(0.0, -seconds)
+        self.world.clock.step_wall(seconds)
+
+    async def _endure(self) -> None:
+        for _ in range(int(SPAN)):
+            await asyncio.sleep(1.0)
+            if self._failed:
+                return
+        self.world.calm = True
+        self.world.trace.note("weather", "the faults are over")
+        if self.world.weather.drop:
+            # Whatever was never told is found by whoever looks at everything: a fresh start does.
+            self._restart()
+
+    def _restart(self) -> None:
+        if self.world.weather.mode == OPERATOR:
+            self._operator.crash()
+        else:
+            self._server.crash()
+
+    async def _come_to_rest(self) -> None:
+        for _ in range(PATIENCE):
+            before = self.checker.writes
+            # Timers are measured by the wall clock today, so one that was set back makes them late.
+            await asyncio.sleep(QUIET + self.world.set_back)
+            if self._failed or self.checker.writes == before:
+                return
+        self.world.trace.violate("I9", f"still writes after {PATIENCE * QUIET:.0f} s without faults")
+
+    def _check_rest(self) -> None:
+        world = self.world
+        rest = Rest(self.checker.shadow, world.machine.processes, world.disturbed)
+        for number, check in REST_CHECKS:
+            for message in check(rest):
+                world.trace.violate(number, message)
+
+    async def _look_again(self) -> None:
+        """Everybody starts anew and looks at everything: nobody finds anything to write (I9, I16)."""
+        before = self.checker.writes
+        self.world.trace.note("weather", "everybody looks again")
+        self._server.crash()
+        self._operator.crash()
+        await asyncio.sleep(QUIET)
+        if self.checker.writes != before:
+            self.world.trace.violate("I9", f"{self.checker.writes - before} writes after a restart at rest")
+
+    def _halt(self) -> None:
+        for supervisor in (self._server, self._operator):
+            supervisor.stop()
+
+    async def _end(self) -> None:
+        self._halt()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

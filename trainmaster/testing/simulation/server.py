@@ -1,0 +1,125 @@
+"""One life of the server: the store from what is on disk, the registry, the node agent; embedded also the controllers.
+
+Embedded, the engine is wired as `app.workloads` does it: the in-process client, the current view, one transaction per
+plan. Between them stand the faults: a crash before a plan, or after it while its commit is on its way, and notices that
+come late, twice or never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.apiserver.local import LocalClient
+from trainmaster.apiserver.local_view import LocalView
+from trainmaster.apiserver.registry import Registry
+from trainmaster.client.writes import Applied, Write
+from trainmaster.engine.events import EventRecorder
+from trainmaster.engine.feed import Feed
+from trainmaster.engine.manager import Manager
+from trainmaster.engine.plan import Note
+from trainmaster.kit.scopes import Scope
+from trainmaster.testing.simulation.base import ROOT_CA
+from trainmaster.testing.simulation.disk import SimStore
+from trainmaster.testing.simulation.node import SimNode
+from trainmaster.testing.simulation.weather import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
+from trainmaster.testing.simulation.world import Life, World, get_site
+
+if TYPE_CHECKING:
+    from trainmaster.testing.simulation.checking import Checker
+
+
+class Server(Life):
+    def __init__(self, world: World, checker: Checker, crash: Callable[[], None]) -> None:
+        super().__init__(world, "server")
+        self._crash = crash
+        with_history = world.random.random() < 0.7
+        self.store = SimStore(world.loop, world.disk, world.draw_commit_time, with_history=with_history)
+        self.registry = Registry(self.store, world.catalogue, world.clock, world.ids)
+        self.client = LocalClient(self.registry)
+        self.view = LocalView(self.registry)
+        self.manager: Manager | None = None
+        self.answers = False
+        self._node = SimNode(world.loop, world.clock, world.machine, world.acting, world.trace, world.random)
+        checker.follow(self.store)
+
+    async def run(self) -> None:
+        world = self.world
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.registry.running(ROOT_CA))
+            if world.weather.mode == EMBEDDED:
+                self.manager = Manager(
+                    world.controllers,
+                    view=self.view,
+                    feed=UnreliableFeed(world, self.view),
+                    apply=self._apply,
+                    recorder=ActingRecorder(world, EventRecorder(self.client, world.clock)),
+                    clock=world.clock,
+                )
+                await stack.enter_async_context(self.manager.running())
+            scope = await stack.enter_async_context(Scope("node"))
+            scope.spawn_forever(self._node.run(self.client, self.view), name="node")
+            self.answers = True
+            await asyncio.get_running_loop().create_future()
+
+    def die(self) -> None:
+        super().die()
+        self.answers = False
+        self._node.stop()
+        lost = self.store.crash(lands=self.world.random.random() < 0.5)
+        self.world.trace.note("server", f"crashes, {lost} writes are lost")
+
+    async def _apply(self, writes: Sequence[Write], controller: str) -> Applied:
+        """`engine.apply.apply_in_one` with crashes around it."""
+        world = self.world
+        faults = [world.strike(get_site(controller, write)) for write in writes]
+        if CRASH_BEFORE in faults:
+            self._crash()
+            raise asyncio.CancelledError
+        with world.acting.as_(controller):
+            applied = self.client.apply_atomically(writes, field_manager=controller)
+        if applied.refusal is not None:
+            world.trace.note(controller, f"refused: {applied.refusal.error.message}")
+        if CRASH_AFTER in faults:
+            self._crash()
+            raise asyncio.CancelledError
+        return applied
+
+
+class UnreliableFeed:
+    """Notices that come late, twice, or never, and therefore out of order."""
+
+    def __init__(self, world: World, feed: Feed) -> None:
+        self._world = world
+        self._feed = feed
+
+    async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
+        world = self._world
+
+        def pass_on(obj: Object) -> None:
+            if world.is_unlucky(world.weather.drop):
+                world.trace.note("fault", f"notice of {gvr.plural} {obj['metadata']['name']} is dropped")
+                return
+            for _ in range(2 if world.is_unlucky(world.weather.repeat) else 1):
+                delay = world.draw_delay()
+                if delay:
+                    world.loop.call_later(delay, notice, obj)
+                else:
+                    notice(obj)
+
+        await self._feed.follow(gvr, pass_on)
+
+
+class ActingRecorder:
+    """The engine's recorder, with a name for the timeline."""
+
+    def __init__(self, world: World, recorder: EventRecorder) -> None:
+        self._world = world
+        self._recorder = recorder
+
+    async def record(self, note: Note, reporter: str) -> None:
+        with self._world.acting.as_("events"):
+            await self._recorder.record(note, reporter)

@@ -1,0 +1,311 @@
+"""Invariants that hold at every write. One function each: a message when it is broken, else None.
+
+A `Step` is one event of the store with the objects before and after it, who wrote it, and the state of all objects as
+it was before (`shadow`). Checks only look; they never change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from trainmaster.api import labels
+from trainmaster.api.conditions import find_condition, is_true, list_conditions
+from trainmaster.api.meta import Object
+from trainmaster.kit.clock import parse_time
+from trainmaster.testing.simulation.acting import SERVER
+
+TERMINAL = {
+    "trainer.kubeflow.org/trainjobs": ("Complete", "Failed"),
+    "jobset.x-k8s.io/jobsets": ("Completed", "Failed"),
+    "batch/jobs": ("Complete", "Failed"),
+}
+TRAIN_JOBS, JOB_SETS, JOBS, PODS = *TERMINAL, "pods"
+KEEPERS = {"trainjob": TRAIN_JOBS, "jobset": JOB_SETS, "job": JOBS, "scheduler": PODS}
+"""Which kind a controller works for."""
+OWN_KINDS = {TRAIN_JOBS: "TrainJob", JOB_SETS: "JobSet", JOBS: "Job"}
+TICK = timedelta(seconds=1)
+"""Stored times have whole seconds."""
+
+
+@dataclass
+class Memory:
+    """What checks remember over the life of a world, because the store forgets it."""
+
+    ended_pods: dict[str, set[str]] = field(default_factory=dict)
+    """Job uid to uids of its Pods that have failed or were deleted."""
+    pods: dict[str, set[str]] = field(default_factory=dict)
+    """Job uid to uids of all its Pods."""
+    stepped: bool = False
+    """The wall clock was set: stored times say nothing about durations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    actor: str
+    bucket: str
+    name: str
+    revision: int
+    before: Object | None
+    after: Object | None
+    """None: the object is gone."""
+    now: datetime
+    shadow: Mapping[tuple[str, str], Object]
+    uids: Mapping[str, tuple[str, str]]
+    memory: Memory
+
+    def find_owner(self, obj: Object) -> Object | None:
+        """The controller of an object, if it exists, by uid."""
+        uid = get_controller_uid(obj)
+        place = self.uids.get(uid)
+        return self.shadow.get(place) if place is not None else None
+
+
+Check = Callable[[Step], str | None]
+STEP_CHECKS: list[tuple[str, Check]] = []
+
+
+def invariant(number: str) -> Callable[[Check], Check]:
+    def register(check: Check) -> Check:
+        STEP_CHECKS.append((number, check))
+        return check
+
+    return register
+
+
+def get_controller_uid(obj: Object) -> str:
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference["uid"])
+    return ""
+
+
+def find_verdict(bucket: str, obj: Object | None) -> str:
+    """The terminal condition of a TrainJob, JobSet or Job; "" while there is none."""
+    if obj is None:
+        return ""
+    conditions = list_conditions(obj)
+    return next((kind for kind in TERMINAL.get(bucket, ()) if is_true(conditions, kind)), "")
+
+
+def get_phase(pod: Object | None) -> str:
+    return str(((pod or {}).get("status") or {}).get("phase", "Pending"))
+
+
+def is_going(obj: Object) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def get_number(obj: Object | None, key: str) -> int:
+    return int(((obj or {}).get("status") or {}).get(key) or 0)
+
+
+def show(step: Step) -> str:
+    return f"{step.bucket} {step.name}"
+
+
+@invariant("I3")
+def check_identity(step: Step) -> str | None:
+    """A uid never changes under a name without a deletion in between."""
+    if step.before is None or step.after is None or step.before["metadata"]["uid"] == step.after["metadata"]["uid"]:
+        return None
+    return f"{show(step)} changed its uid without having been deleted"
+
+
+@invariant("I8")
+def check_verdict_stays(step: Step) -> str | None:
+    old, new = find_verdict(step.bucket, step.before), find_verdict(step.bucket, step.after)
+    if not old or step.after is None or old == new:
+        return None
+    return f"{show(step)} was {old} and is now {new or 'not finished'}"
+
+
+@invariant("I8")
+def check_one_verdict(step: Step) -> str | None:
+    if step.after is None or step.bucket not in TERMINAL:
+        return None
+    conditions = list_conditions(step.after)
+    found = [kind for kind in TERMINAL[step.bucket] if is_true(conditions, kind)]
+    return f"{show(step)} is {' and '.join(found)} at once" if len(found) > 1 else None
+
+
+@invariant("I8")
+def check_phase_stays(step: Step) -> str | None:
+    if step.bucket != PODS or step.before is None or step.after is None:
+        return None
+    old, new = get_phase(step.before), get_phase(step.after)
+    return f"{show(step)} was {old} and is now {new}" if old in ("Succeeded", "Failed") and new != old else None
+
+
+@invariant("I8")
+def check_restarts(step: Step) -> str | None:
+    if step.bucket != JOB_SETS or step.after is None:
+        return None
+    policy = step.after["spec"].get("failurePolicy") or {}
+    restarts = get_number(step.after, "restarts")
+    if not policy.get("rules") and restarts > policy.get("maxRestarts", 0):
+        return f"{show(step)} has {restarts} restarts, at most {policy.get('maxRestarts', 0)} are allowed"
+    if step.before is not None and restarts not in (old := get_number(step.before, "restarts"), old + 1):
+        return f"{show(step)} went from {old} restarts to {restarts}"
+    return None
+
+
+@invariant("I8")
+def check_failures_are_counted_once(step: Step) -> str | None:
+    """A Job never counts more failures than Pods of it have failed or were deleted; a failed one takes all down."""
+    if step.bucket != JOBS or step.after is None:
+        return None
+    has_failed = is_true(list_conditions(step.after), "FailureTarget")
+    pods = step.memory.pods if has_failed else step.memory.ended_pods
+    known = pods.get(step.after["metadata"]["uid"], set())
+    failed = get_number(step.after, "failed")
+    return f"{show(step)} counts {failed} failed Pods, there were {len(known)}" if failed > len(known) else None
+
+
+@invariant("I8")
+def check_counts_never_fall(step: Step) -> str | None:
+    if step.bucket != JOBS or step.before is None or step.after is None:
+        return None
+    for key in ("failed", "succeeded"):
+        old, new = get_number(step.before, key), get_number(step.after, key)
+        if new < old:
+            return f"{show(step)}: {key} fell from {old} to {new}"
+    return None
+
+
+@invariant("I8")
+def check_nothing_is_made_after_the_end(step: Step) -> str | None:
+    if step.before is not None or step.after is None or step.bucket not in (JOB_SETS, JOBS, PODS):
+        return None
+    owner = step.find_owner(step.after)
+    if owner is None or step.actor not in KEEPERS:
+        return None
+    bucket = step.uids[owner["metadata"]["uid"]][0]
+    verdict = find_verdict(bucket, owner)
+    return f"{show(step)} is created although its owner is {verdict}" if verdict else None
+
+
+@invariant("I6")
+def check_one_pod_per_index(step: Step) -> str | None:
+    """Two Pods of one Job and index, neither ended nor going, would be two ranks of the same number."""
+    if step.bucket != PODS or step.before is not None or step.after is None or step.actor != "job":
+        return None
+    index = (step.after["metadata"].get("annotations") or {}).get(labels.COMPLETION_INDEX)
+    owner = get_controller_uid(step.after)
+    if index is None or not owner:
+        return None
+    for (bucket, name), pod in step.shadow.items():
+        if bucket != PODS or name == step.name or get_controller_uid(pod) != owner or is_going(pod):
+            continue
+        same = (pod["metadata"].get("annotations") or {}).get(labels.COMPLETION_INDEX) == index
+        if same and get_phase(pod) not in ("Succeeded", "Failed"):
+            return f"{show(step)} is created although {name} has index {index} already"
+    return None
+
+
+@invariant("I6")
+def check_attempt_is_current(step: Step) -> str | None:
+    """A Job of an attempt that is over is not made any more."""
+    if step.bucket != JOBS or step.before is not None or step.after is None or step.actor != "jobset":
+        return None
+    owner = step.find_owner(step.after)
+    attempt = int((step.after["metadata"].get("labels") or {}).get(labels.RESTART_ATTEMPT, "0"))
+    restarts = get_number(owner, "restarts")
+    return f"{show(step)} is of attempt {attempt}, the JobSet is at {restarts}" if attempt < restarts else None
+
+
+@invariant("I7")
+def check_ownership(step: Step) -> str | None:
+    """A controller changes and deletes only its own object, and children that name that object's uid."""
+    kept = KEEPERS.get(step.actor)
+    if kept is None or kept == step.bucket or step.before is None:
+        return None
+    if step.bucket not in (JOB_SETS, JOBS, PODS, "services"):
+        return None
+    for reference in step.before["metadata"].get("ownerReferences") or ():
+        if reference.get("controller") and reference.get("kind") == OWN_KINDS.get(kept):
+            return None
+    return f"{step.actor} touches {show(step)}, which it does not own"
+
+
+@invariant("I7")
+def check_collection(step: Step) -> str | None:
+    """Garbage collection takes nothing whose owner is there."""
+    if step.actor != SERVER or step.before is None or is_going(step.before):
+        return None
+    if step.after is not None and not is_going(step.after):
+        return None
+    owners = step.before["metadata"].get("ownerReferences") or ()
+    for reference in owners:
+        place = step.uids.get(reference["uid"])
+        owner = step.shadow.get(place) if place is not None else None
+        if owner is not None and not is_going(owner):
+            return f"garbage collection takes {show(step)} although its {reference['kind']} is there"
+    return None
+
+
+@invariant("I13")
+def check_ttl_is_over(step: Step) -> str | None:
+    if step.memory.stepped or step.actor != "jobset" or step.bucket != JOB_SETS or step.before is None:
+        return None
+    if is_going(step.before) or (step.after is not None and not is_going(step.after)):
+        return None
+    verdict = find_verdict(step.bucket, step.before)
+    condition = find_condition(list_conditions(step.before), verdict) if verdict else None
+    ttl = step.before["spec"].get("ttlSecondsAfterFinished")
+    if condition is None or ttl is None:
+        return f"{show(step)} is deleted without an end or a TTL"
+    due = parse_time(condition["lastTransitionTime"]) + timedelta(seconds=ttl)
+    early = (due - step.now).total_seconds()
+    return f"{show(step)} is deleted {early:.3f} s before its TTL is over" if early > 0 else None
+
+
+@invariant("I13")
+def check_deadline_is_over(step: Step) -> str | None:
+    if step.memory.stepped or step.bucket != TRAIN_JOBS or step.after is None:
+        return None
+    failed = find_condition(list_conditions(step.after), "Failed")
+    if failed is None or failed.get("reason") != "DeadlineExceeded" or find_verdict(step.bucket, step.before):
+        return None
+    seconds = step.after["spec"].get("activeDeadlineSeconds")
+    if seconds is None:
+        return None
+    start = parse_time(step.after["metadata"]["creationTimestamp"])
+    early = (start + timedelta(seconds=seconds) - step.now).total_seconds()
+    return f"{show(step)} fails {early:.3f} s before its deadline" if early > 0 else None
+
+
+@invariant("I13")
+def check_pause_between_restarts(step: Step) -> str | None:
+    """The n-th restart follows 1, 2, 4 ... 60 s after the failure that causes it; the first at once."""
+    if step.memory.stepped or step.bucket != JOB_SETS or step.before is None or step.after is None:
+        return None
+    old, new = get_number(step.before, "restarts"), get_number(step.after, "restarts")
+    series = (step.before["metadata"].get("annotations") or {}).get(labels.RESTART_SERIES)
+    if new != old + 1 or not old or series is not None or step.before["spec"].get("suspend"):
+        return None
+    failures = [
+        parse_time(condition["lastTransitionTime"])
+        for (bucket, _), job in step.shadow.items()
+        if bucket == JOBS and get_controller_uid(job) == step.before["metadata"]["uid"]
+        if (condition := find_condition(list_conditions(job), "Failed")) is not None
+    ]
+    if not failures:
+        return None
+    early = (min(failures) + timedelta(seconds=min(60, 2 ** (old - 1))) - step.now).total_seconds()
+    return f"{show(step)} restarts {early:.3f} s before its pause is over" if early > 0 else None
+
+
+def remember(step: Step) -> None:
+    """Keeps what later checks need; called before them."""
+    if step.bucket != PODS:
+        return
+    obj: Any = step.after if step.after is not None else step.before
+    owner = get_controller_uid(obj)
+    if not owner:
+        return
+    step.memory.pods.setdefault(owner, set()).add(obj["metadata"]["uid"])
+    if step.after is None or is_going(step.after) or get_phase(step.after) == "Failed":
+        step.memory.ended_pods.setdefault(owner, set()).add(obj["metadata"]["uid"])

@@ -1,0 +1,209 @@
+"""Users of a simulated server: they submit TrainJobs, change their minds, and meddle with what is not theirs.
+
+All of it is drawn from the seed before the run begins, as a list of deeds with their times. A user who gets no answer
+asks again, like a person with kubectl; what the server refuses is noted and left at that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
+from trainmaster.api.status import StatusError
+from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.testing.simulation.base import LATE, RUNTIMES
+from trainmaster.testing.simulation.remote import RemoteClient
+from trainmaster.testing.simulation.world import World
+
+T = TypeVar("T")
+
+NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    time: float
+    what: str
+    job: str
+
+
+def draw_deeds(random_: random.Random, span: float) -> list[Deed]:
+    """What users do in this run, in order."""
+    deeds = [Deed(random_.random() * span, "appear", LATE)]
+    for number in range(random_.choice((1, 2, 2, 3))):
+        name = f"job-{number}"
+        begin = random_.random() * span / 2
+        if random_.random() < 0.06:
+            deeds.append(Deed(begin * random_.random(), "squat", name))
+        deeds.append(Deed(begin, "submit", name))
+        for _ in range(random_.choice((0, 0, 1, 1, 2, 3))):
+            deeds.append(Deed(begin + random_.random() * span / 2, random_.choice(MEDDLING), name))
+    return sorted(deeds, key=lambda deed: deed.time)
+
+
+MEDDLING = (
+    "suspend",
+    "suspend",
+    "resume",
+    "resume",
+    "delete",
+    "delete in the foreground",
+    "replace",
+    "edit",
+    "delete the JobSet",
+    "delete a Job",
+    "delete the Service",
+    "delete a Pod",
+    "delete a Pod by force",
+    "edit the JobSet",
+    "storm",
+    "submit",
+)
+STEADY = ("submit", "edit", "storm", "edit the JobSet", "delete the Service")
+"""Deeds after which a job must still end as its Pods do."""
+
+
+def build_trainjob(random_: random.Random, name: str) -> Object:
+    runtime = random_.choice(RUNTIMES)
+    trainer: Object = {"numNodes": random_.choice((1, 2, 2, 3)), "image": "i", "command": ["x"]}
+    if random_.random() < 0.3:
+        trainer["env"] = [{"name": "A", "value": str(random_.random())}]
+    spec: Object = {"runtimeRef": {"name": runtime}, "trainer": trainer}
+    if random_.random() < 0.2:
+        spec["suspend"] = True
+    if random_.random() < 0.15:
+        spec["activeDeadlineSeconds"] = random_.choice((2, 15, 40))
+    if random_.random() < 0.1:
+        spec["labels"] = {"team": "a"}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+class Users:
+    def __init__(self, world: World, client: RemoteClient, late_runtime: Object) -> None:
+        self._world = world
+        self._client = client
+        self._late_runtime = late_runtime
+        self._random = random.Random(f"users/{world.seed}")
+
+    async def run(self, deeds: list[Deed]) -> None:
+        now = 0.0
+        for deed in deeds:
+            await asyncio.sleep(max(0.0, deed.time - now))
+            now = max(now, deed.time)
+            self._world.trace.note("user", f"{deed.what}: {deed.job}")
+            await self._do(deed)
+
+    async def _do(self, deed: Deed) -> None:
+        name = deed.job
+        if deed.what not in STEADY:
+            self._world.disturbed.add(name)
+        match deed.what:
+            case "submit":
+                job = build_trainjob(self._random, name)
+                await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
+            case "appear":
+                await self._try(lambda: self._client.create(CLUSTER_TRAINING_RUNTIMES, self._late_runtime))
+            case "squat":
+                await self._try(lambda: self._client.create(JOB_SETS, _build_foreign(name), NAMESPACE))
+            case "suspend" | "resume":
+                patch = {"spec": {"suspend": deed.what == "suspend"}}
+                await self._patch(TRAIN_JOBS, name, patch)
+            case "edit":
+                await self._patch(TRAIN_JOBS, name, {"metadata": {"labels": {"edited": str(self._random.random())}}})
+            case "edit the JobSet":
+                await self._patch(JOB_SETS, name, {"metadata": {"annotations": {"note": str(self._random.random())}}})
+            case "delete":
+                await self._delete(TRAIN_JOBS, name)
+            case "delete in the foreground":
+                await self._delete(TRAIN_JOBS, name, propagation="Foreground")
+            case "replace":
+                await self._delete(TRAIN_JOBS, name)
+                job = build_trainjob(self._random, name)
+                await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
+            case "storm":
+                await self._storm(name)
+            case _:
+                await self._meddle(deed)
+
+    async def _meddle(self, deed: Deed) -> None:
+        name = deed.job
+        match deed.what:
+            case "delete the JobSet":
+                policy = self._random.choice(("Background", "Foreground"))
+                await self._delete(JOB_SETS, name, propagation=policy)
+            case "delete the Service":
+                await self._delete(SERVICES, name)
+            case "delete a Job":
+                found = await self._pick(JOBS, name)
+                if found is not None:
+                    await self._delete(JOBS, found, propagation=self._random.choice(("Background", "Foreground")))
+            case "delete a Pod":
+                found = await self._pick(PODS, name)
+                if found is not None:
+                    await self._delete(PODS, found)
+            case "delete a Pod by force":
+                found = await self._pick(PODS, name)
+                if found is not None:
+                    await self._delete(PODS, found, grace=0)
+
+    async def _storm(self, name: str) -> None:
+        """Somebody else's controller gone wild: it touches everything of a job, again and again."""
+        for number in range(self._random.choice((5, 20))):
+            gvr = self._random.choice((TRAIN_JOBS, JOB_SETS, JOBS, PODS))
+            found = name if gvr in (TRAIN_JOBS, JOB_SETS) else await self._pick(gvr, name)
+            if found is not None:
+                await self._patch(gvr, found, {"metadata": {"annotations": {"storm": str(number)}}}, tries=1)
+
+    async def _pick(self, gvr: GVR, job: str) -> str | None:
+        """An object of that kind whose name begins with the job's."""
+        listed = await self._try(lambda: self._client.list(gvr, NAMESPACE))
+        if listed is None:
+            return None
+        names = [item["metadata"]["name"] for item in listed.items if item["metadata"]["name"].startswith(f"{job}-")]
+        return self._random.choice(names) if names else None
+
+    async def _patch(self, gvr: GVR, name: str, patch: Object, *, tries: int = 5) -> None:
+        await self._try(lambda: self._client.patch(gvr, name, PatchType.MERGE, patch, NAMESPACE), tries=tries)
+
+    async def _delete(self, gvr: GVR, name: str, *, propagation: str = "", grace: int | None = None) -> None:
+        options = DeleteOptions(propagation=propagation, grace_seconds=grace)
+        await self._try(lambda: self._client.delete(gvr, name, NAMESPACE, options))
+
+    async def _try(self, call: Callable[[], Awaitable[T]], *, tries: int = 5) -> T | None:
+        for _ in range(tries):
+            try:
+                return await call()
+            except ConnectionError:
+                await asyncio.sleep(0.5)
+            except StatusError as error:
+                self._check_refusal(error)
+                return None
+        return None
+
+    def _check_refusal(self, error: StatusError) -> None:
+        """I14: what a user asks for in good faith is never answered with an error of the server."""
+        self._world.trace.note("user", f"is refused: {error.code} {error.message}")
+        if error.code >= 500:
+            self._world.trace.violate("I14", f"the server answered {error.code}: {error.message}")
+
+
+def _build_foreign(name: str) -> Object:
+    """A JobSet of somebody else that has the name of a TrainJob to come; suspended, so that it does nothing."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    job = {"name": "other", "template": {"spec": {"backoffLimit": 0, "template": {"spec": pod}}}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"suspend": True, "replicatedJobs": [job]},
+    }

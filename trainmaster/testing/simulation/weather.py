@@ -1,0 +1,70 @@
+"""What a seed decides beforehand: the way plans are carried out, and how often which fault strikes.
+
+Each fault is off in part of the seeds, so that a violation can be pinned on the others. Crashes strike only some sites
+of a seed, and later visits of a site less often than the first, so that rare writes get their share.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+EMBEDDED, OPERATOR = "embedded", "operator"
+
+CRASH_BEFORE, CRASH_AFTER = "crash before", "crash after"
+REFUSED, LOST_ANSWER, STALE = "refused", "lost answer", "stale view"
+FAULTS = {
+    EMBEDDED: (CRASH_BEFORE, CRASH_AFTER),
+    OPERATOR: (CRASH_BEFORE, CRASH_AFTER, REFUSED, LOST_ANSWER, STALE),
+}
+"""Which faults can strike a write, by the way plans are carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    mode: str
+    """EMBEDDED: a plan is one transaction on the current state. OPERATOR: in order, through a lagging cache."""
+    crash: float
+    """Chance that a write is met by a crash, before it or after it, at the first visit of a fragile site."""
+    crashes: int
+    """Crashes at writes in one run at most."""
+    refuse: float
+    lose: float
+    server_crashes: int
+    """Crashes at any moment, beside those at writes."""
+    drop: float
+    """Chance that a notice of a change never reaches the queue."""
+    repeat: float
+    delay: float
+    """Seconds that a notice or a watch event may be late, at most."""
+    stall: float
+    """Chance that a watch falls far behind at an event (operator)."""
+    cut: float
+    """Chance that a watch breaks at an event (operator)."""
+    slow_commit: float
+    """Chance that a commit takes up to two seconds."""
+    clock_steps: int
+    hasty: bool
+    """Crashes follow each other quickly, also during recovery."""
+
+
+def draw_weather(seed: int, random_: random.Random) -> Weather:
+    def maybe(value: float, share: float = 0.6) -> float:
+        return value if random_.random() < share else 0.0
+
+    return Weather(
+        mode=EMBEDDED if seed % 2 else OPERATOR,
+        crash=maybe(0.7, 0.75),
+        crashes=random_.choice((1, 2, 4, 6)),
+        refuse=maybe(0.3),
+        lose=maybe(0.3),
+        server_crashes=random_.choice((0, 0, 1, 2)),
+        drop=maybe(0.2, 0.25),
+        repeat=maybe(0.2, 0.4),
+        delay=random_.choice((0.0, 0.002, 0.05, 1.0)),
+        stall=maybe(0.05, 0.5),
+        cut=maybe(0.02, 0.4),
+        slow_commit=maybe(0.05, 0.4),
+        clock_steps=random_.choice((0, 0, 0, 1, 2)),
+        hasty=random_.random() < 0.3,
+    )

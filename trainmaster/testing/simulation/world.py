@@ -1,0 +1,192 @@
+"""Everything that one seed is made of, and the faults: which write is struck, when a process dies, how late things are.
+
+Two processes live here. The server is store, registry and node agent, and when embedded also the controllers. The
+operator is the controllers on a watch cache, in the other half of the seeds. Each is a `Life` at a time; a supervisor
+starts the next one after a crash. Users and the machine with its processes live on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from trainmaster.api.kinds import Catalogue
+from trainmaster.client.writes import Create, Delete, Patch, Write
+from trainmaster.engine.controller import Controller
+from trainmaster.kit.ids import SeededIds
+from trainmaster.testing.simulation.acting import Acting
+from trainmaster.testing.simulation.disk import Disk
+from trainmaster.testing.simulation.loop import Group, SimClock, SimLoop
+from trainmaster.testing.simulation.machine import Machine
+from trainmaster.testing.simulation.trace import Trace
+from trainmaster.testing.simulation.weather import (
+    CRASH_AFTER,
+    CRASH_BEFORE,
+    LOST_ANSWER,
+    OPERATOR,
+    REFUSED,
+    Weather,
+    draw_weather,
+)
+
+
+def get_site(controller: str, write: Write) -> str:
+    """Where a write comes from: controller, verb, kind."""
+    verb = {Create: "create", Patch: "patch", Delete: "delete"}[type(write)]
+    part = f"/{write.subresource}" if isinstance(write, Patch) and write.subresource else ""
+    return f"{controller}: {verb} {write.gvr.plural}{part}"
+
+
+class World:
+    def __init__(
+        self,
+        seed: int,
+        loop: SimLoop,
+        disk: Disk,
+        catalogue: Catalogue,
+        *,
+        weather: Weather | None = None,
+    ) -> None:
+        self.seed = seed
+        self.loop = loop
+        self.clock = SimClock(loop)
+        self.random = random.Random(seed)
+        self.weather = weather or draw_weather(seed, random.Random(f"weather/{seed}"))
+        self.ids = SeededIds(seed)
+        self.disk = disk
+        self.catalogue = catalogue
+        self.controllers: Sequence[Controller] = ()
+        self.trace = Trace(loop)
+        self.acting = Acting()
+        trouble = random.Random(f"trouble/{seed}").choice((0.0, 0.4, 0.8, 0.9))
+        self.machine = Machine(loop, self.trace, disk, seed, trouble)
+        self.calm = False
+        """The faults are over."""
+        self.disturbed: set[str] = set()
+        """Names of TrainJobs that somebody has meddled with, whose story is no longer told by their Pods alone."""
+        self.acked: list[tuple[int, str, str]] = []
+        """(revision, bucket, name) of every write that a user was told about."""
+        self.newest: dict[str, int] = {}
+        """By bucket, the revision of its last change."""
+        self.set_back = 0.0
+        """Seconds by which the wall clock was set back: stored times lie that far ahead."""
+        self._seen: dict[str, int] = {}
+        self._crashes_left = self.weather.crashes
+
+    # Faults
+
+    def strike(self, site: str) -> str:
+        """Which fault meets this write; "" for none. The first visits of a site are the most dangerous ones."""
+        weather = self.weather
+        self.trace.hits[f"{weather.mode} {site}", ""] += 1
+        if self.calm:
+            return ""
+        seen = self._seen[site] = self._seen.get(site, 0) + 1
+        fault = self._draw_fault(site, self.random.random() * seen)
+        if fault:
+            self.count(site, fault)
+            self.trace.note("fault", f"{fault}: {site}")
+        return fault
+
+    def _draw_fault(self, site: str, draw: float) -> str:
+        weather = self.weather
+        if self._crashes_left and draw < weather.crash and self._is_fragile(site):
+            self._crashes_left -= 1
+            return CRASH_BEFORE if draw < weather.crash / 2 else CRASH_AFTER
+        if weather.mode != OPERATOR:
+            return ""
+        if draw < weather.refuse:
+            return REFUSED
+        return LOST_ANSWER if draw < weather.refuse + weather.lose else ""
+
+    def _is_fragile(self, site: str) -> bool:
+        """Creations and status writes happen in every seed; the others are rare, and struck more often for it."""
+        common = " create " in site or site.endswith("/status")
+        return random.Random(f"fragile/{self.seed}/{site}").random() < (0.2 if common else 0.9)
+
+    def count(self, site: str, fault: str) -> None:
+        self.trace.hits[f"{self.weather.mode} {site}", fault] += 1
+
+    def draw_commit_time(self) -> float:
+        if not self.calm and self.random.random() < self.weather.slow_commit:
+            return self.random.random() * 2.0
+        return 0.0002 + self.random.random() * 0.002
+
+    def draw_latency(self) -> float:
+        return 0.0001 + self.random.random() * 0.003
+
+    def draw_delay(self) -> float:
+        """How late a notice or a watch event is."""
+        if self.calm or not self.weather.delay:
+            return 0.0
+        return self.random.random() ** 2 * self.weather.delay
+
+    def is_unlucky(self, chance: float) -> bool:
+        return not self.calm and chance > 0 and self.random.random() < chance
+
+    def draw_downtime(self) -> float:
+        return self.random.choice((0.01, 0.1, 1.0, 5.0))
+
+
+class Supervisor:
+    """Keeps one simulated process alive: runs a life, and after its end the next one."""
+
+    def __init__(self, world: World, name: str, live: Callable[[], Life]) -> None:
+        self._world = world
+        self._name = name
+        self._make = live
+        self._stopped = False
+        self.life: Life | None = None
+
+    def stop(self) -> None:
+        """Ends the process for good."""
+        self._stopped = True
+        self.crash()
+
+    def crash(self) -> None:
+        """The process dies here and now. Code of the process that calls this must raise `asyncio.CancelledError`."""
+        life = self.life
+        if life is not None:
+            self.life = None
+            life.die()
+
+    async def run(self) -> None:
+        world = self._world
+        while not self._stopped:
+            life = self._make()
+            task = world.loop.spawn(life.run(), group=life.group, name=self._name)
+            self.life = life
+            world.trace.note(self._name, "starts")
+            if world.weather.hasty and world.is_unlucky(0.5):
+                world.loop.call_later(world.random.random() * 0.05, self._crash_early, life)
+            try:
+                await task
+            except asyncio.CancelledError:
+                if not life.group.dead:
+                    raise
+            except BaseException as error:  # noqa: BLE001 - whatever ends the process is what we look for
+                if not life.group.dead:
+                    world.trace.violate("I14", f"the {self._name} has ended by itself: {error!r}")
+                    return
+            self.life = None
+            await asyncio.sleep(world.draw_downtime())
+
+    def _crash_early(self, life: Life) -> None:
+        if self.life is life and not self._world.calm:
+            self._world.trace.note("fault", f"{self._name} crashes during recovery")
+            self.crash()
+
+
+class Life:
+    """One life of a process."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.group = Group(name)
+
+    async def run(self) -> None:
+        raise NotImplementedError
+
+    def die(self) -> None:
+        self.group.kill()
