@@ -121,6 +121,8 @@ def build_cluster_roles() -> list[Object]:
         _role("system:aggregate-to-view", _VIEW_RULES, into="view"),
         _role("trainmaster:training-edit", [_rule(g, write, WRITE) for g, _, write in _TRAINING], into="edit"),
         _role("trainmaster:training-view", [_rule(g, read, READ) for g, read, _ in _TRAINING], into="view"),
+        # Whoever may create a TrainJob must be able to see what it can name; a namespaced binding cannot give that.
+        _role("trainmaster:runtime-viewer", [_rule(["trainer.kubeflow.org"], ["clustertrainingruntimes"], READ)]),
         _role("system:discovery", [_paths(_DISCOVERY)]),
         _role("system:public-info-viewer", [_paths(_PUBLIC)]),
         _role("system:monitoring", [_paths(["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/readyz",
@@ -147,6 +149,7 @@ def build_cluster_role_bindings() -> list[Object]:
         _binding("cluster-admin", "cluster-admin", [MASTERS]),
         _binding("system:discovery", "system:discovery", [AUTHENTICATED]),
         _binding("system:basic-user", "system:basic-user", [AUTHENTICATED]),
+        _binding("trainmaster:runtime-viewer", "trainmaster:runtime-viewer", [AUTHENTICATED]),
         _binding("system:public-info-viewer", "system:public-info-viewer", [AUTHENTICATED, UNAUTHENTICATED]),
         _binding("system:monitoring", "system:monitoring", ["system:monitoring"]),
     ]

@@ -184,3 +184,17 @@ def test_the_built_in_roles_grant_what_their_names_say(
     policies.bind(role, ("User", "bob"), namespace="a")
     assert authorizer.allows(BOB, verb, group, resource, "a") is want_allowed
     assert not authorizer.allows(BOB, verb, group, resource, "b")
+
+
+def test_everybody_who_is_known_sees_the_cluster_runtimes_that_a_trainjob_can_name() -> None:
+    policies, authorizer = make()
+    for obj in roles.build_cluster_roles():
+        policies.put(CLUSTER_ROLES, obj)
+    for obj in roles.build_cluster_role_bindings():
+        policies.put(CLUSTER_ROLE_BINDINGS, obj)
+    known = Identity("ann", groups=("system:authenticated",))
+    stranger = Identity("system:anonymous", groups=("system:unauthenticated",))
+    runtimes = ("trainer.kubeflow.org", "clustertrainingruntimes", "")
+    assert authorizer.allows(known, "list", *runtimes) and authorizer.allows(known, "get", *runtimes)
+    assert not authorizer.allows(known, "update", *runtimes)
+    assert not authorizer.allows(stranger, "list", *runtimes)
