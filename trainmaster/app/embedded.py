@@ -35,6 +35,7 @@ from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
+from trainmaster.app.health import CommitCheck, declare_gauges
 from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.maintenance import serve_backup
@@ -157,6 +158,7 @@ class ControlPlane:
         self.world = world
         self.store = store
         self.metrics = Metrics()
+        declare_gauges(self.metrics, store)
         policies = StorePolicies(store)
         self.authorizer = RbacAuthorizer(policies)
         signing = ensure_secret(world.home, "service-accounts.secret", world.ids).encode()
@@ -171,7 +173,7 @@ class ControlPlane:
         world, settings = self.world, self.world.settings
         kinds = self.registry.catalogue
         access = Access(self.authenticator, self.authorizer)
-        endpoints = Endpoints(kinds, self.metrics)
+        endpoints = Endpoints(kinds, self.metrics, ready={"store": CommitCheck(self.store, world.clock)})
         handlers = Handlers(
             self.registry, kinds, access, endpoints, clock=world.clock, limits=settings.limits, logs=pod_logs
         )

@@ -176,7 +176,12 @@ class Endpoints:
         return Response(document.body, content_type=document.content_type, headers=headers)
 
 
+_GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""What Kubernetes calls a machine; clients compare it with their own build."""
+
+
 def build_version() -> bytes:
+    machine = platform.machine()
     return orjson.dumps(
         {
             "major": "1",
@@ -187,6 +192,6 @@ def build_version() -> bytes:
             "buildDate": "1970-01-01T00:00:00Z",
             "goVersion": f"python{platform.python_version()}",
             "compiler": platform.python_implementation().lower(),
-            "platform": f"{platform.system().lower()}/{platform.machine()}",
+            "platform": f"{platform.system().lower()}/{_GO_MACHINES.get(machine, machine)}",
         }
     )

@@ -1,0 +1,49 @@
+"""What the server says about itself beyond answering: readiness checks and gauges of the store and the process.
+
+`/readyz` fails while commits hang (a disk that does not answer), because then nothing can be acknowledged. A commit
+that fails ends the process, so there is no check for that.
+"""
+
+from __future__ import annotations
+
+import os
+
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.metrics import Metrics
+from trainmaster.store.contract import Store
+
+LONGEST_COMMIT_SECONDS = 10.0
+"""Longer than any commit on a working disk, shorter than the patience of who asks."""
+
+
+class CommitCheck:
+    """Empty text while commits go on; otherwise since when the disk has not answered."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._reached = store.durable_revision
+        self._since = clock.monotonic()
+
+    def __call__(self) -> str:
+        reached, now = self._store.durable_revision, self._clock.monotonic()
+        if reached >= self._store.revision or reached != self._reached:
+            self._reached, self._since = reached, now
+            return ""
+        waited = now - self._since
+        return f"no commit for {waited:.0f} s" if waited > LONGEST_COMMIT_SECONDS else ""
+
+
+def _resident_bytes() -> float:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
+
+
+def declare_gauges(metrics: Metrics, store: Store) -> None:
+    metrics.gauge(
+        "trainmaster_store_revision",
+        "Revision of the newest write; the durable one is what is on disk.",
+        lambda: {("newest",): float(store.revision), ("durable",): float(store.durable_revision)},
+        ("state",),
+    )
+    metrics.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", lambda: {(): _resident_bytes()})
