@@ -148,7 +148,7 @@ async def running_plant(directory: Path, *, serve: bool = False, ends: bool = Tr
             view=view,
             feed=view,
             apply=apply_in_one(client),
-            recorder=EventRecorder(client, clock),
+            recorder=EventRecorder(client, clock, apply=apply_in_one(client)),
             clock=clock,
             metrics=api.metrics,
         )

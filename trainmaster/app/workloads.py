@@ -38,7 +38,7 @@ async def running_workloads(
     """Controllers and node at work. Leaving stops them and leaves the processes of Pods alone."""
     client = LocalClient(registry)
     view = LocalView(registry)
-    recorder = EventRecorder(client, clock)
+    recorder = EventRecorder(client, clock, apply=apply_in_one(client))
     manager = Manager(
         CONTROLLERS,
         view=view,

@@ -1,7 +1,12 @@
-"""The two ways to carry out a plan's writes: as one transaction in-process, or in order through any client."""
+"""The two ways to carry out a plan's writes: as one transaction in-process, or in order through any client.
+
+A plan of hundreds of writes (the Pods of a large job) is carried out in several transactions, in order: as one it would
+keep everybody else waiting. Every plan must stand being cut anyway, since a crash can do it on a cluster.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -12,6 +17,10 @@ Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
 """(writes, field manager)."""
 
 
+LARGEST = 64
+"""Writes in one transaction: some milliseconds, in which nobody else gets a turn."""
+
+
 class AtomicClient(Protocol):
     """What `apiserver.local.LocalClient` offers beyond a Client."""
 
@@ -20,7 +29,15 @@ class AtomicClient(Protocol):
 
 def apply_in_one(client: AtomicClient) -> Apply:
     async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
-        return client.apply_atomically(writes, field_manager=field_manager)
+        if len(writes) <= LARGEST:
+            return client.apply_atomically(writes, field_manager=field_manager)
+        applied = Applied(None, 0)
+        for start in range(0, len(writes), LARGEST):
+            applied = client.apply_atomically(writes[start : start + LARGEST], field_manager=field_manager)
+            if applied.refusal is not None:
+                break
+            await asyncio.sleep(0)
+        return applied
 
     return apply
 

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Refusal
-from trainmaster.engine.apply import Apply, is_passing
+from trainmaster.engine.apply import LARGEST, Apply, is_passing
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.feed import Feed
@@ -149,8 +149,10 @@ class Manager:
             if applied.refusal is not None:
                 return applied.refusal
             self._metrics.writes.add(controller.name, amount=len(writes))
-        for note in plan.notes:
+        for number, note in enumerate(plan.notes, 1):
             await self._recorder.record(note, controller.reporter)
+            if number % LARGEST == 0:
+                await asyncio.sleep(0)
         return None
 
     def _read_depths(self) -> dict[tuple[str, ...], float]:
