@@ -97,17 +97,17 @@ class GarbageCollector:
     def _follow(self, events: Sequence[Event]) -> None:
         for event in events:
             record, previous = event.record, event.previous
-            owners = stored.peek_owners(record.value)
             if event.type is EventType.DELETE:
+                owners = stored.peek_owners(record.value)
                 if self._index.has_dependents(stored.peek_uid(record.value)):
                     for place in self._index.dependents(stored.peek_uid(record.value)):
                         self.worker.add(place)
                 self._add_owners(owners, record)
                 continue
-            before = stored.peek_owners(previous.value) if previous is not None else []
-            if owners != before:
-                self._add_owners(before, record)
-                if owners:
+            if previous is None or not stored.has_same_owners(previous.value, record.value):
+                if previous is not None:
+                    self._add_owners(stored.peek_owners(previous.value), record)
+                if stored.peek_owners(record.value):
                     self.worker.add((record.bucket, record.name))
             if _is_unfinished(record.value):
                 self.worker.add((record.bucket, record.name))

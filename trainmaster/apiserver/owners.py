@@ -42,8 +42,11 @@ class OwnerIndex:
     def _follow(self, events: Sequence[Event]) -> None:
         for event in events:
             record, previous = event.record, event.previous
+            is_there = event.type is EventType.PUT
+            if is_there and previous is not None and stored.has_same_owners(previous.value, record.value):
+                continue
             before = stored.peek_owners(previous.value) if previous is not None else []
-            after = stored.peek_owners(record.value) if event.type is EventType.PUT else []
+            after = stored.peek_owners(record.value) if is_there else []
             if before == after:
                 continue
             place = (record.bucket, record.name)

@@ -51,3 +51,14 @@ def test_peeking_agrees_with_parsing(metadata: Object, rest: Object, name: str) 
 def test_names_of_records_split_into_namespace_and_name() -> None:
     assert stored.split_name("default/a") == ("default", "a")
     assert stored.split_name("node-1") == ("", "node-1")
+
+
+@given(METADATA, METADATA, optional(spec=NESTED), TEXT)
+def test_equal_bytes_of_owners_mean_equal_owners(one: Object, other: Object, rest: Object, name: str) -> None:
+    first, second = (
+        stored.dump({"apiVersion": "v1", "kind": "Thing", "metadata": {**metadata, "name": name}, **rest})
+        for metadata in (one, other)
+    )
+    if stored.has_same_owners(first, second):
+        assert stored.peek_owners(first) == stored.peek_owners(second)
+    assert stored.has_same_owners(first, first)
