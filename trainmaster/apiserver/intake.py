@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from trainmaster.api import fields, status, validation
-from trainmaster.api.decoding import FieldValidation
+from trainmaster.api.decoding import FieldValidation, is_clean
 from trainmaster.api.decoding import decode as decode_object
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kinds import Kind
@@ -31,6 +31,7 @@ _VALIDATION = {
     "Warn": FieldValidation.WARN,
 }
 _LONGEST_MANAGER = 128
+_LOCKS = frozenset(("uid", "resourceVersion"))
 
 
 def check_options(options_kind: str, options: WriteOptions) -> None:
@@ -61,6 +62,13 @@ def decode(call: Call, kind: Kind, obj: Object, options: WriteOptions) -> None:
     obj["kind"] = kind.kind
     if not obj.get("metadata"):
         obj["metadata"] = {}
+
+
+def is_clean_status(kind: Kind, obj: Object, patch: Object) -> bool:
+    """The patch is one of status and locks alone, and the status needs nothing from decoding."""
+    if not all(name == "status" or (name == "metadata" and _LOCKS.issuperset(patch[name] or ())) for name in patch):
+        return False
+    return is_clean(kind, obj, "status")
 
 
 def check_resource_version_unset(obj: Object) -> None:

@@ -44,7 +44,12 @@ def patch(state: State, call: Call, target: Target, patch_type: PatchType, body:
     if record is None:
         raise status.not_found(kind.gvr, name)
     old = state.read(kind, record)
-    new = _decode(call, kind, intake.patched(kind, old, patch_type, body), options)
+    patched = intake.patched(kind, old, patch_type, body)
+    if patch_type is PatchType.MERGE and subresource == "status" and intake.is_clean_status(kind, patched, body):
+        # The rest was decoded when it was stored, and nothing after this writes into it.
+        new = {**patched, "metadata": {**patched["metadata"]}}
+    else:
+        new = _decode(call, kind, patched, options)
     metadata.check_name(new["metadata"], name)
     metadata.fit_namespace(kind, new["metadata"], namespace)
     return update.replace(state, call, update.Change(kind, record, old, new, subresource), options)

@@ -57,6 +57,16 @@ def decode(
     return Decoded(obj, texts)
 
 
+def is_clean(kind: Kind, obj: Object, field: str) -> bool:
+    """Whether decoding would leave this field as it is. Schema defaults of custom kinds are filled in."""
+    node = kind.load().properties.get(field)
+    if node is None or field not in obj:
+        return False
+    check = checks.compile_node(node, kind.custom)
+    value = obj[field]
+    return type(value) is check if isinstance(check, type) else check(value)
+
+
 def handled_as(kind: Kind) -> str:
     """How upstream begins every complaint about a body that does not decode."""
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
