@@ -89,6 +89,11 @@ def _build_status(pod: Object, reason: str, message: str, now: datetime, *, is_f
     return Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "status": body}, "status")
 
 
+def map_pod(view: View, pod: Object) -> Iterable[Request]:
+    """Most changes of Pods concern those that have a node."""
+    return () if pod["spec"].get("nodeName") else map_to_self(view, pod)
+
+
 def map_node(view: View, node: Object) -> Iterable[Request]:
     """Every Pod that waits for a node; there is nothing to do for the others."""
     for pod in view.list(PODS):
@@ -101,5 +106,5 @@ CONTROLLER = Controller(
     kind=PODS,
     reconcile=reconcile,
     reporter=SCHEDULER,
-    sources=(Source(PODS, map_to_self), Source(NODES, map_node)),
+    sources=(Source(PODS, map_pod), Source(NODES, map_node)),
 )
