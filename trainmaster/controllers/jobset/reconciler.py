@@ -75,7 +75,9 @@ def _clean_up(view: View, jobset: Object, buckets: Buckets, draft: Draft, now: d
 def _run(view: View, jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: datetime) -> Plan:
     missing = creation.list_missing(view, jobset, buckets, draft)
     if isinstance(missing, Waiting):
-        return _wait(jobset, missing, now)
+        # The reason first, then the counts: what is there goes on meanwhile.
+        pause = _wait(jobset, missing, now)
+        return _build_plan((), draft) if pause is NOTHING else pause
     if is_suspended(jobset):
         toggled = suspend.suspend(buckets, draft)
     else:

@@ -31,6 +31,15 @@ def map_claim(view: View, claim: Object) -> Iterator[Request]:
     yield from _map_names(view, claim, candidates)
 
 
+def map_service(view: View, service: Object) -> Iterator[Request]:
+    """The owner; and the JobSet of that name, which makes do with somebody else's Service as long as it is there."""
+    meta = service["metadata"]
+    owners = tuple(map_to_owner("JobSet")(view, service))
+    yield from owners
+    if not owners and view.find(JOB_SETS, meta["namespace"], meta["name"]) is not None:
+        yield Request(meta["namespace"], meta["name"])
+
+
 def _map_names(view: View, obj: Object, candidates: Iterable[str]) -> Iterator[Request]:
     """The owner, and JobSets of those names that wait for something."""
     namespace = obj["metadata"]["namespace"]
@@ -47,7 +56,7 @@ def _map_names(view: View, obj: Object, candidates: Iterable[str]) -> Iterator[R
 SOURCES = (
     Source(JOB_SETS, map_to_self),
     Source(JOBS, map_job),
-    Source(SERVICES, map_to_owner("JobSet")),
+    Source(SERVICES, map_service),
     Source(PERSISTENT_VOLUME_CLAIMS, map_claim),
     Source(TRAIN_JOBS, ttl.map_trainjob),
 )

@@ -14,6 +14,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, SERVICES
 from trainmaster.api.status import StatusError
 from trainmaster.client.writes import Create, Delete, Refusal
 from trainmaster.controllers.jobset.reconciler import CONTROLLER
+from trainmaster.controllers.jobset.sources import map_service
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
 
@@ -224,6 +225,28 @@ def test_a_refused_job_is_said_and_the_reason_goes_once_it_is_accepted() -> None
     world.run(CONTROLLER, "js")
     assert WAITING not in world.get(JOB_SETS, "js")["metadata"]["annotations"]
     assert world.find(JOBS, "default", "js-node-0") is not None
+
+
+def test_the_counts_follow_the_jobs_while_a_foreign_job_stands_in_the_way() -> None:
+    """Found by the simulation: a JobSet that waited for a name said for ever what its Jobs had been before."""
+    world = World()
+    world.add(JOB_SETS, make_jobset())
+    world.add(JOBS, {"metadata": {"name": "js-node-0", "namespace": "default"}, "spec": {}})
+    world.run(CONTROLLER, "js")
+    world.run(CONTROLLER, "js")
+    counts = world.get(JOB_SETS, "js")["status"]["replicatedJobsStatus"]
+    assert [entry["name"] for entry in counts] == ["node"]
+    assert world.run(CONTROLLER, "js").all_writes == ()
+
+
+def test_a_foreign_service_that_goes_wakes_the_jobset_of_its_name() -> None:
+    """Found by the simulation: the JobSet went on without a Service until somebody started the server anew."""
+    world = World()
+    world.add(JOB_SETS, make_jobset())
+    foreign = {"metadata": {"name": "js", "namespace": "default"}}
+    other = {"metadata": {"name": "other", "namespace": "default"}}
+    assert list(map_service(world, foreign)) == [Request("default", "js")]
+    assert list(map_service(world, other)) == []
 
 
 def test_a_foreign_job_of_the_same_name_is_left_alone_and_said() -> None:
