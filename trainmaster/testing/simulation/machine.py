@@ -27,6 +27,8 @@ class Process:
     uid: str
     pod: str
     """namespace/name"""
+    job: str
+    """The name of the JobSet that the Pod belongs to."""
     gang: str
     """The uid of the JobSet that the Pod belongs to."""
     attempt: int
@@ -46,6 +48,8 @@ class Machine:
         self._trouble = trouble
         """Chance that an attempt of a job does not go well."""
         self.processes: dict[str, Process] = {}
+        self.excused: set[str] = set()
+        """Names of TrainJobs whose Jobs somebody took away while their Pods were still ending."""
         self.on_end: Callable[[Process], None] | None = None
         """Set by the node agent of the day; a machine without one keeps exit codes until somebody asks."""
 
@@ -61,6 +65,7 @@ class Machine:
         process = Process(
             meta["uid"],
             f"{meta['namespace']}/{meta['name']}",
+            marks.get(labels.JOBSET_NAME, meta["name"]),
             gang,
             int(marks.get(labels.RESTART_ATTEMPT, "0")),
             code,
@@ -78,6 +83,8 @@ class Machine:
         if held is None or process.uid.encode() not in held.value:
             self._trace.violate("I15", f"process of {process.pod} starts before its Pod is on disk")
         for other in self.processes.values():
+            if process.job in self.excused:
+                continue
             if other.gang == process.gang and other.attempt != process.attempt and self.is_alive(other):
                 text = (
                     f"{process.pod} (attempt {process.attempt}) starts while {other.pod} (attempt {other.attempt}) runs"

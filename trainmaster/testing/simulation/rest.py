@@ -47,6 +47,9 @@ class Rest:
         return [pod for job in jobs for pod in self.list_owned(PODS, job)]
 
 
+SNAPSHOT = "-runtime-snapshot"
+"""What the name of a TrainJob's copy of its runtime ends with."""
+
 Check = Callable[[Rest], Iterable[str]]
 REST_CHECKS: list[tuple[str, Check]] = []
 
@@ -133,12 +136,15 @@ def _judge_waiting(rest: Rest, trainjob: Object, reason: str) -> str:
     if reason == "RuntimeNotFound":
         runtime = trainjob["spec"]["runtimeRef"]["name"]
         holds = ("trainer.kubeflow.org/clustertrainingruntimes", runtime) not in rest.objects
-    elif reason == "NameConflict":
-        holds = any(
-            obj_name in (place, *(f"{place}-{rest_}" for rest_ in ("runtime-snapshot", "node-0")))
-            and not get_controller_uid(obj)
-            for (_, obj_name), obj in rest.objects.items()
+    elif reason in ("NameConflict", "InvalidRuntimeSnapshot"):
+        needed = (
+            (JOB_SETS, place),
+            ("services", place),
+            (JOBS, f"{place}-node-0"),
+            ("configmaps", f"{place}{SNAPSHOT}"),
         )
+        found = (rest.objects.get(key) for key in needed)
+        holds = any(obj is not None and not get_controller_uid(obj) for obj in found)
     else:
         holds = reason in ("Unschedulable", "Unsupported")
     return "" if holds else f"waits for {reason}, which is over"

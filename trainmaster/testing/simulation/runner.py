@@ -98,6 +98,7 @@ class _Run:
     def __init__(self, world: World, base: Base, planted: Planted | None) -> None:
         self.world = world
         self.checker = Checker(world, base.objects)
+        self.checker.memory.lagging = world.weather.mode == OPERATOR
         controllers = planted.wrap(CONTROLLERS) if planted is not None else CONTROLLERS
         world.controllers = [self.checker.wrap(item) for item in controllers]
         self._late_runtime = base.late_runtime

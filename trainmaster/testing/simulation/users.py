@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.testing.simulation.base import LATE, RUNTIMES
@@ -38,14 +38,19 @@ def draw_deeds(random_: random.Random, span: float) -> list[Deed]:
     for number in range(random_.choice((1, 2, 2, 3))):
         name = f"job-{number}"
         begin = random_.random() * span / 2
-        if random_.random() < 0.06:
-            deeds.append(Deed(begin * random_.random(), "squat", name))
+        if random_.random() < 0.1:
+            what = random_.choice(SQUATS)
+            deeds.append(Deed(begin * random_.random(), what, name))
+            if random_.random() < 0.7:
+                deeds.append(Deed(begin + random_.random() * span / 2, f"un{what}", name))
         deeds.append(Deed(begin, "submit", name))
         for _ in range(random_.choice((0, 0, 1, 1, 2, 3))):
             deeds.append(Deed(begin + random_.random() * span / 2, random_.choice(MEDDLING), name))
     return sorted(deeds, key=lambda deed: deed.time)
 
 
+SQUATS = ("squat JobSet", "squat Service", "squat Job", "squat ConfigMap")
+"""Somebody else makes an object under a name that the job will need; with "un" before it, takes it away again."""
 MEDDLING = (
     "suspend",
     "suspend",
@@ -113,8 +118,12 @@ class Users:
                 await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
             case "appear":
                 await self._try(lambda: self._client.create(CLUSTER_TRAINING_RUNTIMES, self._late_runtime))
-            case "squat":
-                await self._try(lambda: self._client.create(JOB_SETS, _build_foreign(name), NAMESPACE))
+            case str(what) if "squat" in what:
+                gvr, foreign = _build_foreign(what.rpartition(" ")[2], name)
+                if what.startswith("un"):
+                    await self._delete(gvr, foreign["metadata"]["name"], propagation="Background")
+                else:
+                    await self._try(lambda: self._client.create(gvr, foreign, NAMESPACE))
             case "suspend" | "resume":
                 patch = {"spec": {"suspend": deed.what == "suspend"}}
                 await self._patch(TRAIN_JOBS, name, patch)
@@ -146,7 +155,11 @@ class Users:
             case "delete a Job":
                 found = await self._pick(JOBS, name)
                 if found is not None:
-                    await self._delete(JOBS, found, propagation=self._random.choice(("Background", "Foreground")))
+                    policy = self._random.choice(("Background", "Foreground"))
+                    if policy == "Background":
+                        # Its Pods may outlive it for a moment, and nobody who makes the next ones knows them.
+                        self._world.machine.excused.add(name)
+                    await self._delete(JOBS, found, propagation=policy)
             case "delete a Pod":
                 found = await self._pick(PODS, name)
                 if found is not None:
@@ -197,13 +210,25 @@ class Users:
             self._world.trace.violate("I14", f"the server answered {error.code}: {error.message}")
 
 
-def _build_foreign(name: str) -> Object:
-    """A JobSet of somebody else that has the name of a TrainJob to come; suspended, so that it does nothing."""
-    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
-    job = {"name": "other", "template": {"spec": {"backoffLimit": 0, "template": {"spec": pod}}}}
-    return {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"suspend": True, "replicatedJobs": [job]},
+def _build_foreign(kind: str, name: str) -> tuple[GVR, Object]:
+    """An object of somebody else under a name that a TrainJob will need; suspended, so that it does nothing."""
+    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    job = {"suspend": True, "backoffLimit": 0, "template": pod}
+    forms: dict[str, tuple[GVR, str, str, Object]] = {
+        "JobSet": (
+            JOB_SETS,
+            "jobset.x-k8s.io/v1alpha2",
+            name,
+            {"spec": {"suspend": True, "replicatedJobs": [{"name": "other", "template": {"spec": job}}]}},
+        ),
+        "Service": (SERVICES, "v1", name, {"spec": {"clusterIP": "None", "selector": {"a": "b"}}}),
+        "Job": (JOBS, "batch/v1", f"{name}-node-0", {"spec": job}),
+        "ConfigMap": (CONFIG_MAPS, "v1", f"{name}-runtime-snapshot", {"data": {"a": "b"}}),
+    }
+    gvr, version, full_name, rest = forms[kind]
+    return gvr, {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": full_name, "namespace": NAMESPACE},
+        **rest,
     }
