@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -23,7 +24,7 @@ from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.credentials import write_kubeconfig
-from trainmaster.app.embedded import ControlPlane, World
+from trainmaster.app.embedded import SWITCH_SECONDS, ControlPlane, World
 from trainmaster.app.home import Home
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.settings import Settings
@@ -46,7 +47,8 @@ NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """On the event loop and with the settings of the garbage collector that the server has."""
+    """On the event loop and with the settings of the interpreter that the server has."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=find_loop_factory(Settings().process.uvloop)) as runner:
         return runner.run(main)
 

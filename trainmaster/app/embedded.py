@@ -15,6 +15,7 @@ import gc
 import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -64,6 +65,9 @@ Ready = Callable[[ServerInfo, list[str]], None]
 # A full collection walks every container object. After `freeze` those of the start are exempt; the thresholds let the
 # young ones die in peace. Requests make few cycles.
 _GC_THRESHOLDS = (20_000, 20, 50)
+# A commit thread asks for the interpreter once per row, and a busy loop lets it wait this long each time. While a job
+# of 2,000 Pods started, durable writes waited up to 540 ms with Python's 5 ms, up to 50 ms with this (one run each).
+SWITCH_SECONDS = 0.0005
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -88,6 +92,7 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
     world = World(home, settings, environ, SystemClock(), SystemIds())
     # Nothing made during the start is garbage, so looking for cycles then only costs time.
     gc.disable()
+    sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=find_loop_factory(settings.process.uvloop)) as runner:
         try:
             runner.run(_serve_until_stopped(world, ready))
