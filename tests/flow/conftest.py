@@ -1,4 +1,5 @@
-"""Runs every `async def` test with a `stage` once per kind of cluster (tests/flow/stage.py)."""
+"""Runs every `async def` test with a `stage` once per kind of cluster (tests/flow/stage.py), every suite of properties
+(tests/flow/suite.py) for each of its scenarios."""
 
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ import pytest
 
 from tests.flow.plant import succeed
 from tests.flow.stage import SERVERS, Stage, embedded_stage
+from tests.flow.suite import ReconcilerSuite, parametrize
 from tests.kube.cluster import KubeCluster
 from tests.seam.stage import kube_stage
 from trainmaster.testing.virtual import run_virtual
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.cls is not None and issubclass(metafunc.cls, ReconcilerSuite):
+        parametrize(metafunc, metafunc.cls)
     if "stage" in metafunc.fixturenames:
         names = getattr(metafunc.function, "servers", SERVERS)
         marks = {"embedded": [pytest.mark.flow]}

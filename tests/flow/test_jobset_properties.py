@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.flow.properties import RUNTIMES, Coverage, Driver, Faults, Outcome, Scenario, play
+from tests.flow.properties import RUNTIMES, Driver, Faults, Outcome, Scenario, play
+from tests.flow.suite import ReconcilerSuite
 from tests.unit.controllers.jobset.stage import make_jobset, make_replicated
 from trainmaster.api.labels import JOB_RESTART_ATTEMPT, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Object
@@ -148,49 +149,13 @@ SCENARIOS = (
     Scenario("the TTL trap of a runtime", [submit_train_job_with_the_ttl_trap]),
 )
 
-COVERAGE = Coverage()
-_PLAIN: dict[str, Outcome] = {}
+
+class TestProperties(ReconcilerSuite):
+    scenarios = SCENARIOS
 
 
-def play_plainly(scenario: Scenario) -> Outcome:
-    if scenario.name not in _PLAIN:
-        _PLAIN[scenario.name] = play(scenario, Faults(), COVERAGE)
-    return _PLAIN[scenario.name]
-
-
-each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.name for scenario in SCENARIOS])
-
-
-@each_scenario
-def test_a_second_pass_writes_nothing(scenario: Scenario) -> None:
-    outcome = play_plainly(scenario)
-    assert outcome.second_pass == []
-    assert outcome.written > 0
-
-
-@each_scenario
-def test_stopping_after_any_write_ends_the_same(scenario: Scenario) -> None:
-    plain = play_plainly(scenario)
-    for number in range(1, plain.written + 1):
-        outcome = play(scenario, Faults(crash_after=number), COVERAGE)
-        assert outcome.state == plain.state, f"after write {number}"
-        assert outcome.second_pass == [], f"after write {number}"
-
-
-@each_scenario
-@pytest.mark.parametrize("lag", [1, 2, 5])
-def test_a_view_of_the_past_ends_the_same(scenario: Scenario, lag: int) -> None:
-    outcome = play(scenario, Faults(lag=lag), COVERAGE)
-    assert outcome.state == play_plainly(scenario).state
-    assert outcome.second_pass == []
-
-
-@each_scenario
-@pytest.mark.parametrize("seed", range(1, 6))
-def test_any_order_with_lost_visits_ends_the_same(scenario: Scenario, seed: int) -> None:
-    outcome = play(scenario, Faults(seed=seed), COVERAGE)
-    assert outcome.state == play_plainly(scenario).state
-    assert outcome.second_pass == []
+COVERAGE = TestProperties.coverage
+play_plainly = TestProperties.play_plainly
 
 
 def test_every_place_where_the_jobset_controller_writes_was_hit_by_a_crash() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.flow.properties import Coverage, Driver, Faults, Outcome, Scenario, play
+from tests.flow.properties import Driver, Scenario
+from tests.flow.suite import ReconcilerSuite
 from trainmaster.api.labels import COMPLETION_INDEX, RESTART_ATTEMPT
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS, TRAIN_JOBS
@@ -71,49 +72,13 @@ SCENARIOS = (
     Scenario("a job asks for what is not carried out", [submit_with_a_deadline]),
 )
 
-COVERAGE = Coverage()
-_PLAIN: dict[str, Outcome] = {}
+
+class TestProperties(ReconcilerSuite):
+    scenarios = SCENARIOS
+    seeds = range(1, 11)
 
 
-def play_plainly(scenario: Scenario) -> Outcome:
-    if scenario.name not in _PLAIN:
-        _PLAIN[scenario.name] = play(scenario, Faults(), COVERAGE)
-    return _PLAIN[scenario.name]
-
-
-each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.name for scenario in SCENARIOS])
-
-
-@each_scenario
-def test_a_second_pass_writes_nothing(scenario: Scenario) -> None:
-    outcome = play_plainly(scenario)
-    assert outcome.second_pass == []
-    assert outcome.written > 0
-
-
-@each_scenario
-def test_stopping_after_any_write_ends_the_same(scenario: Scenario) -> None:
-    plain = play_plainly(scenario)
-    for number in range(1, plain.written + 1):
-        outcome = play(scenario, Faults(crash_after=number), COVERAGE)
-        assert outcome.state == plain.state, f"after write {number}"
-        assert outcome.second_pass == [], f"after write {number}"
-
-
-@each_scenario
-@pytest.mark.parametrize("lag", [1, 2, 5])
-def test_a_view_of_the_past_ends_the_same(scenario: Scenario, lag: int) -> None:
-    outcome = play(scenario, Faults(lag=lag), COVERAGE)
-    assert outcome.state == play_plainly(scenario).state
-    assert outcome.second_pass == []
-
-
-@each_scenario
-@pytest.mark.parametrize("seed", range(1, 11))
-def test_any_order_with_lost_visits_ends_the_same(scenario: Scenario, seed: int) -> None:
-    outcome = play(scenario, Faults(seed=seed), COVERAGE)
-    assert outcome.state == play_plainly(scenario).state
-    assert outcome.second_pass == []
+COVERAGE = TestProperties.coverage
 
 
 def test_every_place_that_writes_was_hit_by_every_fault() -> None:

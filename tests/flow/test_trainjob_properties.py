@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import pytest
 
-from tests.flow.properties import Coverage, Driver, Faults, Outcome, Scenario, play
+from tests.flow.properties import Driver, Scenario
+from tests.flow.suite import ReconcilerSuite
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.client.contract import DeleteOptions, PatchType
@@ -16,7 +16,6 @@ from trainmaster.client.contract import DeleteOptions, PatchType
 pytestmark = pytest.mark.flow
 
 Change = Callable[[Driver], Any]
-COVERAGE = Coverage()
 
 
 def submit(runtime: str = "torch-distributed", **spec: Any) -> Change:
@@ -98,60 +97,24 @@ SCENARIOS = (
     Scenario("a deadline ends the job and its Pods", [submit(activeDeadlineSeconds=30)], hang),
     Scenario("a JobSet that somebody deletes is made anew", [submit(), delete(JOB_SETS, "tj"), end_the_pods], hang),
 )
-each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 
 
-@cache
-def play_plainly(name: str) -> Outcome:
-    return play(find(name), Faults(), COVERAGE)
+class TestProperties(ReconcilerSuite):
+    scenarios = SCENARIOS
 
 
-def find(name: str) -> Scenario:
-    return next(scenario for scenario in SCENARIOS if scenario.name == name)
-
-
-@each_scenario
-def test_a_second_pass_writes_nothing(scenario: Scenario) -> None:
-    assert play_plainly(scenario.name).second_pass == []
-
-
-@each_scenario
-def test_stopping_after_any_write_ends_the_same(scenario: Scenario) -> None:
-    plain = play_plainly(scenario.name)
-    for number in range(1, plain.written + 1):
-        outcome = play(scenario, Faults(crash_after=number), COVERAGE)
-        assert outcome.state == plain.state, f"after write {number}"
-        assert outcome.second_pass == []
-
-
-@each_scenario
-@pytest.mark.parametrize("lag", [1, 2, 5])
-def test_a_view_of_the_past_ends_the_same(scenario: Scenario, lag: int) -> None:
-    outcome = play(scenario, Faults(lag=lag), COVERAGE)
-    assert outcome.state == play_plainly(scenario.name).state
-    assert outcome.second_pass == []
-
-
-@each_scenario
-@pytest.mark.parametrize("seed", range(1, 6))
-def test_any_order_with_lost_visits_ends_the_same(scenario: Scenario, seed: int) -> None:
-    outcome = play(scenario, Faults(seed=seed), COVERAGE)
-    assert outcome.state == play_plainly(scenario.name).state
-    assert outcome.second_pass == []
+COVERAGE = TestProperties.coverage
 
 
 @pytest.mark.parametrize(
-    ("name", "want"),
+    ("scenario", "want"),
     [
-        (SCENARIOS[0].name, "Complete"),
-        (SCENARIOS[1].name, "Complete"),
-        (SCENARIOS[2].name, "Complete"),
-        (SCENARIOS[4].name, "Failed"),
-        (SCENARIOS[5].name, "Complete"),
+        pytest.param(SCENARIOS[number], want, id=SCENARIOS[number].name)
+        for number, want in ((0, "Complete"), (1, "Complete"), (2, "Complete"), (4, "Failed"), (5, "Complete"))
     ],
 )
-def test_the_scenarios_mean_what_they_say(name: str, want: str) -> None:
-    trainjob = play_plainly(name).state["trainjobs"][0]
+def test_the_scenarios_mean_what_they_say(scenario: Scenario, want: str) -> None:
+    trainjob = TestProperties.play_plainly(scenario).state["trainjobs"][0]
     assert trainjob["status"]["conditions"][-1]["type"] == want
     assert "waiting" not in trainjob["status"]
 
