@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
+from trainmaster.api.kindsets.reviews import build_review
 
-from trainmaster.api.kinds import Kind
-from trainmaster.api.schemas import load
+_GROUP = "authentication.k8s.io"
 
-SELF_SUBJECT_REVIEW = Kind(
-    group="authentication.k8s.io",
-    version="v1",
-    kind="SelfSubjectReview",
-    plural="selfsubjectreviews",
-    singular="selfsubjectreview",
-    namespaced=False,
-    definition="io.k8s.api.authentication.v1.SelfSubjectReview",
-    load=partial(load, "io.k8s.api.authentication.v1.SelfSubjectReview"),
-    verbs=("create",),
-    review=True,
-    generation=False,
-)
-
-TOKEN_REVIEW = Kind(
-    group="authentication.k8s.io",
-    version="v1",
-    kind="TokenReview",
-    plural="tokenreviews",
-    singular="tokenreview",
-    namespaced=False,
-    definition="io.k8s.api.authentication.v1.TokenReview",
-    load=partial(load, "io.k8s.api.authentication.v1.TokenReview"),
-    verbs=("create",),
-    review=True,
-    generation=False,
-)
+SELF_SUBJECT_REVIEW = build_review(_GROUP, "SelfSubjectReview")
+TOKEN_REVIEW = build_review(_GROUP, "TokenReview")
 
 KINDS = (
     SELF_SUBJECT_REVIEW,

@@ -1,0 +1,25 @@
+"""What all review kinds have in common: they are created to be answered, and never stored."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from trainmaster.api.kinds import Kind
+from trainmaster.api.schemas import load
+
+
+def build_review(group: str, kind: str, *, namespaced: bool = False) -> Kind:
+    definition = f"io.k8s.api.{group.partition('.')[0]}.v1.{kind}"
+    return Kind(
+        group=group,
+        version="v1",
+        kind=kind,
+        plural=f"{kind.lower()}s",
+        singular=kind.lower(),
+        namespaced=namespaced,
+        definition=definition,
+        load=partial(load, definition),
+        verbs=("create",),
+        review=True,
+        generation=False,
+    )
