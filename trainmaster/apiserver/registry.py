@@ -26,6 +26,7 @@ from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifec
 from trainmaster.apiserver.owners import OwnerIndex
 from trainmaster.apiserver.pod_actions import build_binder, build_evictor
 from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
+from trainmaster.apiserver.policy_admission import PolicyAdmission
 from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
 from trainmaster.apiserver.trainer_admission import TrainerAdmission
@@ -57,6 +58,7 @@ class Registry:
             Priorities(store),
             LimitRanges(store),
             self.trainer_admission,
+            PolicyAdmission(),
             QuotaAdmission(self.state),
         ):
             self.state.admission.add(plugin)

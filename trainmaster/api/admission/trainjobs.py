@@ -18,6 +18,9 @@ from trainmaster.api.admission.rendering import order
 from trainmaster.api.admission.runtimes import DEPRECATED, POLICY_URL
 from trainmaster.api.fields import FieldError
 from trainmaster.api.labels import ANCESTOR_STEP
+from trainmaster.api.lifecycle import policy
+from trainmaster.api.lifecycle.policy import Policy, read_policy
+from trainmaster.api.lifecycle.terms import check_enforced, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
 from trainmaster.api.training import names, overrides, snapshots
@@ -52,12 +55,23 @@ def admit_create(trainjob: Object, lookup: Lookup, *, embedded: bool) -> Finding
         return Findings([_refuse_missing(reference)])
     findings = check_against_runtime(trainjob, runtime, embedded=embedded)
     findings.errors += check_gang(trainjob, runtime, lookup)
+    findings.errors += check_enforced(trainjob, runtime, _read_policy(lookup))
     findings.warnings += _warn(trainjob, runtime)
     return findings
 
 
 def admit_update(new: Object, old: Object, lookup: Lookup) -> Findings:
-    if "deletionTimestamp" in old["metadata"] or new["spec"] == old["spec"]:
+    if "deletionTimestamp" in old["metadata"]:
+        return Findings()
+    findings = _admit_change(new, old, lookup)
+    if find_ttl(new, None, Policy()) != find_ttl(old, None, Policy()):
+        runtime = find_live_runtime(new, lookup) or find_runtime(new, lookup)
+        findings.errors += check_enforced(new, runtime, _read_policy(lookup))
+    return findings
+
+
+def _admit_change(new: Object, old: Object, lookup: Lookup) -> Findings:
+    if new["spec"] == old["spec"]:
         return Findings()
     changed = [shape for shape in overrides.SHAPES if new["spec"].get(shape) != old["spec"].get(shape)]
     metadata = any(new["spec"].get(name) != old["spec"].get(name) for name in ("labels", "annotations"))
@@ -87,11 +101,21 @@ def find_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
                 return snapshots.read(text)
             except ValueError:
                 return None
+    return find_live_runtime(trainjob, lookup)
+
+
+def find_live_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
+    """The runtime that the TrainJob names, as it is now."""
     reference = trainjob["spec"]["runtimeRef"]
     gvr = snapshots.find_runtime_gvr(reference)
     if gvr is None:
         return None
-    return lookup.find(gvr, namespace if gvr == TRAINING_RUNTIMES else "", reference["name"])
+    namespace = trainjob["metadata"]["namespace"] if gvr == TRAINING_RUNTIMES else ""
+    return lookup.find(gvr, namespace, reference["name"])
+
+
+def _read_policy(lookup: Lookup) -> Policy:
+    return read_policy(lookup.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)).policy
 
 
 def check_against_runtime(trainjob: Object, runtime: Object, *, embedded: bool) -> Findings:

@@ -13,6 +13,8 @@ from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kinds import Column, Kind
 from trainmaster.api.labels import ANCESTOR_STEP
+from trainmaster.api.lifecycle.templates import check_levels, warn_templates
+from trainmaster.api.lifecycle.terms import check_annotations
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 
@@ -22,9 +24,6 @@ _OLDER_SHAPES = {
     "labels": "spec.labels is the shape of Trainer 2.1; use spec.runtimePatches",
     "annotations": "spec.annotations is the shape of Trainer 2.1; use spec.runtimePatches",
 }
-_TTL_IN_TEMPLATE = (
-    "deletes what the TrainJob runs, not the TrainJob; set spec.ttlSecondsAfterFinished on the TrainJob or the runtime"
-)
 
 
 def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
@@ -47,7 +46,7 @@ def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
     if own is not None and second is not None and own != second:
         text = "must equal spec.ttlSecondsAfterFinished when both are set"
         errors.append(fields.invalid("spec.cleanupPolicy.ttlSecondsAfterFinished", second, text))
-    return errors
+    return [*errors, *check_annotations(new)]
 
 
 def warn_trainjob(new: Object, old: Object | None) -> list[str]:
@@ -74,7 +73,10 @@ def validate_runtime(new: Object, old: Object | None) -> list[FieldError]:
         if name in spec and name in policy and spec[name] != policy[name]:
             text = f"must equal spec.{name} when both are set"
             errors.append(fields.invalid(f"spec.runPolicy.{name}", policy[name], text))
-    return errors
+    # What was stored before this rule existed must not stand in the way of other edits.
+    known = set() if old is None else {str(error) for error in check_levels(old)}
+    errors += [error for error in check_levels(new) if str(error) not in known]
+    return [*errors, *check_annotations(new)]
 
 
 def _check_elastic(elastic: Object, nodes: int | None) -> list[FieldError]:
@@ -93,19 +95,10 @@ def _check_elastic(elastic: Object, nodes: int | None) -> list[FieldError]:
 
 def warn_runtime(new: Object, old: Object | None) -> list[str]:
     spec = new.get("spec") or {}
-    texts: list[str] = []
-    template = (spec.get("template") or {}).get("spec") or {}
-    if "ttlSecondsAfterFinished" in template:
-        texts.append(f"spec.template.spec.ttlSecondsAfterFinished {_TTL_IN_TEMPLATE}")
-    labelled = False
-    for index, job in enumerate(_jobs(spec)):
-        job_template = job.get("template") or {}
-        if "ttlSecondsAfterFinished" in (job_template.get("spec") or {}):
-            path = f"spec.template.spec.replicatedJobs[{index}].template.spec.ttlSecondsAfterFinished"
-            texts.append(f"{path} {_TTL_IN_TEMPLATE}")
-        labels = (job_template.get("metadata") or {}).get("labels") or {}
-        labelled = labelled or labels.get(ANCESTOR_STEP) == "trainer"
-    if _jobs(spec) and not labelled:
+    texts = list(warn_templates(new))
+    jobs = _jobs(spec)
+    labels = [((job.get("template") or {}).get("metadata") or {}).get("labels") or {} for job in jobs]
+    if jobs and not any(label.get(ANCESTOR_STEP) == "trainer" for label in labels):
         text = f"no replicatedJob's template has the label {ANCESTOR_STEP}: trainer;"
         texts.append(f"{text} spec.trainer of TrainJobs that use this runtime has no effect")
     return texts

@@ -4,7 +4,7 @@ Applied once to the parsed data of a file, before any node is built from it:
 
 - TrainJob takes the override shapes of Trainer 2.1 (`podTemplateOverrides`, `labels`, `annotations`) and 2.0
   (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
-- TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`;
+- TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting` and `status.retention`;
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
 The generated files stay as the generator writes them, so that a new upstream version is one run of the tool.
@@ -81,6 +81,16 @@ def _trainjob(data: Raw) -> None:
             "until": _TIME,
         },
         "required": ["reason"],
+    }
+    status["props"]["retention"] = {
+        "type": "object",
+        "props": {
+            "ttlSecondsAfterFinished": _TTL,
+            "source": {"type": "string", "maxLen": 1024},
+            "deleteAt": _TIME,
+            "message": {"type": "string", "maxLen": 32768},
+        },
+        "required": ["ttlSecondsAfterFinished", "source"],
     }
 
 
