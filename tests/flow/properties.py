@@ -42,6 +42,7 @@ from trainmaster.engine.apply import is_passing
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
@@ -166,7 +167,7 @@ class Driver:
 
     async def _visit(self, controller: Controller, view: View, obj: Object) -> float | None:
         request = Request(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-        plan = controller.reconcile(view, request, self.clock.now(), ())
+        plan = controller.reconcile(view, request, Now(self.clock.now()), ())
         self.check_deletion(view, plan.all_writes)
         for write in plan.all_writes:
             applied = await apply_in_order(self.cluster.client, [write], field_manager=controller.name)
@@ -272,7 +273,7 @@ def list_writes(view: View, clock: VirtualClock) -> list[str]:
     for controller in CONTROLLERS:
         for obj in view.list(controller.kind):
             request = Request(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-            plan = controller.reconcile(view, request, clock.now(), ())
+            plan = controller.reconcile(view, request, Now(clock.now()), ())
             sites.extend(get_site(controller.name, write) for write in plan.all_writes)
     return sites
 

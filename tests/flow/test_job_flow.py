@@ -23,6 +23,7 @@ from trainmaster.controllers.job.reconciler import CONTROLLER
 from trainmaster.controllers.ownership import is_owned_by
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import parse_time
+from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -168,7 +169,7 @@ def test_ki_08_a_job_deleted_while_no_controller_runs_leaves_nothing() -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
             await cluster.client.create(JOBS, indexed(2), "default")
-            plan = CONTROLLER.reconcile(cluster.view, Request("default", "j"), cluster.clock.now(), ())
+            plan = CONTROLLER.reconcile(cluster.view, Request("default", "j"), Now(cluster.clock.now()), ())
             cluster.client.apply_atomically(plan.all_writes, field_manager="job")
             pods = (await cluster.client.list(PODS, "default")).items
             assert [pod["metadata"].get("finalizers") for pod in pods] == [None, None]

@@ -31,6 +31,7 @@ from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
+from trainmaster.kit.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ class Manager:
         self._recorder = recorder
         self._clock = clock
         self._queues = {controller.name: WorkQueue[Request](clock) for controller in self._controllers}
+        # Per controller: each depends on other times of the same object.
+        self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
         self._metrics = EngineMetrics(metrics or Metrics(), self._read_depths)
 
     @property
@@ -125,7 +128,10 @@ class Manager:
 
     async def _reconcile(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> tuple[str, bool]:
         """(result for the metrics, whether it did more than look and report)."""
-        plan = controller.reconcile(self._view, request, self._clock.now(), ())
+        timeline = self._timelines[controller.name]
+        now = timeline.look(request)
+        plan = controller.reconcile(self._view, request, now, ())
+        timeline.keep(request, now)
         refusal = await self._carry_out(controller, plan)
         if refusal is None:
             queue.forget(request)
@@ -137,7 +143,9 @@ class Manager:
             log.debug("plan refused, reading again", extra={"error": refusal.error.message})
             queue.retry(request)
             return "retry", True
-        explanation = controller.reconcile(self._view, request, self._clock.now(), (refusal,))
+        now = timeline.look(request)
+        explanation = controller.reconcile(self._view, request, now, (refusal,))
+        timeline.keep(request, now, complete=False)
         await self._carry_out(controller, explanation)
         queue.retry(request)
         return "refused", True

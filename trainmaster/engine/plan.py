@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeAlias
 
 from trainmaster.api.meta import Object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch, Refusal, Write
 from trainmaster.engine.request import Request
+from trainmaster.kit.timeline import Now
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Plan:
 
 NOTHING = Plan()
 
-Reconcile: TypeAlias = Callable[[View, Request, datetime, Sequence[Refusal]], Plan]
-"""`refusals` is empty in a normal pass. When a plan was refused the function is called again at once with the
+Reconcile: TypeAlias = Callable[[View, Request, Now, Sequence[Refusal]], Plan]
+"""`Now` is the wall time for what is stored, and how long ago stored times are (`kit.timeline`).
+`refusals` is empty in a normal pass. When a plan was refused the function is called again at once with the
 refusals, and returns a plan that holds only what explains them."""

@@ -3,8 +3,8 @@
 Sources add requests; workers take them with `get` and give them back with `done`. A request that is added while a
 worker has it is handed out again afterwards, so nothing is lost and one object is never worked on twice at once. A
 worker can give a request back for a rest: what happens meanwhile is seen by one pass instead of many. All methods but
-`get` are synchronous and must be called on the loop's thread. Delays use the injected clock, so tests run them in
-virtual time.
+`get` are synchronous and must be called on the loop's thread. Delays are of boot time, which goes on while a laptop
+sleeps; timers of the loop do not, so no wait is longer than a minute. The clock is injected: tests run in virtual time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ K = TypeVar("K")
 
 RETRY = Policy(first=0.005, cap=60.0)
 """Upstream starts with 5 ms too, and waits up to 1000 s; on one machine a minute is long enough."""
+
+LONGEST_WAIT = 60.0
+"""Seconds after which timers are compared with boot time again: so late can one be after the machine has slept."""
 
 
 class WorkQueue(Generic[K]):
@@ -58,7 +61,7 @@ class WorkQueue(Generic[K]):
         if seconds <= 0:
             self.add(key)
             return
-        due = self._clock.monotonic() + seconds
+        due = self._clock.boot() + seconds
         known = self._due.get(key)
         if known is not None and known <= due:
             return
@@ -87,7 +90,7 @@ class WorkQueue(Generic[K]):
             return
         self._resting.add(key)
         self._counter += 1
-        heapq.heappush(self._rests, (self._clock.monotonic() + rest, self._counter, key))
+        heapq.heappush(self._rests, (self._clock.boot() + rest, self._counter, key))
 
     def _add_again(self, key: K) -> None:
         if key in self._again:
@@ -106,7 +109,7 @@ class WorkQueue(Generic[K]):
             await self._wait_for_change()
 
     def _release_due(self) -> None:
-        now = self._clock.monotonic()
+        now = self._clock.boot()
         while self._later and self._later[0][0] <= now:
             due, _, key = heapq.heappop(self._later)
             if self._due.get(key) == due:
@@ -122,7 +125,7 @@ class WorkQueue(Generic[K]):
         if not moments:
             await self._changed.wait()
             return
-        delay = max(0.0, min(moments) - self._clock.monotonic())
+        delay = min(max(0.0, min(moments) - self._clock.boot()), LONGEST_WAIT)
         try:
             async with asyncio.timeout(delay):
                 await self._changed.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 
 import pytest
 
@@ -21,6 +20,7 @@ from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source, map_to_self
 from trainmaster.kit.scopes import Scope
+from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
@@ -97,7 +97,7 @@ def test_an_object_rests_after_a_look_that_took_long(seconds: float, passes: int
     async def main() -> None:
         clock, looks = SlowClock(), []
 
-        def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
             if request.name == "large":
                 looks.append(request)
                 clock.spent += seconds

@@ -11,6 +11,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.writes import Create, Refusal
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER, map_runtime
 from trainmaster.engine.request import Request
+from trainmaster.kit.timeline import Now
 
 pytestmark = pytest.mark.unit
 
@@ -196,7 +197,7 @@ def test_a_refusal_becomes_the_reason_for_waiting_and_nothing_else() -> None:
     world = make_world(trainer=TRAINER)
     create = Create(JOB_SETS, {"metadata": {"name": "a-torch"}})
     refusal = Refusal(create, StatusError(422, "Invalid", "JobSet name is too long"))
-    plan = CONTROLLER.reconcile(world, Request("default", "a-torch"), NOW, (refusal,))
+    plan = CONTROLLER.reconcile(world, Request("default", "a-torch"), Now(NOW), (refusal,))
     assert plan.writes == ()
     assert plan.status is not None
     assert plan.status.patch["status"]["waiting"]["message"] == "JobSet name is too long"

@@ -17,6 +17,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
 
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 
@@ -79,7 +80,7 @@ class World:
 
     def run(self, controller: Controller, name: str, now: datetime = NOW, namespace: str = "default") -> Plan:
         """One pass, carried out."""
-        plan = controller.reconcile(self, Request(namespace, name), now, ())
+        plan = controller.reconcile(self, Request(namespace, name), Now(now), ())
         self.carry_out(plan.all_writes)
         return plan
 

@@ -22,6 +22,7 @@ from trainmaster.engine.plan import NOTHING, Note, Plan, Reconcile
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source, map_to_self
 from trainmaster.kit.metrics import Metrics
+from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -65,7 +66,7 @@ def count(metrics: Metrics, result: str) -> int:
 
 @pytest.mark.parametrize("in_order", [False, True], ids=["as one transaction", "in order"])
 def test_a_plan_is_carried_out_and_its_events_follow(in_order: bool) -> None:
-    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
         obj = view.find(CONFIG_MAPS, request.namespace, request.name)
         if obj is None or request != only("a") or view.find(CONFIG_MAPS, "default", "b") is not None:
             return NOTHING
@@ -89,7 +90,7 @@ def test_a_plan_is_carried_out_and_its_events_follow(in_order: bool) -> None:
 def test_a_refusal_comes_back_as_data_and_is_tried_again_with_pauses() -> None:
     seen: list[str] = []
 
-    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
         if request != only("a"):
             return NOTHING
         if refusals:
@@ -117,7 +118,7 @@ def test_a_refusal_comes_back_as_data_and_is_tried_again_with_pauses() -> None:
 def test_a_conflict_is_read_again_and_not_shown_to_the_reconciler() -> None:
     tries: list[int] = []
 
-    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
         assert not refusals
         obj = view.find(CONFIG_MAPS, request.namespace, request.name)
         if obj is None or request != only("a") or (obj.get("data") or {}).get("done"):
@@ -140,7 +141,7 @@ def test_a_conflict_is_read_again_and_not_shown_to_the_reconciler() -> None:
 def test_an_error_concerns_one_object_only_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     tries: list[int] = []
 
-    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
         obj = view.find(CONFIG_MAPS, request.namespace, request.name)
         if request == only("bad"):
             tries.append(1)
@@ -165,10 +166,10 @@ def test_an_error_concerns_one_object_only_and_is_tried_again(caplog: pytest.Log
 def test_a_plan_may_ask_to_be_called_again_later() -> None:
     times: list[datetime] = []
 
-    def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
         if request != only("a"):
             return NOTHING
-        times.append(now)
+        times.append(now.wall)
         return Plan(requeue_after=3600.0 if len(times) < 3 else None)
 
     async def main() -> None:

@@ -133,3 +133,25 @@ def test_a_shorter_rest_ends_before_a_longer_one_that_began_earlier() -> None:
         assert [await queue.get(), await queue.get()] == ["short", "long"]
 
     run_virtual(main())
+
+
+def test_a_wake_up_comes_within_a_minute_of_waking_from_a_sleep_of_the_machine() -> None:
+    class SleepyClock(VirtualClock):
+        """Boot time goes on while the machine sleeps; the loop's timers stand."""
+
+        slept = 0.0
+
+        def boot(self) -> float:
+            return self.monotonic() + self.slept
+
+    async def main() -> None:
+        clock = SleepyClock()
+        queue = WorkQueue[str](clock)
+        queue.add_after("a", 8 * 3600.0)
+        async with asyncio.timeout(100):
+            waiting = asyncio.ensure_future(queue.get())
+            await asyncio.sleep(10)
+            clock.slept = 9 * 3600.0
+            assert await waiting == "a"
+
+    run_virtual(main())

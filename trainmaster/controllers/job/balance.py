@@ -7,7 +7,6 @@ indexes, or serial numbers where a Job has none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
@@ -15,7 +14,7 @@ from trainmaster.controllers.job.books import Slot, is_indexed
 from trainmaster.controllers.job.pods import count_restarts, find_index, get_phase, is_ready
 from trainmaster.controllers.job.tally import Tally
 from trainmaster.kit.backoff import Policy
-from trainmaster.kit.clock import parse_time
+from trainmaster.kit.timeline import Now
 
 MOST = 500
 """Pods made or stopped in one pass, as upstream; between two passes others get their turn."""
@@ -81,7 +80,7 @@ class _Reversed:
         return self.text > other.text
 
 
-def find_missing(job: Object, tally: Tally, policy: Policy, now: datetime) -> Missing:
+def find_missing(job: Object, tally: Tally, policy: Policy, now: Now) -> Missing:
     waits_for_end = job["spec"].get("podReplacementPolicy") == "Failed"
     held = len(tally.running) + (len(tally.terminating) if waits_for_end else 0)
     missing = count_wanted(job, tally) - held
@@ -89,14 +88,14 @@ def find_missing(job: Object, tally: Tally, policy: Policy, now: datetime) -> Mi
         return Missing()
     books = tally.books
     if not is_indexed(job):
-        pause = _get_pause(policy, books.failures, books.at, now)
+        pause = _get_pause(job, policy, books.failures, books.at, now)
         if pause > 0:
             return Missing(pause=pause, is_all=False)
         return _cut(tuple(range(books.next, books.next + missing)))
     free = _list_free(job, tally, missing, waits_for_end=waits_for_end)
     if "backoffLimitPerIndex" in job["spec"]:
-        return _split_by_pause(tally, free, policy, now)
-    pause = _get_pause(policy, books.failures, books.at, now)
+        return _split_by_pause(job, tally, free, policy, now)
+    pause = _get_pause(job, policy, books.failures, books.at, now)
     return Missing(pause=pause, is_all=False) if free and pause > 0 else _cut(tuple(free))
 
 
@@ -113,12 +112,12 @@ def _list_free(job: Object, tally: Tally, count: int, *, waits_for_end: bool) ->
     return found
 
 
-def _split_by_pause(tally: Tally, free: list[int], policy: Policy, now: datetime) -> Missing:
+def _split_by_pause(job: Object, tally: Tally, free: list[int], policy: Policy, now: Now) -> Missing:
     """Each index waits for itself."""
     pauses: dict[int, float] = {}
     for index in free:
         slot = tally.books.slots.get(index, Slot())
-        pauses[index] = _get_pause(policy, slot.failures + slot.ignored, slot.at, now)
+        pauses[index] = _get_pause(job, policy, slot.failures + slot.ignored, slot.at, now, index)
     ready = tuple(index for index in free if pauses[index] <= 0)
     waiting = [pause for pause in pauses.values() if pause > 0]
     cut = _cut(ready)
@@ -129,7 +128,9 @@ def _cut(numbers: tuple[int, ...]) -> Missing:
     return Missing(numbers[:MOST], is_all=len(numbers) <= MOST)
 
 
-def _get_pause(policy: Policy, failures: int, at: str, now: datetime) -> float:
+def _get_pause(job: Object, policy: Policy, failures: int, at: str, now: Now, index: int | None = None) -> float:
+    """Seconds. Each failure has a pause of its own, even where the clock was set and shows the same time again."""
     if not at:
         return 0.0
-    return max(0.0, policy.delay(failures) - (now - parse_time(at)).total_seconds())
+    what = f"failure {failures}" if index is None else f"failure {failures} of index {index}"
+    return max(0.0, now.left(job["metadata"]["uid"], what, at, policy.delay(failures)))

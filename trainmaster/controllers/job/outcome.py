@@ -7,13 +7,12 @@ success   a rule of the success policy; all completions are decided after Pods w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from trainmaster.api.meta import Object
 from trainmaster.controllers.job.pods import count_restarts
 from trainmaster.controllers.job.success_policy import find_success
 from trainmaster.controllers.job.tally import Tally
-from trainmaster.kit.clock import parse_time
+from trainmaster.kit.timeline import Now
 
 SUCCESS = "SuccessCriteriaMet"
 FAILURE = "FailureTarget"
@@ -36,7 +35,7 @@ _TOO_MANY_INDEXES = Outcome(
 _FAILED_INDEXES = Outcome(FAILURE, "FailedIndexes", "Job has failed indexes")
 
 
-def find_outcome(job: Object, tally: Tally, now: datetime) -> Outcome | None:
+def find_outcome(job: Object, tally: Tally, now: Now) -> Outcome | None:
     if tally.fail_job:
         return Outcome(FAILURE, "PodFailurePolicy", tally.fail_job)
     if _exceeds_backoff_limit(job, tally):
@@ -64,14 +63,14 @@ def _exceeds_backoff_limit(job: Object, tally: Tally) -> bool:
     return bool(sum(count_restarts(pod) for pod in (*tally.active, *tally.terminating)) >= max(limit, 1))
 
 
-def find_time_left(job: Object, now: datetime) -> float | None:
+def find_time_left(job: Object, now: Now) -> float | None:
     """Seconds until the deadline; None without one. The time while suspended does not count."""
     seconds, start = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
     if seconds is None or job["spec"].get("suspend"):
         return None
     if start is None:
         return float(seconds)
-    return float(seconds) - (now - parse_time(start)).total_seconds()
+    return now.left(job["metadata"]["uid"], "started", start, float(seconds))
 
 
 def has_completed(job: Object, tally: Tally) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 
 from trainmaster.api.conditions import build_condition, find_condition, is_true, list_conditions, set_condition
 from trainmaster.api.jobs.indexes import format_indexes
@@ -23,7 +22,8 @@ from trainmaster.controllers.job.tally import Tally
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.plan import Note, Plan
 from trainmaster.kit.backoff import Policy
-from trainmaster.kit.clock import format_time
+from trainmaster.kit.clock import format_time, parse_time
+from trainmaster.kit.timeline import Now
 
 
 class Pass:
@@ -33,7 +33,7 @@ class Pass:
         claims: Claims,
         tally: Tally,
         policy: Policy,
-        now: datetime,
+        now: Now,
         is_name_taken: Callable[[str], bool],
     ) -> None:
         self._job = job
@@ -114,7 +114,7 @@ class Pass:
 
     def _start(self) -> None:
         if self._start_time is None and not self._job["spec"].get("suspend"):
-            self._start_time = format_time(self._now)
+            self._start_time = format_time(self._now.wall)
 
     def _suspend(self) -> None:
         for number in self._books.list_open():
@@ -128,7 +128,7 @@ class Pass:
         if is_true(self._conditions, "Suspended"):
             self._set("Suspended", "JobResumed", "Job resumed", status=False)
             self._note("Resumed", "Job resumed")
-            self._start_time = format_time(self._now)
+            self._start_time = format_time(self._now.wall)
 
     # Pods.
 
@@ -205,8 +205,8 @@ class Pass:
     # What is stored.
 
     def _set(self, kind: str, reason: str, message: str, *, status: bool = True) -> None:
-        condition = build_condition(kind, status, reason, message, self._now)
-        self._conditions = set_condition(self._conditions, {**condition, "lastProbeTime": format_time(self._now)})
+        condition = build_condition(kind, status, reason, message, self._now.wall)
+        self._conditions = set_condition(self._conditions, {**condition, "lastProbeTime": format_time(self._now.wall)})
 
     def _note(self, reason: str, message: str, *, warning: bool = False) -> None:
         self._notes.append(Note(self._job, reason, message, warning))
@@ -235,7 +235,7 @@ class Pass:
             after["failedIndexes"] = format_indexes(tally.failed_indexes)
         complete = find_condition(self._conditions, "Complete")
         if complete is not None:
-            after["completionTime"] = complete["lastTransitionTime"]
+            after["completionTime"] = self._find_completion_time(complete["lastTransitionTime"])
         changed = {key: value for key, value in after.items() if before.get(key) != value}
         annotations = self._build_annotations(after)
         if not changed and not annotations:
@@ -245,6 +245,11 @@ class Pass:
         if annotations:
             head["annotations"] = annotations
         return Patch(JOBS, meta["namespace"], meta["name"], {"metadata": head, "status": changed}, "status")
+
+    def _find_completion_time(self, end: str) -> str:
+        """No Job ends before it began (the API insists), even if the clock was set back in between."""
+        start = self._start_time
+        return start if start is not None and parse_time(start) > parse_time(end) else end
 
     def _find_waiting(self) -> str | None:
         """What the first Pod that no node takes says about itself; people look at the TrainJob, not at Pods."""

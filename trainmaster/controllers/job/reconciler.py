@@ -9,7 +9,6 @@ own once all Pods have ended. Nothing is made after the decision; what a late wr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 
 from trainmaster.api.conditions import is_true, list_conditions
@@ -33,13 +32,14 @@ from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source, map_to_self
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
 
 MANAGER = "kubernetes.io/job-controller"
 REPLACEMENT = Policy(first=10.0, cap=600.0)
 """Upstream's pause before failed Pods are replaced (600 s since Kubernetes 1.28)."""
 
 
-def reconcile(policy: Policy, view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(policy: Policy, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
     job = view.find(JOBS, request.namespace, request.name)
     if job is None or is_terminating(job):
         return NOTHING
@@ -47,14 +47,15 @@ def reconcile(policy: Policy, view: View, request: Request, now: datetime, refus
     conditions = list_conditions(job)
     if is_true(conditions, "Complete") or is_true(conditions, "Failed"):
         left = _list_left_behind(view, job) if is_ours else ()
-        return Plan(left) if left else expire(job, now)
+        expiry = expire(job, now)
+        return Plan(left) if left else expiry
     if not is_ours:
         return NOTHING
     problem = _find_problem(job, refusals)
     if problem is not None:
         return _wait(job, problem, now)
     claims = claim_pods(view, job, read_books(job).next)
-    tally = count_pods(job, claims.pods, now, partial(_has_left, view, job))
+    tally = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
     return Pass(job, claims, tally, policy, now, partial(_is_name_taken, view, job)).build_plan()
 
 
@@ -84,8 +85,8 @@ def _find_problem(job: Object, refusals: Sequence[Refusal]) -> Waiting | None:
     return None
 
 
-def _wait(job: Object, problem: Waiting, now: datetime) -> Plan:
-    patch = build_annotation_patch(job, problem, now)
+def _wait(job: Object, problem: Waiting, now: Now) -> Plan:
+    patch = build_annotation_patch(job, problem, now.wall)
     if patch is None:
         return NOTHING
     meta = job["metadata"]
@@ -94,7 +95,7 @@ def _wait(job: Object, problem: Waiting, now: datetime) -> Plan:
     writes = [Patch(JOBS, meta["namespace"], meta["name"], patch)]
     if "startTime" not in (job.get("status") or {}) and not job["spec"].get("suspend"):
         # The Job has started, even if its first Pods were refused: deadlines count from here.
-        started = {"startTime": format_time(now), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
+        started = {"startTime": format_time(now.wall), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
         body = {"metadata": {"uid": meta["uid"]}, "status": started}
         writes.append(Patch(JOBS, meta["namespace"], meta["name"], body, "status"))
     return Plan(tuple(writes), None, notes)

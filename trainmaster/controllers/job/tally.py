@@ -189,6 +189,8 @@ class _Count:
             self.books.failures, self.books.at = 0, ""
         if later:
             before = [parse_time(self.books.at)] if self.books.at else []
+            # A time in the future is from before the clock was set back: what failed now, failed after it.
+            before = [moment for moment in before if moment <= self.now]
             self.books.failures += len(later)
             self.books.at = format_time(max(later + before))
 

@@ -20,7 +20,8 @@ from trainmaster.api.patterns import is_found
 from trainmaster.controllers.jobset.places import is_suspended, list_job_restarts
 from trainmaster.controllers.jobset.status import Draft, get_replicated_name
 from trainmaster.kit.backoff import Policy
-from trainmaster.kit.clock import parse_time
+from trainmaster.kit.clock import format_time, parse_time
+from trainmaster.kit.timeline import Now
 
 DELAY = Policy(first=1.0, cap=60.0)
 PROGRESS = 600.0
@@ -77,10 +78,14 @@ def _find_first(failed: Sequence[Object]) -> Object:
     return min(failed, key=lambda job: (_get_failure_time(job), job["metadata"]["name"]))
 
 
-def _get_failure_time(job: Object) -> datetime:
+def _find_failure_text(job: Object) -> str | None:
     condition = find_condition(list_conditions(job), "Failed")
     assert condition is not None, "only failed Jobs are asked about"
-    moment = condition.get("lastTransitionTime")
+    return condition.get("lastTransitionTime")
+
+
+def _get_failure_time(job: Object) -> datetime:
+    moment = _find_failure_text(job)
     # A client may have written the condition without a time: then it is the oldest of all.
     return parse_time(moment) if moment else datetime.min.replace(tzinfo=UTC)
 
@@ -122,10 +127,19 @@ def _made_progress(job: Object) -> bool:
     return started is not None and (_get_failure_time(job) - parse_time(started)).total_seconds() >= PROGRESS
 
 
-def decide_time(jobset: Object, verdict: Verdict) -> datetime:
-    """When the restart may happen; in the past when it may happen now."""
-    seconds = 0.0 if is_suspended(jobset) else DELAY.delay(_count_series(jobset, verdict))
-    return _get_failure_time(verdict.job) + timedelta(seconds=seconds)
+def find_pause_left(jobset: Object, verdict: Verdict, now: Now) -> float:
+    """Seconds until the restart may happen; 0 or less when it may happen now."""
+    moment = _find_failure_text(verdict.job)
+    return now.left(verdict.job["metadata"]["uid"], "failed", moment, _get_pause(jobset, verdict)) if moment else 0.0
+
+
+def describe_end(jobset: Object, verdict: Verdict) -> str:
+    """When the pause is over by the stored times, for people; a clock that was set does not make it longer."""
+    return format_time(_get_failure_time(verdict.job) + timedelta(seconds=_get_pause(jobset, verdict)))
+
+
+def _get_pause(jobset: Object, verdict: Verdict) -> float:
+    return 0.0 if is_suspended(jobset) else DELAY.delay(_count_series(jobset, verdict))
 
 
 def describe_delay(jobset: Object, verdict: Verdict, draft: Draft) -> str:

@@ -9,7 +9,6 @@ status patch is conditional on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from trainmaster.api.labels import RESTART_SERIES
 from trainmaster.api.meta import Object
@@ -28,16 +27,16 @@ from trainmaster.controllers.waiting import Waiting, build_annotation_patch, fin
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
 
 MANAGER = "jobset.sigs.k8s.io/jobset-controller"
 
 
-def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
     jobset = view.find(JOB_SETS, request.namespace, request.name)
     if jobset is None or is_terminating(jobset) or jobset["spec"].get("managedBy", MANAGER) != MANAGER:
         return NOTHING
-    draft = Draft(jobset, now)
+    draft = Draft(jobset, now.wall)
     buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["uid"]))
     draft.count(buckets)
     if draft.is_finished:
@@ -58,7 +57,7 @@ def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Re
     return _run(view, jobset, buckets, draft, previous, now)
 
 
-def _clean_up(view: View, jobset: Object, buckets: Buckets, draft: Draft, now: datetime) -> Plan:
+def _clean_up(view: View, jobset: Object, buckets: Buckets, draft: Draft, now: Now) -> Plan:
     """Nothing is made any more. What still runs goes; what has ended stays until its TTL, or the JobSet, goes."""
     going = [*buckets.active, *buckets.previous]
     writes: list[Write] = [_delete(job) for job in going if not is_terminating(job)]
@@ -66,13 +65,13 @@ def _clean_up(view: View, jobset: Object, buckets: Buckets, draft: Draft, now: d
     if remaining == 0:
         return Plan((*writes, ttl.build_delete(jobset)))
     writes += ttl.release_jobs(jobset, buckets)
-    cleared = build_annotation_patch(jobset, None, now)
+    cleared = build_annotation_patch(jobset, None, now.wall)
     if cleared is not None:
         return Plan((*writes, _patch(jobset, cleared)), requeue_after=remaining)
     return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes), requeue_after=remaining)
 
 
-def _run(view: View, jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: datetime) -> Plan:
+def _run(view: View, jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
     missing = creation.list_missing(view, jobset, buckets, draft)
     if isinstance(missing, Waiting):
         # The reason first, then the counts: what is there goes on meanwhile.
@@ -83,7 +82,7 @@ def _run(view: View, jobset: Object, buckets: Buckets, draft: Draft, previous: S
     else:
         toggled = suspend.resume(jobset, buckets, draft)
     writes = (*previous, *missing, *toggled)
-    reason = build_annotation_patch(jobset, _find_reason(buckets), now)
+    reason = build_annotation_patch(jobset, _find_reason(buckets), now.wall)
     if reason is None:
         return _build_plan(writes, draft)
     # Last, so that a refusal before it keeps the reason that stands.
@@ -100,17 +99,18 @@ def _find_reason(buckets: Buckets) -> Waiting | None:
     return None
 
 
-def _handle_failure(jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: datetime) -> Plan:
+def _handle_failure(jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
     verdict = failure_policy.decide(jobset, buckets.failed)
     if failure_policy.is_restart(jobset, verdict):
         if failure_policy.starts_new_series(jobset, verdict):
             return Plan((_note_progress(jobset, draft),))
-        moment = failure_policy.decide_time(jobset, verdict)
-        if moment > now:
+        left = failure_policy.find_pause_left(jobset, verdict, now)
+        if left > 0:
             text = failure_policy.describe_delay(jobset, verdict, draft)
-            pause = _wait(jobset, Waiting("RestartBackOff", text, format_time(moment)), now)
+            end = failure_policy.describe_end(jobset, verdict)
+            pause = _wait(jobset, Waiting("RestartBackOff", text, end), now)
             rest = _build_plan(previous, draft) if pause is NOTHING else pause
-            return Plan(rest.writes, rest.status, rest.notes, requeue_after=(moment - now).total_seconds())
+            return Plan(rest.writes, rest.status, rest.notes, requeue_after=left)
     failure_policy.apply(jobset, verdict, draft)
     return _build_plan(() if draft.is_finished else previous, draft)
 
@@ -147,9 +147,9 @@ def _explain(refusal: Refusal) -> Waiting:
             return Waiting("Refused", refusal.error.message)
 
 
-def _wait(jobset: Object, problem: Waiting, now: datetime, *, repeat: bool = False) -> Plan:
+def _wait(jobset: Object, problem: Waiting, now: Now, *, repeat: bool = False) -> Plan:
     """`repeat`: an event for each attempt and not only for the first, counted in one object."""
-    patch = build_annotation_patch(jobset, problem, now)
+    patch = build_annotation_patch(jobset, problem, now.wall)
     news = repeat or (find_annotated(jobset) or {}).get("message") != problem.message
     notes = (Note(jobset, problem.reason, problem.message, warning=True),) if news else ()
     if patch is None:

@@ -8,7 +8,6 @@ end: otherwise the TrainJob would find no JobSet and run once more.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
@@ -20,23 +19,24 @@ from trainmaster.controllers.jobset.places import list_replicated
 from trainmaster.controllers.jobset.status import select
 from trainmaster.controllers.ownership import find_controller, is_terminating
 from trainmaster.engine.request import Request
-from trainmaster.kit.clock import parse_time
+from trainmaster.kit.timeline import Now
 
 
-def find_remaining(view: View, jobset: Object, now: datetime) -> float | None:
+def find_remaining(view: View, jobset: Object, now: Now) -> float | None:
     """Seconds until the finished JobSet is to be deleted, 0 when it is due; None: nothing to wait for."""
     ttl = jobset["spec"].get("ttlSecondsAfterFinished")
     finished_at = _find_end(jobset)
-    if ttl is None or finished_at is None or not _is_noted_by_owner(view, jobset):
+    if ttl is None or finished_at is None:
         return None
-    return max(0.0, float(ttl) - (now - finished_at).total_seconds())
+    left = max(0.0, now.left(jobset["metadata"]["uid"], "finished", finished_at, float(ttl)))
+    return left if _is_noted_by_owner(view, jobset) else None
 
 
-def _find_end(jobset: Object) -> datetime | None:
+def _find_end(jobset: Object) -> str | None:
     for condition in list_conditions(jobset):
         if condition.get("type") in ("Completed", "Failed") and condition.get("status") == "True":
             moment = condition.get("lastTransitionTime")
-            return parse_time(moment) if moment else None
+            return str(moment) if moment else None
     return None
 
 

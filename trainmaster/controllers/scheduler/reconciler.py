@@ -24,6 +24,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source, map_to_self
+from trainmaster.kit.timeline import Now
 
 NODE = "local"
 SCHEDULER = "default-scheduler"
@@ -31,17 +32,17 @@ _NO_NODE = "the node agent has not registered the local node yet"
 _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
-def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
     pod = view.find(PODS, request.namespace, request.name)
     if pod is None or is_terminating(pod) or pod["spec"].get("nodeName"):
         return NOTHING
     if pod["spec"].get("schedulerName", SCHEDULER) != SCHEDULER or _is_over(pod):
         return NOTHING
     if pod["spec"].get("schedulingGates"):
-        return Plan((), _build_status(pod, "SchedulingGated", _GATED, now))
+        return Plan((), _build_status(pod, "SchedulingGated", _GATED, now.wall))
     misfit = _find_misfit(view, pod, refusals)
     if misfit is not None:
-        return _explain(pod, misfit, now)
+        return _explain(pod, misfit, now.wall)
     meta = pod["metadata"]
     head: Object = {"uid": meta["uid"]}
     if WAITING in (meta.get("annotations") or {}):

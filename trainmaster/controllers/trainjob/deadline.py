@@ -6,18 +6,16 @@ verdict is a pass of its own; the JobSet is removed by the passes that follow, f
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.kit.clock import parse_time
+from trainmaster.kit.timeline import Now
 
 REASON = "DeadlineExceeded"
 MESSAGE = "TrainJob exceeded its active deadline"
 
 
-def find_deadline(trainjob: Object, runtime: Object | None) -> datetime | None:
-    """When the job has to be over; None when it has no deadline, or its clock does not run."""
+def find_time_left(trainjob: Object, runtime: Object | None, now: Now) -> float | None:
+    """Seconds until the job has to be over; None when it has no deadline, or its clock does not run."""
     seconds = _find_seconds(trainjob, runtime)
     if not seconds or trainjob["spec"].get("suspend"):
         return None
@@ -28,7 +26,7 @@ def find_deadline(trainjob: Object, runtime: Object | None) -> datetime | None:
             # Resumed in the spec, not yet in fact: the new window begins when the resumption is recorded.
             return None
         start = suspended.get("lastTransitionTime") or start
-    return parse_time(start) + timedelta(seconds=seconds)
+    return now.left(trainjob["metadata"]["uid"], "started", start, float(seconds))
 
 
 def _find_seconds(trainjob: Object, runtime: Object | None) -> int | None:

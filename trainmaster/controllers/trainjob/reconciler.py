@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 
 from trainmaster.api.meta import Object
@@ -43,6 +42,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source, map_to_owner, map_to_self
+from trainmaster.kit.timeline import Now
 
 MANAGER = "trainer.kubeflow.org/trainjob-controller"
 EVENT_REASON = "TrainJobResourcesCreationFailed"
@@ -66,7 +66,7 @@ class _Outcome:
     """Whether the JobSet is suspended once the writes are done; None: as the TrainJob asks."""
 
 
-def reconcile(context: Context, view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
     trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
     if trainjob is None or is_terminating(trainjob):
         return NOTHING
@@ -77,10 +77,10 @@ def reconcile(context: Context, view: View, request: Request, now: datetime, ref
     if is_finished(trainjob):
         return _follow_end(trainjob, own, now)
     runtime = resolve_runtime(view, trainjob)
-    limit = deadline.find_deadline(trainjob, runtime.obj if isinstance(runtime, Runtime) else None)
-    if limit is not None and now > limit:
+    left = deadline.find_time_left(trainjob, runtime.obj if isinstance(runtime, Runtime) else None, now)
+    if left is not None and left <= 0:
         note = Note(trainjob, deadline.REASON, deadline.MESSAGE, warning=True)
-        return _report(trainjob, fail(trainjob, deadline.REASON, deadline.MESSAGE, now), notes=(note,))
+        return _report(trainjob, fail(trainjob, deadline.REASON, deadline.MESSAGE, now.wall), notes=(note,))
     if refusals:
         outcome = _explain_refusal(refusals[0], own)
     elif own is not None:
@@ -89,8 +89,7 @@ def reconcile(context: Context, view: View, request: Request, now: datetime, ref
         outcome = _Outcome(waiting=_explain_foreign(jobset))
     else:
         outcome = _start(context, view, trainjob, runtime)
-    wake = None if limit is None else max((limit - now).total_seconds(), 1.0)
-    return _finish(trainjob, own, outcome, now, wake)
+    return _finish(trainjob, own, outcome, now, left)
 
 
 def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Waiting) -> _Outcome:
@@ -154,13 +153,13 @@ def _has_companions(runtime: Object) -> bool:
     return find_policy(runtime)[0] in ("mpi", "flux") or bool(runtime["spec"].get("podGroupPolicy"))
 
 
-def _follow_end(trainjob: Object, jobset: Object | None, now: datetime) -> Plan:
+def _follow_end(trainjob: Object, jobset: Object | None, now: Now) -> Plan:
     """The verdict stands. After a deadline the JobSet goes, however often that has to be tried."""
     writes: tuple[Write, ...] = ()
     if jobset is not None and deadline.is_exceeded(trainjob) and not is_terminating(jobset):
         meta = jobset["metadata"]
         writes = (Delete(JOB_SETS, meta["namespace"], meta["name"], meta["uid"], propagation="Foreground"),)
-    return _report(trainjob, build_status(trainjob, jobset, None, now), writes)
+    return _report(trainjob, build_status(trainjob, jobset, None, now.wall), writes)
 
 
 def _explain_refusal(refusal: Refusal, own: Object | None) -> _Outcome:
@@ -180,11 +179,11 @@ def _explain_foreign(jobset: Object) -> Waiting:
     return Waiting("NameConflict", text)
 
 
-def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: datetime, wake: float | None) -> Plan:
+def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: Now, wake: float | None) -> Plan:
     """Adds the status patch, and an event when the reason for waiting is news."""
     before = trainjob.get("status") or {}
     waiting = outcome.waiting
-    after = build_status(trainjob, jobset, waiting, now, suspended=outcome.suspended)
+    after = build_status(trainjob, jobset, waiting, now.wall, suspended=outcome.suspended)
     notes = [Note(trainjob, REMARK_REASON, text, warning=True) for text in outcome.remarks]
     if waiting is not None and (before.get("waiting") or {}).get("message") != waiting.message:
         if waiting.reason in (MISSING, TERMINATING):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
@@ -19,6 +18,7 @@ from trainmaster.client.writes import Create, Delete, Patch, Refusal
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
+from trainmaster.kit.timeline import Now
 from trainmaster.store.contract import Event, EventType
 from trainmaster.testing.simulation.disk import Disk, SimStore
 from trainmaster.testing.simulation.steps import STEP_CHECKS, Memory, Step, remember
@@ -145,7 +145,7 @@ class Checker:
         """The controller with its plans under inspection."""
         inner = controller.reconcile
 
-        def reconcile(view: View, request: Request, now: datetime, refusals: Sequence[Refusal] = ()) -> Plan:
+        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
             self._count_busy(f"a pass of {controller.name}")
             try:
                 plan = inner(view, request, now, refusals)

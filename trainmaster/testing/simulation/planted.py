@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from trainmaster.api.meta import GVR, Object
@@ -22,6 +22,7 @@ from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import Plan, Reconcile
 from trainmaster.engine.queue import WorkQueue
+from trainmaster.kit.timeline import Now
 from trainmaster.store.contract import EventType
 from trainmaster.store.state import StoreState
 from trainmaster.testing.simulation.node import SimNode
@@ -96,7 +97,7 @@ def rewrite(change: Callable[[Write], Write | None]) -> Callable[[Reconcile], Re
     """Changes every write of every plan; None leaves it out."""
 
     def wrap(inner: Reconcile) -> Reconcile:
-        def reconcile(view: View, request: Any, now: datetime, refusals: Sequence[Any]) -> Plan:
+        def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
             plan = inner(view, request, now, refusals)
             writes = tuple(new for write in plan.writes if (new := change(write)) is not None)
             status = change(plan.status) if plan.status is not None else None
@@ -108,9 +109,21 @@ def rewrite(change: Callable[[Write], Write | None]) -> Callable[[Reconcile], Re
     return wrap
 
 
+class _Hasty(Now):
+    """The future, as if it were now."""
+
+    def __init__(self, now: Now, seconds: float) -> None:
+        super().__init__(now.wall + timedelta(seconds=seconds))
+        self._now = now
+        self._seconds = seconds
+
+    def since(self, whose: str, what: str, stored: str) -> float:
+        return self._now.since(whose, what, stored) + self._seconds
+
+
 def hurry(seconds: float) -> Callable[[Reconcile], Reconcile]:
     def wrap(inner: Reconcile) -> Reconcile:
-        return lambda view, request, now, refusals: inner(view, request, now + timedelta(seconds=seconds), refusals)
+        return lambda view, request, now, refusals: inner(view, request, _Hasty(now, seconds), refusals)
 
     return wrap
 
@@ -150,7 +163,7 @@ class _Trainjobs:
 
 
 def _forget_ownership(inner: Reconcile) -> Reconcile:
-    def reconcile(view: View, request: Any, now: datetime, refusals: Sequence[Any]) -> Plan:
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
         trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
         _Trainjobs.uid = trainjob["metadata"]["uid"] if trainjob is not None else ""
         return inner(ChangedView(view, _own_by_name), request, now, refusals)
@@ -188,12 +201,12 @@ def _restart_for_ever(gvr: GVR, obj: Object) -> Object:
 
 
 def _write_the_time(inner: Reconcile) -> Reconcile:
-    def reconcile(view: View, request: Any, now: datetime, refusals: Sequence[Any]) -> Plan:
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
         plan = inner(view, request, now, refusals)
         job = view.find(JOBS, request.namespace, request.name)
         if plan.all_writes or job is None or "deletionTimestamp" in job["metadata"]:
             return plan
-        seen = {"metadata": {"uid": job["metadata"]["uid"], "annotations": {"seen": now.isoformat()}}}
+        seen = {"metadata": {"uid": job["metadata"]["uid"], "annotations": {"seen": now.wall.isoformat()}}}
         return replace(plan, writes=(Patch(JOBS, request.namespace, request.name, seen),))
 
     return reconcile

@@ -15,6 +15,7 @@ from trainmaster.controllers.job.reconciler import CONTROLLER
 from trainmaster.engine.plan import Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
 
 NAME = "j"
 
@@ -52,7 +53,7 @@ class Stage(World):
     def look(self) -> Plan:
         """One pass, carried out."""
         now = NOW + timedelta(seconds=self.seconds)
-        plan = CONTROLLER.reconcile(self, Request("default", NAME), now, ())
+        plan = CONTROLLER.reconcile(self, Request("default", NAME), Now(now), ())
         self.carry_out(plan.all_writes)
         self.plans.append(plan)
         return plan

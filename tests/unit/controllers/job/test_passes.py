@@ -18,6 +18,7 @@ from trainmaster.controllers.job.reconciler import CONTROLLER, build_controller
 from trainmaster.engine.request import Request
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
 
 pytestmark = pytest.mark.unit
 
@@ -54,7 +55,7 @@ def test_a_pass_that_does_not_see_the_pods_collides_with_them() -> None:
     stage = Stage(suspend=True)
     stage.edit(suspend=False)
     now = NOW + timedelta(seconds=stage.seconds)
-    plans = [CONTROLLER.reconcile(stage, Request("default", NAME), now, ()) for _ in range(2)]
+    plans = [CONTROLLER.reconcile(stage, Request("default", NAME), Now(now), ()) for _ in range(2)]
     names = [{write.obj["metadata"]["name"] for write in plan.writes if isinstance(write, Create)} for plan in plans]
     assert names[0] == names[1]
     assert len(names[0]) == 2
@@ -149,7 +150,7 @@ def test_a_pod_that_vanishes_unseen_has_failed_and_gets_a_successor_of_another_n
 def test_a_pod_made_by_a_pass_that_died_is_found_again() -> None:
     stage = Stage(suspend=True)
     stage.edit(suspend=False)
-    plan = CONTROLLER.reconcile(stage, Request("default", NAME), NOW, ())
+    plan = CONTROLLER.reconcile(stage, Request("default", NAME), Now(NOW), ())
     creates = [write for write in plan.writes if isinstance(write, Create)]
     stage.carry_out(creates[:1])
     stage.settle()
@@ -162,7 +163,7 @@ def test_a_pod_made_by_a_pass_that_died_is_found_again() -> None:
 def test_pods_made_by_a_pass_that_died_are_found_again_in_any_order(mode: str) -> None:
     stage = Stage(suspend=True, completions=6, parallelism=6, completionMode=mode)
     stage.edit(suspend=False)
-    plan = CONTROLLER.reconcile(stage, Request("default", NAME), NOW, ())
+    plan = CONTROLLER.reconcile(stage, Request("default", NAME), Now(NOW), ())
     stage.carry_out([write for write in plan.writes if isinstance(write, Create)])
     names = [pod["metadata"]["name"] for pod in stage.active]
     stage.settle()
@@ -214,7 +215,7 @@ def test_the_pause_is_a_setting() -> None:
     stage.end(0, code=1)
     stage.settle()
     quick = build_controller(Policy(first=1.0, cap=4.0))
-    plan = quick.reconcile(stage, Request("default", NAME), NOW, ())
+    plan = quick.reconcile(stage, Request("default", NAME), Now(NOW), ())
     assert plan.requeue_after == 1.0
 
 
@@ -261,9 +262,9 @@ def test_restarts_in_place_count_against_the_limit() -> None:
 def test_a_refused_pod_is_explained_on_the_job_until_it_can_be_made() -> None:
     stage = Stage(suspend=True)
     stage.edit(suspend=False)
-    plan = CONTROLLER.reconcile(stage, Request("default", NAME), NOW, ())
+    plan = CONTROLLER.reconcile(stage, Request("default", NAME), Now(NOW), ())
     refusal = Refusal(plan.writes[0], forbidden(PODS, "x", "exceeded quota: small"))
-    explanation = CONTROLLER.reconcile(stage, Request("default", NAME), NOW, (refusal,))
+    explanation = CONTROLLER.reconcile(stage, Request("default", NAME), Now(NOW), (refusal,))
     (note,) = explanation.notes
     assert (note.reason, note.warning) == ("FailedCreate", True)
     assert note.message.startswith("Error creating: ")

@@ -20,6 +20,7 @@ from trainmaster.controllers.jobset.sources import map_claim, map_job
 from trainmaster.controllers.jobset.ttl import map_trainjob
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
 
 pytestmark = pytest.mark.unit
 
@@ -439,7 +440,7 @@ def test_ji_54_a_job_that_is_refused_is_an_event_for_each_attempt() -> None:
     refusal = Refusal(Create(JOBS, {"metadata": {"name": "js-a-0"}}), error)
     text = 'job "js-a-0" creation failed with error: no completions'
     for _ in range(2):
-        plan = CONTROLLER.reconcile(stage, Request("default", "js"), NOW, (refusal,))
+        plan = CONTROLLER.reconcile(stage, Request("default", "js"), Now(NOW), (refusal,))
         stage.carry_out(plan.all_writes)
         assert [(note.reason, note.message, note.warning) for note in plan.notes] == [("JobCreationFailed", text, True)]
     assert get_waiting(stage)["message"] == text
@@ -451,7 +452,7 @@ def test_ji_54_a_job_that_is_refused_is_an_event_for_each_attempt() -> None:
 def test_a_service_or_claim_that_is_refused_is_said(gvr: Any, want: str) -> None:
     stage = Stage()
     refusal = Refusal(Create(gvr, {"metadata": {"name": "x"}}), StatusError(403, "Forbidden", "quota"))
-    plan = CONTROLLER.reconcile(stage, Request("default", "js"), NOW, (refusal,))
+    plan = CONTROLLER.reconcile(stage, Request("default", "js"), Now(NOW), (refusal,))
     assert [(note.reason, note.message) for note in plan.notes] == [(want, "quota")]
 
 

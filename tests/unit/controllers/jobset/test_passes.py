@@ -17,6 +17,7 @@ from trainmaster.controllers.jobset.reconciler import CONTROLLER
 from trainmaster.controllers.jobset.sources import map_service
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
 
 pytestmark = pytest.mark.unit
 
@@ -218,7 +219,7 @@ def test_a_refused_job_is_said_and_the_reason_goes_once_it_is_accepted() -> None
     world = World()
     world.add(JOB_SETS, make_jobset())
     refusal = Refusal(Create(JOBS, {"metadata": {"name": "js-node-0"}}), StatusError(403, "Forbidden", "quota"))
-    plan = CONTROLLER.reconcile(world, Request("default", "js"), NOW, (refusal,))
+    plan = CONTROLLER.reconcile(world, Request("default", "js"), Now(NOW), (refusal,))
     world.carry_out(plan.all_writes)
     text = 'job "js-node-0" creation failed with error: quota'
     assert [(note.reason, note.message) for note in plan.notes] == [("JobCreationFailed", text)]

@@ -17,6 +17,7 @@ from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
+from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
@@ -55,10 +56,10 @@ class Stage:
 
     async def step(self, name: str = "alpha") -> Plan:
         request = Request("default", name)
-        plan = self.controller.reconcile(self.cluster.view, request, self.clock.now(), ())
+        plan = self.controller.reconcile(self.cluster.view, request, Now(self.clock.now()), ())
         applied = self.cluster.client.apply_atomically(plan.all_writes, field_manager="trainer")
         if applied.refusal is not None:
-            plan = self.controller.reconcile(self.cluster.view, request, self.clock.now(), (applied.refusal,))
+            plan = self.controller.reconcile(self.cluster.view, request, Now(self.clock.now()), (applied.refusal,))
             assert self.cluster.client.apply_atomically(plan.all_writes, field_manager="trainer").refusal is None
         self.notes += [note.reason for note in plan.notes]
         await self.cluster.settle()

@@ -33,6 +33,7 @@ from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.apply import is_passing
 from trainmaster.engine.request import Request
+from trainmaster.kit.timeline import Now
 
 pytestmark = pytest.mark.unit
 
@@ -303,9 +304,9 @@ def test_a_gang_scheduler_that_is_not_installed_is_said() -> None:
     world.add(TRAIN_JOBS, make_plain_trainjob())
     controller = build_controller(Context(on_cluster=True))
     request = Request("default", "a-torch")
-    write = controller.reconcile(world, request, NOW, ()).writes[1]
+    write = controller.reconcile(world, request, Now(NOW), ()).writes[1]
     assert isinstance(write, Create) and write.gvr == VOLCANO_POD_GROUPS
     refusal = Refusal(write, unknown_path())
     assert not is_passing(refusal)
-    world.carry_out(controller.reconcile(world, request, NOW, (refusal,)).all_writes)
+    world.carry_out(controller.reconcile(world, request, Now(NOW), (refusal,)).all_writes)
     assert "PodGroups of scheduling.volcano.sh are not served here" in read_waiting(world)["message"]
