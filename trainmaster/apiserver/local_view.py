@@ -52,6 +52,8 @@ class LocalView:
             for name in sorted(names)
             if name.startswith(prefix) and (record := self._store.get(bucket, name)) is not None
         ]
+        if len(labels) == 1:
+            return [self._parse(record) for record in records]
         wanted = labels.items()
         return [self._parse(record) for record in records if wanted <= stored.labels_of(record).items()]
 

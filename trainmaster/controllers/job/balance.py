@@ -28,6 +28,8 @@ class Missing:
     """Seconds until the next one may be made."""
     is_all: bool = True
     """Nothing waits for its time."""
+    is_cut: bool = False
+    """There are more than one pass makes."""
 
 
 def count_wanted(job: Object, tally: Tally) -> int:
@@ -121,11 +123,11 @@ def _split_by_pause(job: Object, tally: Tally, free: list[int], policy: Policy, 
     ready = tuple(index for index in free if pauses[index] <= 0)
     waiting = [pause for pause in pauses.values() if pause > 0]
     cut = _cut(ready)
-    return Missing(cut.numbers, min(waiting, default=None), is_all=cut.is_all and not waiting)
+    return Missing(cut.numbers, min(waiting, default=None), is_all=cut.is_all and not waiting, is_cut=cut.is_cut)
 
 
 def _cut(numbers: tuple[int, ...]) -> Missing:
-    return Missing(numbers[:MOST], is_all=len(numbers) <= MOST)
+    return Missing(numbers[:MOST], is_all=len(numbers) <= MOST, is_cut=len(numbers) > MOST)
 
 
 def _get_pause(job: Object, policy: Policy, failures: int, at: str, now: Now, index: int | None = None) -> float:

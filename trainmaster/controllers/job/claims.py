@@ -5,65 +5,78 @@ Ownership is by uid. A Pod whose labels no longer match is let go, uncounted; an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from trainmaster.api import labels
+from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.selectors import LabelSelector, parse_object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.job.books import is_indexed
-from trainmaster.controllers.job.pods import find_key, is_active
+from trainmaster.controllers.job.facts import SMALL, Facts, Memo, read_facts
+from trainmaster.controllers.job.pods import find_number, is_active
 from trainmaster.controllers.ownership import build_owner_reference, find_controller, is_terminating
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import map_to_owner
 
-_SMALL = 32
-"""Jobs of so many Pods are looked at at once, whenever one of them changes."""
-_SHARE = 0.00025
-"""Seconds per Pod: some ten times of what looking at it costs."""
+_SHARE = 0.00005
+"""Seconds per Pod: some twenty times of what looking at it costs."""
 _LONGEST = 1.0
 """Upstream gathers for one second, always."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    pods: tuple[Object, ...]
+    pods: tuple[Facts, ...]
     adopted: tuple[Patch, ...]
     foreign: frozenset[str]
     """Uids of Pods that the Job controls and its selector does not match."""
 
 
-def claim_pods(view: View, job: Object, serial: int) -> Claims:
+def claim_pods(view: View, memo: Memo, job: Object, serial: int) -> Claims:
     """`serial`: the number that the next adopted Pod of a Job without indexes gets."""
     meta = job["metadata"]
     selector = parse_object(job["spec"].get("selector") or {})
     assert selector is not None, "only an absent selector is none"
-    owned = [pod for pod in view.owned(PODS, meta["uid"]) if pod["metadata"].get("namespace") == meta["namespace"]]
-    foreign = frozenset(pod["metadata"]["uid"] for pod in owned if not _matches(selector, pod))
+    namespace = meta["namespace"]
+    pods = [facts for facts in memo.read(meta["uid"], view.owned(PODS, meta["uid"])) if facts.namespace == namespace]
+    foreign = frozenset(_list_foreign(selector, pods))
     adopted: list[Patch] = []
-    pods = list(owned)
-    for pod in _list_orphans(view, job, selector):
+    for pod in _list_orphans(view, job, selector, len(pods) - len(foreign)):
         patch = _build_adoption(job, pod, serial)
         if labels.POD_ATTEMPT in patch["metadata"].get("annotations", ()):
             serial += 1
-        adopted.append(Patch(PODS, meta["namespace"], pod["metadata"]["name"], patch))
+        adopted.append(Patch(PODS, namespace, pod["metadata"]["name"], patch))
         annotations = {**(pod["metadata"].get("annotations") or {}), **patch["metadata"].get("annotations", {})}
-        pods.append({**pod, "metadata": {**pod["metadata"], "annotations": annotations}})
+        pods.append(read_facts({**pod, "metadata": {**pod["metadata"], "annotations": annotations}}))
     return Claims(tuple(pods), tuple(adopted), foreign)
+
+
+def _list_foreign(selector: LabelSelector, pods: Iterable[Facts]) -> Iterator[str]:
+    """Uids of those that do not match."""
+    equal = selector.equal
+    if len(selector.requirements) == 1 and labels.CONTROLLER_UID in equal:
+        # The usual selector.
+        wanted = equal[labels.CONTROLLER_UID]
+        return (facts.uid for facts in pods if facts.controller_label != wanted)
+    return (facts.uid for facts in pods if not _matches(selector, facts.pod))
 
 
 def _matches(selector: LabelSelector, pod: Object) -> bool:
     return selector.matches(pod["metadata"].get("labels") or {})
 
 
-def _list_orphans(view: View, job: Object, selector: LabelSelector) -> list[Object]:
+def _list_orphans(view: View, job: Object, selector: LabelSelector, own: int) -> list[Object]:
+    """`own`: how many Pods the Job controls that match."""
     if not selector.requirements:
         return []
     wanted = job["spec"]["selector"].get("matchLabels")
     found = view.list(PODS, job["metadata"]["namespace"], wanted)
+    if len(found) == own:
+        return []
     return [
         pod for pod in found if find_controller(pod) is None and not is_terminating(pod) and _matches(selector, pod)
     ]
@@ -73,7 +86,7 @@ def _build_adoption(job: Object, pod: Object, serial: int) -> Object:
     meta = pod["metadata"]
     owners = [*(meta.get("ownerReferences") or ()), build_owner_reference(job)]
     head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "ownerReferences": owners}
-    if not is_indexed(job) and find_key(pod, indexed=False) is None:
+    if not is_indexed(job) and find_number(pod, labels.POD_ATTEMPT) is None:
         head["annotations"] = {labels.POD_ATTEMPT: str(serial)}
     return {"metadata": head}
 
@@ -89,8 +102,22 @@ def gather(view: View, pod: Object) -> float:
     """A look at a large Job costs as much as all its Pods together: what they report is gathered for a moment."""
     owner = find_controller(pod)
     job = view.find(JOBS, pod["metadata"].get("namespace", ""), owner["name"]) if owner else None
-    active = int(((job or {}).get("status") or {}).get("active") or 0)
-    return 0.0 if active <= _SMALL else min(_LONGEST, active * _SHARE)
+    return 0.0 if job is None else _decide_delay(job)
+
+
+def gather_own(view: View, job: Object) -> float:
+    """A change of the Job itself is mostly the status that its last pass wrote. What a person has asked for, and an
+    end that was decided, does not wait."""
+    conditions = list_conditions(job)
+    if bool(job["spec"].get("suspend")) != is_true(conditions, "Suspended"):
+        return 0.0
+    is_ending = is_true(conditions, "SuccessCriteriaMet") or is_true(conditions, "FailureTarget")
+    return 0.0 if is_ending else _decide_delay(job)
+
+
+def _decide_delay(job: Object) -> float:
+    active = int((job.get("status") or {}).get("active") or 0)
+    return 0.0 if active <= SMALL else min(_LONGEST, active * _SHARE)
 
 
 def map_pod(view: View, pod: Object) -> Iterable[Request]:

@@ -13,17 +13,20 @@ from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.controllers.job import outcome as ends
 from trainmaster.controllers.job.balance import MOST, find_missing, list_surplus
-from trainmaster.controllers.job.books import Slot, is_indexed, render_books
+from trainmaster.controllers.job.books import FIRST, is_indexed, render_books
 from trainmaster.controllers.job.claims import Claims, build_release
 from trainmaster.controllers.job.keys import BOOKS
 from trainmaster.controllers.job.outcome import Outcome
-from trainmaster.controllers.job.pods import build_pod, build_pod_name, find_key, is_active, is_ready
+from trainmaster.controllers.job.pods import build_pod, build_pod_name, is_ready
 from trainmaster.controllers.job.tally import Tally
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.plan import Note, Plan
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
+
+_SIMILAR = 10
+"""Events that differ in their text alone; from the next one on upstream's recorder combines them."""
+_COMBINED = "(combined from similar events): "
 
 
 class Pass:
@@ -148,16 +151,16 @@ class Pass:
 
     def _let_go(self) -> None:
         """Pods that the selector does not match: first their slots, then their owner."""
-        for pod in self._claims.pods:
-            if pod["metadata"]["uid"] not in self._claims.foreign or is_terminating(pod):
+        for facts in self._claims.pods if self._claims.foreign else ():
+            if facts.uid not in self._claims.foreign or facts.is_terminating:
                 continue
-            key = find_key(pod, indexed=self._indexed)
+            key = facts.find_key(indexed=self._indexed)
             slot = self._books.slots.get(key[0]) if key else None
             if key and slot is not None and slot.open and slot.attempt == key[1]:
                 self._close(key[0])
             elif not self._is_news:
-                self._writes.append(build_release(self._job, pod))
-                self._released += [pod] if is_active(pod) else []
+                self._writes.append(build_release(self._job, facts.pod))
+                self._released += [facts.pod] if facts.is_active else []
 
     def _balance(self) -> None:
         surplus = list_surplus(self._job, self._tally)
@@ -169,12 +172,14 @@ class Pass:
         self._wake(missing.pause)
         for number in missing.numbers:
             self._create(number)
+        if missing.is_cut:
+            self._wake(0.0)
         if missing.is_all:
             self._books.at = ""
 
     def _create(self, number: int) -> None:
         before = self._books.slots.get(number)
-        slot = Slot() if before is None else replace(before, attempt=before.attempt + 1, open=True, at="")
+        slot = FIRST if before is None else replace(before, attempt=before.attempt + 1, open=True, at="")
         if not self._indexed:
             number = self._books.next
         # A Pod of somebody else may have the name; then the next one is taken.
@@ -188,15 +193,16 @@ class Pass:
             self._books.next = number + 1
         pod = build_pod(self._job, number, slot)
         self._writes.append(Create(PODS, pod))
-        self._note("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}")
         self._created += 1
+        count = len(self._tally.active) + self._tally.succeeded + self._tally.failed + self._created
+        self._note_one("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}", count)
 
     def _stop(self, pods: tuple[Object, ...]) -> None:
         for pod in pods:
             meta = pod["metadata"]
             self._writes.append(Delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"]))
-            self._note("SuccessfulDelete", f"Deleted pod: {meta['name']}")
             self._stopped.append(pod)
+            self._note_one("SuccessfulDelete", f"Deleted pod: {meta['name']}", len(self._stopped))
 
     def _close(self, number: int) -> None:
         self._books.close(number, indexed=self._indexed)
@@ -210,6 +216,15 @@ class Pass:
 
     def _note(self, reason: str, message: str, *, warning: bool = False) -> None:
         self._notes.append(Note(self._job, reason, message, warning))
+
+    def _note_one(self, reason: str, message: str, count: int) -> None:
+        """Of many alike one stands for the rest of the pass, the last, as upstream's recorder does it."""
+        if count <= _SIMILAR:
+            self._note(reason, message)
+            return
+        if self._notes and self._notes[-1].reason == reason and self._notes[-1].message.startswith(_COMBINED):
+            self._notes.pop()
+        self._note(reason, _COMBINED + message)
 
     def _wake(self, seconds: float | None) -> None:
         if seconds is not None:
@@ -251,15 +266,10 @@ class Pass:
         start = self._start_time
         return start if start is not None and parse_time(start) > parse_time(end) else end
 
-    def _find_waiting(self) -> str | None:
-        """What the first Pod that no node takes says about itself; people look at the TrainJob, not at Pods."""
-        marks = ((pod["metadata"].get("annotations") or {}).get(WAITING) for pod in self._tally.active)
-        return next((text for text in marks if text), None)
-
     def _build_annotations(self, status: Object) -> dict[str, str | None]:
         """The books, in the write that they explain; finished Jobs have none. And why a Pod waits, if one does."""
         before = self._job["metadata"].get("annotations") or {}
         is_finished = any(is_true(self._conditions, kind) for kind in ("Complete", "Failed"))
         books = None if is_finished else render_books(self._books, self._job, status)
-        after: dict[str, str | None] = {BOOKS: books, WAITING: None if is_finished else self._find_waiting()}
+        after: dict[str, str | None] = {BOOKS: books, WAITING: None if is_finished else self._tally.waiting}
         return {key: value for key, value in after.items() if before.get(key) != value}

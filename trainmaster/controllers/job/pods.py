@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainmaster.api import labels
-from trainmaster.api.conditions import find_condition, is_true, list_conditions
+from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.controllers.job.books import Slot, is_indexed
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
@@ -45,25 +45,15 @@ def _derive_suffix(identity: str) -> str:
 
 
 def find_index(pod: Object) -> int | None:
-    return _find_number(pod, labels.COMPLETION_INDEX)
-
-
-def find_key(pod: Object, *, indexed: bool) -> tuple[int, int] | None:
-    """(slot, attempt); None for a Pod that this controller did not make."""
-    attempt = _find_number(pod, labels.POD_ATTEMPT)
-    if attempt is None:
-        return None
-    if not indexed:
-        return attempt, 0
-    index = find_index(pod)
-    return None if index is None else (index, attempt)
+    return find_number(pod, labels.COMPLETION_INDEX)
 
 
 def get_failure_counts(pod: Object) -> tuple[int, int]:
-    return _find_number(pod, FAILURE_COUNT) or 0, _find_number(pod, IGNORED_COUNT) or 0
+    return find_number(pod, FAILURE_COUNT) or 0, find_number(pod, IGNORED_COUNT) or 0
 
 
-def _find_number(pod: Object, key: str) -> int | None:
+def find_number(pod: Object, key: str) -> int | None:
+    """A number among the annotations."""
     text = (pod["metadata"].get("annotations") or {}).get(key, "")
     return int(text) if text.isascii() and text.isdigit() else None
 
@@ -81,7 +71,10 @@ def is_active(pod: Object) -> bool:
 
 
 def is_ready(pod: Object) -> bool:
-    return is_true(list_conditions(pod), "Ready")
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready":
+            return bool(condition.get("status") == "True")
+    return False
 
 
 def count_restarts(pod: Object) -> int:

@@ -9,6 +9,7 @@ own once all Pods have ended. Nothing is made after the decision; what a late wr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from trainmaster.api.conditions import is_true, list_conditions
@@ -18,7 +19,8 @@ from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Refusal
 from trainmaster.controllers.job.books import Slot, read_books
-from trainmaster.controllers.job.claims import claim_pods, gather, map_pod
+from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, map_pod
+from trainmaster.controllers.job.facts import Memo
 from trainmaster.controllers.job.fields import JOB
 from trainmaster.controllers.job.passes import Pass
 from trainmaster.controllers.job.pods import build_pod_name, is_active
@@ -39,13 +41,23 @@ REPLACEMENT = Policy(first=10.0, cap=600.0)
 """Upstream's pause before failed Pods are replaced (600 s since Kubernetes 1.28)."""
 
 
-def reconcile(policy: Policy, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the passes of one controller share."""
+
+    policy: Policy = REPLACEMENT
+    """The pause before failed Pods are replaced."""
+    memo: Memo = field(default_factory=Memo)
+
+
+def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
     job = view.find(JOBS, request.namespace, request.name)
     if job is None or is_terminating(job):
         return NOTHING
     is_ours = job["spec"].get("managedBy", MANAGER) == MANAGER
     conditions = list_conditions(job)
     if is_true(conditions, "Complete") or is_true(conditions, "Failed"):
+        context.memo.forget(job["metadata"]["uid"])
         left = _list_left_behind(view, job) if is_ours else ()
         expiry = expire(job, now)
         return Plan(left) if left else expiry
@@ -54,9 +66,9 @@ def reconcile(policy: Policy, view: View, request: Request, now: Now, refusals: 
     problem = _find_problem(job, refusals)
     if problem is not None:
         return _wait(job, problem, now)
-    claims = claim_pods(view, job, read_books(job).next)
+    claims = claim_pods(view, context.memo, job, read_books(job).next)
     tally = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
-    return Pass(job, claims, tally, policy, now, partial(_is_name_taken, view, job)).build_plan()
+    return Pass(job, claims, tally, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
 
 
 def _list_left_behind(view: View, job: Object) -> tuple[Delete, ...]:
@@ -103,14 +115,14 @@ def _wait(job: Object, problem: Waiting, now: Now) -> Plan:
 
 def build_controller(policy: Policy = REPLACEMENT) -> Controller:
     """`policy`: the pause before failed Pods are replaced."""
-    bound: Callable[..., Plan] = partial(reconcile, policy)
+    bound: Callable[..., Plan] = partial(reconcile, Context(policy))
     run: Reconcile = bound
     return Controller(
         name="job",
         kind=JOBS,
         reconcile=run,
         reporter="job-controller",
-        sources=(Source(JOBS, map_to_self), Source(PODS, map_pod, gather)),
+        sources=(Source(JOBS, map_to_self, gather_own), Source(PODS, map_pod, gather)),
     )
 
 

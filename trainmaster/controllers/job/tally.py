@@ -12,17 +12,10 @@ from datetime import datetime
 
 from trainmaster.api.jobs.indexes import parse_indexes
 from trainmaster.api.meta import Object
-from trainmaster.controllers.job.books import Books, Slot, is_indexed, read_books
+from trainmaster.controllers.job.books import Books, Slot, is_indexed, make_slot, read_books
+from trainmaster.controllers.job.facts import Facts
 from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, Verdict, judge
-from trainmaster.controllers.job.pods import (
-    find_key,
-    get_failure_counts,
-    get_finish_time,
-    get_phase,
-    is_active,
-    is_over,
-    is_ready,
-)
+from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time, get_phase
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.kit.clock import format_time, parse_time
 
@@ -45,13 +38,15 @@ class Tally:
     ready: int
     fail_job: str
     """The message of the first Pod that matched a FailJob rule."""
+    waiting: str | None
+    """What the first Pod that no node takes says about itself."""
 
 
-def count_pods(job: Object, pods: Sequence[Object], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
+def count_pods(job: Object, pods: Sequence[Facts], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
     """`has_left(slot number, slot)`: the Pod exists, but is no longer the Job's."""
     count = _Count(job, now)
-    for pod in pods:
-        count.look_at(pod)
+    for facts in pods:
+        count.look_at(facts)
     count.look_for_the_missing(has_left)
     count.settle()
     return count.build()
@@ -74,6 +69,11 @@ class _Count:
         self.terminating: list[Object] = []
         self.strays: list[Object] = []
         self.open: dict[int, Object] = {}
+        self.running: dict[int, Object] = {}
+        self.ending: dict[int, Object] = {}
+        """Of the open slots, those whose Pods have ended or are about to."""
+        self.ready = 0
+        self.waiting: str | None = None
         self.fail_job = ""
         self.ends: list[datetime] = []
         """When the Pods ended whose failure is news."""
@@ -81,18 +81,34 @@ class _Count:
         policy = job["spec"].get("podReplacementPolicy", "TerminatingOrFailed")
         self.counts_terminating = policy == "TerminatingOrFailed"
 
-    def look_at(self, pod: Object) -> None:
-        slot = self._find_open_slot(pod)
-        if not is_over(pod):
-            (self.terminating if is_terminating(pod) else self.active).append(pod)
+    def look_at(self, facts: Facts) -> None:
+        """Runs for each Pod on each look: what it asks stands in the facts."""
+        slot = self._find_open_slot(facts)
+        pod = facts.pod
         if slot is not None:
             self.open[slot] = pod
-        elif is_active(pod):
+        if facts.is_over or facts.is_terminating:
+            if not facts.is_over:
+                self.terminating.append(pod)
+            if slot is not None:
+                # A later attempt takes the slot from an earlier one.
+                self.ending[slot] = pod
+                self.running.pop(slot, None)
+            return
+        self.active.append(pod)
+        if slot is None:
             self.strays.append(pod)
+        else:
+            self.running[slot] = pod
+            self.ending.pop(slot, None)
+        if facts.is_ready:
+            self.ready += 1
+        elif self.waiting is None:
+            self.waiting = facts.waiting
 
-    def _find_open_slot(self, pod: Object) -> int | None:
+    def _find_open_slot(self, facts: Facts) -> int | None:
         """The number of the open slot that the Pod fills. A Pod the books do not know yet opens its slot."""
-        key = find_key(pod, indexed=self.indexed)
+        key = facts.find_key(indexed=self.indexed)
         if key is None:
             return None
         number, attempt = key
@@ -105,8 +121,8 @@ class _Count:
         if slot is None and not self.indexed and number < self.stored.next:
             return None
         if slot is None:
-            failures, ignored = get_failure_counts(pod)
-            slot = self.books.slots[number] = Slot(attempt, failures=failures, ignored=ignored)
+            failures, ignored = get_failure_counts(facts.pod)
+            slot = self.books.slots[number] = make_slot(attempt, failures, ignored)
             if not self.indexed:
                 self.books.next = max(self.books.next, number + 1)
         elif attempt > slot.attempt:
@@ -133,7 +149,7 @@ class _Count:
 
     def settle(self) -> None:
         """Counts the Pods that ended, and brings the pause before replacements up to date."""
-        for number, pod in list(self.open.items()):
+        for number, pod in self.ending.items():
             phase = get_phase(pod)
             if phase == "Succeeded":
                 self._succeed(number, pod)
@@ -201,11 +217,12 @@ class _Count:
             active=tuple(self.active),
             terminating=tuple(self.terminating),
             strays=tuple(self.strays),
-            running={number: pod for number, pod in self.open.items() if is_active(pod)},
+            running=self.running,
             completed=frozenset(self.completed),
             failed_indexes=frozenset(self.failed_indexes),
             succeeded=len(self.completed) if self.indexed else self.succeeded,
             failed=self.failed,
-            ready=sum(1 for pod in self.active if is_ready(pod)),
+            ready=self.ready,
             fail_job=self.fail_job,
+            waiting=self.waiting,
         )
