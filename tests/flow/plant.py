@@ -11,7 +11,7 @@ exit code that the script gives for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,18 +24,23 @@ from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.pods import find_index
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOBSET
+from trainmaster.controllers.lifecycle.limits import CONTROLLER as HISTORY_LIMITS
+from trainmaster.controllers.lifecycle.retention import CONTROLLER as RETENTION
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAINJOB
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
+from trainmaster.engine.plan import Perform
 from trainmaster.kit.clock import Clock, format_time, parse_time
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 from trainmaster.testing.cluster import Cluster, running_cluster
 
-CONTROLLERS = (TRAINJOB, JOBSET, JOB, SCHEDULER)
+CHAIN = (TRAINJOB, JOBSET, JOB, SCHEDULER)
+LIFECYCLE = (RETENTION, HISTORY_LIMITS)
+CONTROLLERS = CHAIN + LIFECYCLE
 NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}}
 
 Script = Callable[[Object, int], int]
@@ -165,7 +170,9 @@ class Plant:
 async def running_plant(
     node: ScriptedNode | None = None,
     *,
-    controllers: Sequence[Any] = CONTROLLERS,
+    controllers: Sequence[Any] = CHAIN,
+    lifecycle: Sequence[Any] = LIFECYCLE,
+    effects: Mapping[str, Perform] | None = None,
     runtimes: bool = True,
     store: Store | None = None,
 ) -> AsyncIterator[Plant]:
@@ -174,14 +181,16 @@ async def running_plant(
         client, clock = cluster.client, cluster.clock
         if runtimes:
             await install_runtimes(client)
-        await client.create(NODES, NODE)
+        if cluster.view.find(NODES, "", NODE["metadata"]["name"]) is None:
+            await client.create(NODES, NODE)
         manager = Manager(
-            controllers,
+            (*controllers, *lifecycle),
             view=cluster.view,
             feed=WatchFeed(client, clock),
             apply=apply_in_one(client),
             recorder=EventRecorder(client, clock),
             clock=clock,
+            effects=effects,
         )
         async with Scope("plant") as scope, manager.running():
             scope.spawn_forever(node.run(client, clock), name="plant.node")

@@ -18,6 +18,8 @@ from trainmaster.apiserver.registry import Registry
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
+from trainmaster.controllers.lifecycle.limits import CONTROLLER as HISTORY_LIMITS
+from trainmaster.controllers.lifecycle.retention import CONTROLLER as RETENTION
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
 from trainmaster.engine.apply import apply_in_one
@@ -28,7 +30,7 @@ from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.runner import Settings as NodeSettings
 
-CONTROLLERS = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER)
+CONTROLLERS = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, RETENTION, HISTORY_LIMITS)
 
 
 @asynccontextmanager

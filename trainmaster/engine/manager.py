@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from trainmaster.api.meta import GVR, Object
@@ -23,7 +23,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.feed import Feed
 from trainmaster.engine.metrics import EngineMetrics
-from trainmaster.engine.plan import Plan
+from trainmaster.engine.plan import Perform, Plan
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source
@@ -53,6 +53,7 @@ class Manager:
         recorder: Recorder,
         clock: Clock,
         metrics: Metrics | None = None,
+        effects: Mapping[str, Perform] | None = None,
     ) -> None:
         self._controllers = tuple(controllers)
         self._view = view
@@ -60,6 +61,7 @@ class Manager:
         self._apply = apply
         self._recorder = recorder
         self._clock = clock
+        self._effects = effects or {}
         self._queues = {controller.name: WorkQueue[Request](clock) for controller in self._controllers}
         # Per controller: each depends on other times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
@@ -135,6 +137,8 @@ class Manager:
         refusal = await self._carry_out(controller, plan)
         if refusal is None:
             queue.forget(request)
+            if plan.effects and await self._perform(plan):
+                queue.add(request)
             if plan.requeue_after is None:
                 return "ok", bool(plan.writes)
             queue.add_after(request, max(plan.requeue_after, 0.001))
@@ -162,6 +166,10 @@ class Manager:
             if number % LARGEST == 0:
                 await asyncio.sleep(0)
         return None
+
+    async def _perform(self, plan: Plan) -> bool:
+        """Whether a fresh look would see anything new."""
+        return any([await self._effects[effect.name](effect.subject) for effect in plan.effects])
 
     def _read_depths(self) -> dict[tuple[str, ...], float]:
         return {(name,): float(len(queue)) for name, queue in self._queues.items()}

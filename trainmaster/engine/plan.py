@@ -1,4 +1,4 @@
-"""What a reconciler returns: writes, one status patch, events, and when to look again. Data, never effects.
+"""What a reconciler returns: writes, one status patch, events, effects, and when to look again. All of it is data.
 
 The manager applies a plan: in-process as one transaction, over HTTP in order and stopping at the first refusal. The
 status patch comes last, and events are sent only after everything was accepted. A plan never refers to the uid of an
@@ -7,7 +7,7 @@ object that it creates (design 11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -31,6 +31,19 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """Something that is not an API write, carried out once the plan's writes are accepted, by whoever the manager was
+    given for that name. It may be carried out again after a crash, so it must not matter how often."""
+
+    name: str
+    subject: Object
+
+
+Perform: TypeAlias = Callable[[Object], Awaitable[bool]]
+"""Carries out an effect. True: something that the reconciler can see has changed, so it looks again at once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     writes: tuple[Write, ...] = ()
     status: Patch | None = None
@@ -38,6 +51,7 @@ class Plan:
     notes: tuple[Note, ...] = ()
     requeue_after: float | None = None
     """Seconds until the next look, computed from stored times; None when only events can change anything."""
+    effects: tuple[Effect, ...] = ()
 
     @property
     def all_writes(self) -> tuple[Write, ...]:

@@ -152,7 +152,6 @@ def test_a_missing_runtime_is_said_once_and_its_arrival_wakes_the_job() -> None:
 @pytest.mark.parametrize(
     ("spec", "want"),
     [
-        pytest.param({"ttlSecondsAfterFinished": 5}, "spec.ttlSecondsAfterFinished", id="time to live"),
         pytest.param({"trainer": {"resourcesPerNode": {"claims": [{"name": "x"}]}}}, "claims", id="nested"),
     ],
 )

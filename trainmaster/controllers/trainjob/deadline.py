@@ -7,6 +7,7 @@ verdict is a pass of its own; the JobSet is removed by the passes that follow, f
 from __future__ import annotations
 
 from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.lifecycle.terms import find_deadline
 from trainmaster.api.meta import Object
 from trainmaster.kit.timeline import Now
 
@@ -16,8 +17,8 @@ MESSAGE = "TrainJob exceeded its active deadline"
 
 def find_time_left(trainjob: Object, runtime: Object | None, now: Now) -> float | None:
     """Seconds until the job has to be over; None when it has no deadline, or its clock does not run."""
-    seconds = _find_seconds(trainjob, runtime)
-    if not seconds or trainjob["spec"].get("suspend"):
+    term = find_deadline(trainjob, runtime)
+    if term is None or trainjob["spec"].get("suspend"):
         return None
     start = trainjob["metadata"]["creationTimestamp"]
     suspended = find_condition(list_conditions(trainjob), "Suspended")
@@ -26,15 +27,7 @@ def find_time_left(trainjob: Object, runtime: Object | None, now: Now) -> float 
             # Resumed in the spec, not yet in fact: the new window begins when the resumption is recorded.
             return None
         start = suspended.get("lastTransitionTime") or start
-    return now.left(trainjob["metadata"]["uid"], "started", start, float(seconds))
-
-
-def _find_seconds(trainjob: Object, runtime: Object | None) -> int | None:
-    spec = (runtime or {}).get("spec") or {}
-    for source in (trainjob["spec"], spec, spec.get("runPolicy") or {}):
-        if source.get("activeDeadlineSeconds"):
-            return int(source["activeDeadlineSeconds"])
-    return None
+    return now.left(trainjob["metadata"]["uid"], "started", start, float(term.seconds))
 
 
 def is_exceeded(trainjob: Object) -> bool:

@@ -1,7 +1,7 @@
 """The fields of a TrainJob and of a runtime that this version carries out. Everything else is refused by name.
 
 Fields of the JobSet template inside a runtime are not checked here: on a cluster the JobSet controller there decides
-about them, and embedded our own does. Retention after the end (TTL) is not carried out yet.
+about them, and embedded our own does. What happens after the end (TTL) is up to `controllers/lifecycle`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ TRAIN_JOB: Table = {
     "suspend": True,
     "managedBy": True,
     "activeDeadlineSeconds": True,
+    "ttlSecondsAfterFinished": True,
+    "cleanupPolicy": {"ttlSecondsAfterFinished": True},
     "initializer": True,
     "labels": True,
     "annotations": True,
@@ -32,8 +34,9 @@ TRAIN_JOB: Table = {
 
 RUNTIME: Table = {
     "activeDeadlineSeconds": True,
+    "ttlSecondsAfterFinished": True,
     "mlPolicy": True,
     "podGroupPolicy": True,
-    "runPolicy": {"activeDeadlineSeconds": True},
+    "runPolicy": {"activeDeadlineSeconds": True, "ttlSecondsAfterFinished": True},
     "template": True,
 }

@@ -1,0 +1,84 @@
+"""History limits: in each namespace only the newest n Complete and the newest m Failed TrainJobs stay.
+
+One request is one namespace. The oldest by the time of their end go first, names decide between equals, so every look
+at the same state deletes the same jobs. A job that history has not archived yet stays until it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, TRAIN_JOBS
+from trainmaster.client.view import View
+from trainmaster.client.writes import Delete, Refusal
+from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.finish import (
+    COMPLETE,
+    FAILED,
+    find_end,
+    find_policy,
+    is_policy,
+    list_finished,
+)
+from trainmaster.controllers.lifecycle.retention import build_delete
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.plan import NOTHING, Note, Plan
+from trainmaster.engine.request import Request
+from trainmaster.engine.source import Source
+from trainmaster.kit.clock import parse_time
+from trainmaster.kit.timeline import Now
+
+MOST = 50
+"""Deletions of one look; the next look follows at once."""
+
+
+def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+    policy = find_policy(view)
+    limits = {COMPLETE: policy.keep_successful, FAILED: policy.keep_failed}
+    if refusals or all(limit is None for limit in limits.values()):
+        return NOTHING
+    sorted_ends: dict[str, list[tuple[str, str, Object]]] = {COMPLETE: [], FAILED: []}
+    for trainjob in list_finished(view, request.name):
+        end = find_end(trainjob)
+        if end is not None:
+            moment = parse_time(end[1]).isoformat()
+            sorted_ends[end[0]].append((moment, trainjob["metadata"]["name"], trainjob))
+    writes: list[Delete] = []
+    notes: list[Note] = []
+    for kind, limit in limits.items():
+        if limit is None:
+            continue
+        newest_first = sorted(sorted_ends[kind], key=lambda entry: entry[:2], reverse=True)
+        for _, _, trainjob in newest_first[limit:]:
+            if context.ledger is None or context.ledger.is_archived(trainjob["metadata"]["uid"]):
+                writes.append(build_delete(trainjob))
+                text = f"deleted: this namespace keeps the newest {limit} that are {kind}"
+                notes.append(Note(trainjob, "HistoryLimit", text))
+    more = 0.001 if len(writes) > MOST else None
+    return Plan(tuple(writes[:MOST]), None, tuple(notes[:MOST]), more)
+
+
+def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
+    if find_end(trainjob) is not None:
+        yield Request("", trainjob["metadata"]["namespace"])
+
+
+def map_policy(view: View, config_map: Object) -> Iterable[Request]:
+    if is_policy(config_map):
+        for namespace in sorted({trainjob["metadata"]["namespace"] for trainjob in list_finished(view)}):
+            yield Request("", namespace)
+
+
+def build_controller(context: Context | None = None) -> Controller:
+    return Controller(
+        name="history-limits",
+        kind=NAMESPACES,
+        reconcile=partial(reconcile, context or Context()),
+        reporter="trainmaster-lifecycle",
+        sources=(Source(TRAIN_JOBS, map_trainjob), Source(CONFIG_MAPS, map_policy)),
+    )
+
+
+CONTROLLER = build_controller()

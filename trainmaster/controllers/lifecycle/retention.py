@@ -1,0 +1,152 @@
+"""`ttlSecondsAfterFinished`: a finished TrainJob is archived, kept for its time, and deleted with all that it owns.
+
+Everything is computed from what is stored, on every look: the end (its condition's time), the term in force (job,
+runtime, installation). So no restart, conflict or lost lease can lose a deletion; each only delays it. The delete names
+uid and resourceVersion: a job made anew under the same name is never hit, and a longer TTL that was accepted meanwhile
+is never missed. What it owns goes by owner references.
+
+With a history in place the record is written first (an effect); the delete is a later pass, once the ledger has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+
+from trainmaster.api.lifecycle.terms import Term, find_ttl
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.client.view import View
+from trainmaster.client.writes import Delete, Patch, Refusal
+from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.finish import (
+    find_end,
+    find_policy,
+    find_retention_runtime,
+    is_policy,
+    list_finished,
+)
+from trainmaster.controllers.ownership import is_terminating
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.plan import NOTHING, Effect, Note, Plan
+from trainmaster.engine.request import Request
+from trainmaster.engine.source import Source
+from trainmaster.kit.clock import format_time, parse_time
+from trainmaster.kit.timeline import Now
+
+ARCHIVE = "archive"
+"""Name of the effect; its subject is the finished TrainJob."""
+RETRY = 60.0
+"""Seconds between attempts to archive what could not be archived."""
+_ORDINARY_FINALIZERS = ("foregroundDeletion", "orphan")
+
+
+def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+    trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
+    if trainjob is None:
+        return NOTHING
+    if is_terminating(trainjob):
+        return _explain_stuck(trainjob)
+    end = find_end(trainjob)
+    if end is None:
+        return NOTHING
+    uid = trainjob["metadata"]["uid"]
+    term = find_ttl(trainjob, find_retention_runtime(view, trainjob), find_policy(view))
+    archived = context.ledger is None or context.ledger.is_archived(uid)
+    trouble = None if archived or context.ledger is None else context.ledger.find_trouble(uid)
+    left = None if term is None else now.left(uid, "finished", end[1], term.seconds)
+    if left is not None and left <= 0 and archived and not refusals:
+        return Plan((build_delete(trainjob),))
+    text = _explain_kept(left, trouble, refusals)
+    status = _publish(context, trainjob, term, end[1], text)
+    notes = (Note(trainjob, "NotDeleted", text, warning=True),) if text and status is not None else ()
+    effects = () if archived else (Effect(ARCHIVE, trainjob),)
+    wake = RETRY if trouble else left if left is not None and left > 0 else None
+    return Plan((), status, notes, wake, effects)
+
+
+def build_delete(trainjob: Object) -> Delete:
+    meta = trainjob["metadata"]
+    return Delete(TRAIN_JOBS, meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"])
+
+
+def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[Refusal]) -> str:
+    if refusals:
+        return f"it is due, and deleting it was refused: {refusals[0].error.message}"
+    if trouble and left is not None and left <= 0:
+        return f"it is due, and kept because its record could not be written: {trouble}"
+    return ""
+
+
+def _publish(context: Context, trainjob: Object, term: Term | None, end: str, message: str) -> Patch | None:
+    """`status.retention`: the term in force, who set it, and when the job goes."""
+    if not context.publish:
+        return None
+    before = (trainjob.get("status") or {}).get("retention")
+    after: Object | None = None
+    if term is not None:
+        source = term.source if term.wanted is None else f"{term.source}, instead of {term.wanted} on the TrainJob"
+        moment = format_time(parse_time(end) + timedelta(seconds=term.seconds))
+        after = {"ttlSecondsAfterFinished": term.seconds, "source": source, "deleteAt": moment}
+        after |= {"message": message} if message else {}
+    if after == before:
+        return None
+    meta = trainjob["metadata"]
+    removed = dict.fromkeys(before or {}, None)
+    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    body = {"metadata": head, "status": {"retention": None if after is None else {**removed, **after}}}
+    return Patch(TRAIN_JOBS, meta["namespace"], meta["name"], body, "status")
+
+
+def _explain_stuck(trainjob: Object) -> Plan:
+    """Somebody's finalizer keeps a deleted job. It is reported and never removed: its owner has a reason, or is gone
+    and a person decides (`trainmaster cleanup --clear-finalizers`)."""
+    foreign = [name for name in trainjob["metadata"].get("finalizers") or () if name not in _ORDINARY_FINALIZERS]
+    if not foreign:
+        return NOTHING
+    text = f"deleted, and kept by {', '.join(foreign)}: whoever set that has to remove it"
+    return Plan(notes=(Note(trainjob, "FinalizerPending", text, warning=True),))
+
+
+def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
+    """Only what is over, or on its way out, concerns retention: jobs at work cost nothing here."""
+    if find_end(trainjob) is None and not is_terminating(trainjob):
+        return ()
+    return (_make_request(trainjob),)
+
+
+def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
+    meta = runtime["metadata"]
+    kind = "TrainingRuntime" if meta.get("namespace") else "ClusterTrainingRuntime"
+    for trainjob in list_finished(view, meta.get("namespace", "")):
+        reference = trainjob["spec"]["runtimeRef"]
+        if (reference["name"], reference.get("kind", "ClusterTrainingRuntime")) == (meta["name"], kind):
+            yield _make_request(trainjob)
+
+
+def map_policy(view: View, config_map: Object) -> Iterable[Request]:
+    if is_policy(config_map):
+        yield from (_make_request(trainjob) for trainjob in list_finished(view))
+
+
+def _make_request(trainjob: Object) -> Request:
+    return Request(trainjob["metadata"]["namespace"], trainjob["metadata"]["name"])
+
+
+def build_controller(context: Context | None = None) -> Controller:
+    return Controller(
+        name="retention",
+        kind=TRAIN_JOBS,
+        reconcile=partial(reconcile, context or Context()),
+        reporter="trainmaster-lifecycle",
+        sources=(
+            Source(TRAIN_JOBS, map_trainjob),
+            Source(TRAINING_RUNTIMES, map_runtime),
+            Source(CLUSTER_TRAINING_RUNTIMES, map_runtime),
+            Source(CONFIG_MAPS, map_policy),
+        ),
+    )
+
+
+CONTROLLER = build_controller()
