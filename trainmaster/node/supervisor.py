@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.node.launch import Launch, LaunchError
+from trainmaster.node.launch.contract import START_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Supervisor:
                 setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP, signal.SIGCHLD),
             )
         except OSError as error:
-            raise LaunchError(f"cannot start {launch.argv[0]}: {error.strerror}") from error
+            raise LaunchError(START_ERROR, f"cannot start {launch.argv[0]}: {error.strerror}") from error
         self._watch(pid, on_exit)
         return Identity(pid, read_start_ticks(pid) or 0, read_boot_id())
 

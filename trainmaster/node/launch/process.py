@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.api.meta import Object
+from trainmaster.node.launch.contract import START_ERROR, LaunchError
 from trainmaster.node.status import ADDRESS
 
 PORT_VARIABLE = "PET_MASTER_PORT"
@@ -43,10 +44,6 @@ class Launch:
     approximations: tuple[str, ...] = ()
 
 
-class LaunchError(Exception):
-    """The container cannot be started; the message says why, in the words of a container runtime."""
-
-
 @dataclass(slots=True)
 class _Draft:
     env: dict[str, str] = field(default_factory=dict)
@@ -61,18 +58,19 @@ def build_launch(pod: Object, container: Mapping[str, Any], place: Place) -> Lau
     command = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         raise LaunchError(
+            START_ERROR,
             f'container "{container["name"]}" has no command, and there is no image to take one from: '
-            "set command (with kubectl run: --command)"
+            "set command (with kubectl run: --command)",
         )
     argv = [_expand(part, draft.env) for part in command]
     directory = container.get("workingDir") or place.directory
     if not os.path.isdir(directory):
-        raise LaunchError(f"workingDir {directory} does not exist on this machine")
+        raise LaunchError(START_ERROR, f"workingDir {directory} does not exist on this machine")
     program = shutil.which(argv[0], path=draft.env["PATH"]) if "/" not in argv[0] else argv[0]
     if program is None:
-        raise LaunchError(f'exec: "{argv[0]}": executable file not found in $PATH')
+        raise LaunchError(START_ERROR, f'exec: "{argv[0]}": executable file not found in $PATH')
     if not os.access(os.path.join(directory, program), os.X_OK):
-        raise LaunchError(f'exec: "{argv[0]}": no such file or not executable')
+        raise LaunchError(START_ERROR, f'exec: "{argv[0]}": no such file or not executable')
     return Launch((program, *argv[1:]), draft.env, directory, tuple(_list_approximations(container, draft, place)))
 
 
@@ -137,7 +135,7 @@ def read_field(pod: Object, path: str) -> str:
         "status.podIPs": ADDRESS,
     }
     if path not in known:
-        raise LaunchError(f"unsupported fieldPath: {path}")
+        raise LaunchError(START_ERROR, f"unsupported fieldPath: {path}")
     return str(known[path])
 
 

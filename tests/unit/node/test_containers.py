@@ -1,0 +1,257 @@
+"""From a Pod to the shim's specs: commands, directories, users, limits, and what the plain level rewrites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.node.making import make_pod, make_prepared
+from trainmaster.api.meta import Object
+from trainmaster.node.images.contract import Environment
+from trainmaster.node.launch.containers import build_container
+from trainmaster.node.launch.contract import LaunchError
+from trainmaster.node.launch.rewriting import build_rewriter
+from trainmaster.node.launch.sandboxes import build_sandbox
+from trainmaster.node.volumes.contract import Volume
+from trainmaster.shim.protocol import FULL, HOST_NETWORK, OWN_NETWORK, ContainerSpec, Limits, Mount
+
+pytestmark = pytest.mark.unit
+
+
+def build(tmp_path: Path, container: Object, *, spec: Object | None = None, **parts: Any) -> tuple[ContainerSpec, str]:
+    pod = make_pod(container, **(spec or {}))
+    made, notes = build_container(pod, "node", 2, make_prepared(tmp_path, **parts))
+    return made, "\n".join(notes)
+
+
+def test_command_and_args_are_expanded_with_the_declared_variables(tmp_path: Path) -> None:
+    container = {
+        "command": ["/bin/sh", "-c"],
+        "args": ["echo $(A) $(PATH) $HOME"],
+        "env": [{"name": "A", "value": "1"}],
+    }
+    spec, notes = build(tmp_path, container)
+    assert spec.argv == ("/bin/sh", "-c", "echo 1 $(PATH) $HOME")
+    assert (spec.name, spec.attempt, spec.env["A"]) == ("node", 2, "1")
+    assert spec.directory == spec.env["HOME"] == str(tmp_path / "work")
+    assert "image train:1 is run as /python" in notes
+
+
+def test_a_container_without_a_command_uses_that_of_the_rule(tmp_path: Path) -> None:
+    image = Environment("/python", command=("/bin/echo", "from the rule"))
+    assert build(tmp_path, {"command": [], "args": ["x"]}, image=image)[0].argv == ("/bin/echo", "from the rule", "x")
+    with pytest.raises(LaunchError, match='container "node" has no command') as caught:
+        build(tmp_path, {"command": []})
+    assert not caught.value.retry
+
+
+def test_a_stand_in_takes_the_place_of_the_images_program(tmp_path: Path) -> None:
+    image = Environment("/python", stand_ins={"/usr/sbin/sshd": ("/bin/echo", "stand-in")})
+    spec, notes = build(tmp_path, {"command": ["/usr/sbin/sshd"], "args": ["-De"]}, image=image)
+    assert spec.argv == ("/bin/echo", "stand-in")
+    assert "/usr/sbin/sshd is run as /bin/echo stand-in" in notes
+
+
+@pytest.mark.parametrize(
+    ("container", "want"),
+    [
+        pytest.param({"command": ["no-such-program-here"]}, "executable file not found in $PATH", id="no program"),
+        pytest.param({"command": ["/no/such/file"]}, "not executable", id="no file"),
+        pytest.param({"workingDir": "/no/such/directory"}, "does not exist on this machine", id="no directory"),
+    ],
+)
+def test_on_the_plain_level_what_cannot_start_says_why(tmp_path: Path, container: Object, want: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        build(tmp_path, container)
+    assert caught.value.reason == "StartError"
+    assert want in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("/data", "/v", id="alone"),
+        pytest.param("--in=/data/x --out=/data", "--in=/v/x --out=/v", id="in arguments"),
+        pytest.param("cat '/data/a b' > /data/c; ls", "cat '/v/a b' > /v/c; ls", id="in a script"),
+        pytest.param("file:///data/x", "file:///v/x", id="in a file URL"),
+        pytest.param("/data/deep/x /data/x", "/w/x /v/x", id="the longest path first"),
+        pytest.param("/database /data.txt /data-2", "/database /data.txt /data-2", id="other names"),
+        pytest.param("/home/data ./data s3://data", "/home/data ./data s3://data", id="parts of other paths"),
+        pytest.param("A:/data:/usr", "A:/v:/usr", id="in a search path"),
+        pytest.param("I read /data.", "I read /v.", id="at the end of a sentence"),
+    ],
+)
+def test_mount_paths_become_directories_on_the_plain_level(text: str, want: str) -> None:
+    assert build_rewriter(make_pod({}), {"/data": "/v", "/data/deep": "/w"}, int).rewrite(text) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("job-node-0-0.job", "127.0.0.1", id="short name"),
+        pytest.param(
+            "tcp://job-node-0-0.job.ns.svc.cluster.local:1/x", "tcp://127.0.0.1:1001/x", id="in a URL, with a port"
+        ),
+        pytest.param("a.job,b.job", "127.0.0.1,127.0.0.1", id="a list"),
+        pytest.param("a.jobs", "a.jobs", id="another service"),
+        pytest.param("a.job.other.svc", "a.job.other.svc", id="another namespace"),
+        pytest.param("a.job.example.com", "a.job.example.com", id="another domain"),
+        pytest.param("job", "job", id="no host"),
+    ],
+)
+def test_names_of_the_own_service_become_the_loopback_address(text: str, want: str) -> None:
+    assert build_rewriter(make_pod({}), {}, lambda port: port + 1000).rewrite(text) == want
+
+
+def test_the_plain_level_rewrites_everything_that_names_a_mount_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "v" / "sub").mkdir(parents=True)
+    container = {
+        "command": ["/bin/cat", "/data/x"],
+        "env": [{"name": "PET_MASTER_PORT", "value": "29500"}, {"name": "DIR", "value": "/data/y"}],
+        "workingDir": "/data/sub",
+        "volumeMounts": [{"name": "v", "mountPath": "/data/", "readOnly": True}],
+        "resources": {"limits": {"cpu": "1"}},
+    }
+    spec, notes = build(tmp_path, container, directories={"v": tmp_path / "v"}, site={"lease_port": lambda port: 30001})
+    assert spec.argv == ("/bin/cat", f"{tmp_path}/v/x")
+    assert (spec.env["DIR"], spec.env["PET_MASTER_PORT"]) == (f"{tmp_path}/v/y", "30001")
+    assert spec.directory == f"{tmp_path}/v/sub"
+    assert spec.mounts == ()
+    for part in ("/data became", "29500 became 30001", "readOnly of /data", "limits are not enforced"):
+        assert part in notes
+
+
+def test_in_a_sandbox_volumes_are_mounted_outer_paths_first(tmp_path: Path) -> None:
+    container = {
+        "command": ["/bin/cat", "/data/x"],
+        "volumeMounts": [
+            {"name": "a", "mountPath": "/data/deep", "subPathExpr": "$(RANK)/out"},
+            {"name": "b", "mountPath": "/data", "readOnly": True},
+        ],
+        "env": [{"name": "RANK", "value": "3"}],
+    }
+    directories = {"a": tmp_path / "a", "b": tmp_path / "b"}
+    (tmp_path / "a").mkdir()
+    spec, _ = build(tmp_path, container, directories=directories, level=FULL)
+    assert spec.argv == ("/bin/cat", "/data/x")
+    assert [mount for mount in spec.mounts if mount.target.startswith("/data")] == [
+        Mount("/data", str(tmp_path / "b"), read_only=True),
+        Mount("/data/deep", str(tmp_path / "a" / "3" / "out")),
+    ]
+    assert (tmp_path / "a" / "3" / "out").is_dir()
+    assert Mount("/trainmaster/work", str(tmp_path / "work")) in spec.mounts
+    assert spec.directory == spec.env["HOME"] == "/trainmaster/work"
+
+
+def test_a_sub_path_cannot_lead_out_of_its_volume(tmp_path: Path) -> None:
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v" / "link").symlink_to("/etc")
+    container = {"volumeMounts": [{"name": "v", "mountPath": "/data", "subPath": "link/x"}]}
+    with pytest.raises(LaunchError, match="leads out of the volume"):
+        build(tmp_path, container, directories={"v": tmp_path / "v"}, level=FULL)
+
+
+def test_a_working_directory_of_the_image_is_made_in_a_sandbox(tmp_path: Path) -> None:
+    spec, _ = build(tmp_path, {"workingDir": "/no/such/app"}, level=FULL)
+    assert spec.directory == "/no/such/app"
+    assert Mount("/no/such/app", str(tmp_path / "made" / "node")) in spec.mounts
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "want"),
+    [
+        pytest.param({"runAsUser": 7}, {"runAsUser": 8, "runAsGroup": 9}, (7, 9, ()), id="the container's goes first"),
+        pytest.param({}, {"fsGroup": 5, "supplementalGroups": [6, 5]}, (None, None, (6, 5)), id="groups"),
+    ],
+)
+def test_users_and_groups_reach_the_sandbox(tmp_path: Path, own: Object, shared: Object, want: tuple[Any, ...]) -> None:
+    spec, _ = build(tmp_path, {"securityContext": own}, spec={"securityContext": shared}, level=FULL)
+    assert (spec.run_as_user, spec.run_as_group, spec.groups) == want
+
+
+def test_privileges_are_kept_off_unless_asked_for(tmp_path: Path) -> None:
+    assert not build(tmp_path, {}, level=FULL)[0].new_privileges
+    context = {"allowPrivilegeEscalation": True, "readOnlyRootFilesystem": True}
+    spec, _ = build(tmp_path, {"securityContext": context}, level=FULL)
+    assert (spec.new_privileges, spec.read_only_root) == (True, True)
+
+
+def test_the_plain_level_says_what_it_cannot_do_about_users(tmp_path: Path) -> None:
+    context = {"runAsUser": 123456, "readOnlyRootFilesystem": True}
+    spec, notes = build(tmp_path, {"securityContext": context})
+    assert (spec.run_as_user, spec.read_only_root) == (None, False)
+    assert "runAsUser 123456 became" in notes
+    assert "readOnlyRootFilesystem has no effect" in notes
+
+
+@pytest.mark.parametrize(
+    ("own", "want"),
+    [
+        pytest.param({"privileged": True}, "privileged", id="privileged"),
+        pytest.param({"capabilities": {"add": ["SYS_ADMIN"]}}, "capabilities.add", id="capabilities"),
+        pytest.param(
+            {"seccompProfile": {"type": "Localhost"}}, "seccompProfile Localhost", id="a profile of the machine"
+        ),
+    ],
+)
+def test_what_would_weaken_the_machine_is_refused_by_name(tmp_path: Path, own: Object, want: str) -> None:
+    with pytest.raises(LaunchError, match=want) as caught:
+        build(tmp_path, {"securityContext": own})
+    assert caught.value.reason == "Unsupported"
+
+
+def test_a_pod_that_must_not_be_root_is_not(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"container's runAsUser breaks non-root policy \(pod: .*container: node\)"):
+        build(tmp_path, {"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}, level=FULL)
+    assert build(tmp_path, {"securityContext": {"runAsNonRoot": True, "runAsUser": 5}}, level=FULL)[0].run_as_user == 5
+
+
+def test_resources_become_limits(tmp_path: Path) -> None:
+    resources = {"limits": {"cpu": "1500m", "memory": "1Gi"}, "requests": {"cpu": "1"}}
+    spec, _ = build(tmp_path, {"resources": resources}, level=FULL)
+    assert spec.limits == Limits(memory=1 << 30, cpu_millis=1500, cpu_shares_millis=1000)
+
+
+def test_termination_messages_and_terminals_are_passed_on(tmp_path: Path) -> None:
+    container = {"terminationMessagePath": "/tmp/m", "terminationMessagePolicy": "FallbackToLogsOnError"}
+    spec, _ = build(tmp_path, {**container, "stdin": True, "stdinOnce": True, "tty": True})
+    assert (spec.message_path, spec.message_from_logs) == ("/tmp/m", True)
+    assert (spec.stdin, spec.stdin_once, spec.tty) == (True, True, True)
+
+
+def test_the_sandbox_has_names_hosts_and_the_sum_of_limits(tmp_path: Path) -> None:
+    resources = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    pod = make_pod({"resources": resources}, hostAliases=[{"ip": "10.1.1.1", "hostnames": ["db", "cache"]}])
+    pod["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {"cpu": "3", "memory": "1Mi"}}}]
+    spec = build_sandbox(
+        pod, make_prepared(tmp_path, level=FULL, site={"address": "10.0.0.9"}), hosts=[("10.0.0.9", "me")]
+    )
+    assert (spec.hostname, spec.domain) == ("job-node-0-1", "job.ns.svc.cluster.local")
+    assert (spec.address, spec.network) == ("10.0.0.9", OWN_NETWORK)
+    assert spec.hosts == (("10.0.0.9", "me"), ("10.1.1.1", "db", "cache"))
+    assert spec.limits == Limits(memory=1 << 30, cpu_millis=3000, cpu_shares_millis=3000)
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({"hostNetwork": True}, ("job-node-0-1", HOST_NETWORK), id="the machine's network"),
+        pytest.param(
+            {"setHostnameAsFQDN": True}, ("job-node-0-1.job.ns.svc.cluster.local", OWN_NETWORK), id="whole name"
+        ),
+        pytest.param({"hostname": ""}, ("job-node-0-1-abcde", OWN_NETWORK), id="the Pod's name by default"),
+    ],
+)
+def test_names_and_networks_follow_the_spec(tmp_path: Path, spec: Object, want: tuple[str, str]) -> None:
+    made = build_sandbox(make_pod({}, **spec), make_prepared(tmp_path, level=FULL))
+    assert (made.hostname, made.network) == want
+
+
+def test_memory_at_dev_shm_is_the_sandboxs_own(tmp_path: Path) -> None:
+    container = {"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+    volumes = {"shm": Volume("shm", str(tmp_path / "shm"), memory=True, size_limit=1 << 20)}
+    spec, _ = build(tmp_path, container, volumes=volumes, level=FULL)
+    assert not any(mount.target == "/dev/shm" for mount in spec.mounts)
+    assert build_sandbox(make_pod(container), make_prepared(tmp_path, volumes=volumes, level=FULL)).shm_bytes == 1 << 20

@@ -1,0 +1,29 @@
+"""Names that the binder of claims, the node and the installer agree on: the one class of storage that we have.
+
+A volume of the class is a directory of the home. Its PersistentVolume names no path, because the home may move: the
+handle is the directory's name.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api.meta import Object
+
+DRIVER = "local-directory.trainmaster.io"
+STORAGE_CLASS = "local-directory"
+PROVISIONER = "trainmaster.io/local-directory"
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+FINALIZER = "trainmaster.io/volume-directory"
+"""On our PersistentVolumes: the node removes the directory first, then this."""
+
+
+def build_storage_class() -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": STORAGE_CLASS, "annotations": {DEFAULT_CLASS: "true"}},
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": True,
+    }

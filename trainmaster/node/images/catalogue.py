@@ -1,0 +1,143 @@
+"""From an image's name to the environment that stands in for it, for one container of one Pod.
+
+The rules are read through the Client from an administrator's ConfigMap, parsed when it changed, with the shipped ones
+behind them. A Pod may ask for more with annotations: `trainmaster.io/environment` (a name from the table) and
+`trainmaster.io/packages` (requirements, separated by commas or new lines).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from trainmaster.api.labels import ENVIRONMENT, JOBSET_UID, PACKAGES
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CONFIG_MAPS
+from trainmaster.api.status import NotFound
+from trainmaster.client.contract import Client
+from trainmaster.node.images import layers
+from trainmaster.node.images.contract import Environment, ImageError
+from trainmaster.node.images.environments import Environments, read_environment
+from trainmaster.node.images.layers import Base
+from trainmaster.node.images.rules import DEFAULT, KEY, NAME, NAMESPACE, Named, Rule, RulesError, Table, parse_table
+from trainmaster.node.images.shipped import SHIPPED
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSettings:
+    root: Path
+    """Where made environments are kept."""
+    prefix: str
+    """The Python environment of `trainmaster up`."""
+    gangs: Path
+    """Directories that the Pods of a gang share."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """Of the server: where packages come from and which programs there are."""
+
+
+class Images:
+    def __init__(self, client: Client, settings: ImageSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._environments = Environments(settings.root, settings.environ)
+        self._bases: dict[str, Base] = {}
+        self._programs: dict[str, tuple[int, str]] = {}
+        self._parsed: tuple[str, Table] = ("", Table(SHIPPED))
+
+    async def find(self, pod: Object, container: Object, directory: str) -> Environment:
+        """ImageError when there is none; `directory` is the Pod's own and gets its layer."""
+        image = container.get("image", "")
+        table = await self._read_table()
+        rule = table.find(image)
+        if rule is None:
+            if table.strict:
+                raise ImageError(
+                    f'no rule maps image "{image}" to a Python environment, and this installation is strict: '
+                    f"add one to ConfigMap {NAMESPACE}/{NAME}"
+                )
+            rule = Rule(image)
+        rule = _add_annotations(rule, pod)
+        base = await self._find_base(rule, table)
+        layer = f"{directory}/env"
+        layers.make_layer(layer, base)
+        gang = self._make_gang(pod) if rule.gang else ""
+        return Environment(
+            prefix=base.prefix,
+            programs=(self._make_programs(base), f"{base.prefix}/bin"),
+            layer=layer,
+            command=rule.command,
+            stand_ins=rule.stand_ins,
+            variables=rule.env,
+            gang_directory=gang,
+            note=_describe(image, rule, base),
+        )
+
+    async def _read_table(self) -> Table:
+        try:
+            found = await self._client.get(CONFIG_MAPS, NAME, NAMESPACE)
+        except NotFound:
+            return Table(SHIPPED)
+        version = found["metadata"]["resourceVersion"]
+        if self._parsed[0] != version:
+            try:
+                table = parse_table((found.get("data") or {}).get(KEY, ""))
+            except RulesError as error:
+                raise ImageError(f"the image rules in ConfigMap {NAMESPACE}/{NAME} are wrong: {error}") from None
+            self._parsed = (version, replace(table, rules=(*table.rules, *SHIPPED)))
+        return self._parsed[1]
+
+    async def _find_base(self, rule: Rule, table: Table) -> Base:
+        named = (
+            Named(self._settings.prefix) if rule.environment == DEFAULT else table.environments.get(rule.environment)
+        )
+        if named is None:
+            known = ", ".join((DEFAULT, *table.environments))
+            raise ImageError(f"there is no environment {rule.environment!r}: the image rules know {known}")
+        base = self._read_base(named.path or self._settings.prefix)
+        for packages in (named.packages, rule.packages):
+            if packages:
+                base = self._read_base(await self._environments.ensure(base, packages))
+        return base
+
+    def _read_base(self, prefix: str) -> Base:
+        if prefix not in self._bases:
+            self._bases[prefix] = read_environment(prefix)
+        return self._bases[prefix]
+
+    def _make_programs(self, base: Base) -> str:
+        """Made again after somebody installed into the environment."""
+        stamp = os.stat(f"{base.prefix}/bin").st_mtime_ns
+        known = self._programs.get(base.prefix)
+        if known is None or known[0] != stamp:
+            known = (stamp, layers.make_programs(self._settings.root, base.prefix))
+            self._programs[base.prefix] = known
+        return known[1]
+
+    def _make_gang(self, pod: Object) -> str:
+        meta = pod["metadata"]
+        gang = (meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"]
+        directory = self._settings.gangs / gang
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(directory)
+
+
+def _add_annotations(rule: Rule, pod: Object) -> Rule:
+    annotations = pod["metadata"].get("annotations") or {}
+    if name := annotations.get(ENVIRONMENT):
+        rule = replace(rule, environment=name)
+    if text := annotations.get(PACKAGES):
+        asked = tuple(entry.strip() for line in text.splitlines() for entry in line.split(",") if entry.strip())
+        bad = [entry for entry in asked if entry.startswith("-")]
+        if bad:
+            raise ImageError(f"annotation {PACKAGES} lists requirements, not options: {', '.join(bad)}")
+        rule = replace(rule, packages=(*rule.packages, *asked))
+    return rule
+
+
+def _describe(image: str, rule: Rule, base: Base) -> str:
+    words = f"image {image} is run as the Python environment {base.prefix}"
+    if rule.packages:
+        words += f" (made with {', '.join(rule.packages)})"
+    return f"{words}; {rule.note}" if rule.note else words

@@ -1,0 +1,120 @@
+"""Thin environments: a Python prefix of its own over another one, made with a handful of small files.
+
+A layer has its own interpreter link, `pyvenv.cfg` and site-packages; a `.pth` file adds the packages of the environment
+below. So `pip install` writes into the layer and sees what is below, and nothing below is ever changed. Scripts of the
+environment below name its interpreter in their first line; `make_programs` keeps copies that take the one in PATH.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+_PTH = "_below.pth"
+_TRAMPOLINE = re.compile(rb"^'''exec' .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """An environment to build on."""
+
+    prefix: str
+    interpreter: str
+    """The real interpreter, links resolved."""
+    version: str
+    """Such as 3.11: names its directories."""
+    packages: tuple[str, ...]
+    """Directories on sys.path that hold packages."""
+
+
+class BaseError(Exception):
+    """That directory is no Python environment."""
+
+
+def read_base(prefix: str) -> Base:
+    """Looks at a prefix from outside: a venv, or an installation of Python."""
+    python = f"{prefix}/bin/python3"
+    if not os.access(python, os.X_OK):
+        raise BaseError(f"{prefix} is not a Python environment: there is no bin/python3")
+    found = sorted(Path(prefix, "lib").glob("python3.*"))
+    places = [
+        str(path / name) for path in found for name in ("site-packages", "dist-packages") if (path / name).is_dir()
+    ]
+    if not places:
+        raise BaseError(f"{prefix} is not a Python environment: there is no lib/python3.*/site-packages")
+    version = Path(places[0]).parent.name.removeprefix("python")
+    below = os.path.realpath(python)
+    # A layer over a layer must see all the way down.
+    chain = [entry for place in places for entry in _read_chain(place)]
+    return Base(prefix, below, version, tuple(dict.fromkeys((*places, *chain))))
+
+
+def _read_chain(place: str) -> list[str]:
+    try:
+        lines = Path(place, _PTH).read_text().splitlines()
+    except OSError:
+        return []
+    return [line.partition("addsitedir(")[2].rstrip(")").strip("'\"") for line in lines if "addsitedir(" in line]
+
+
+def make_layer(directory: str, base: Base) -> None:
+    """Idempotent and quick (a dozen system calls): every Pod gets one."""
+    if os.path.exists(f"{directory}/pyvenv.cfg"):
+        return
+    packages = f"{directory}/lib/python{base.version}/site-packages"
+    os.makedirs(packages, mode=0o755, exist_ok=True)
+    os.makedirs(f"{directory}/bin", mode=0o755, exist_ok=True)
+    for name in ("python", "python3", f"python{base.version}"):
+        if not os.path.lexists(f"{directory}/bin/{name}"):
+            os.symlink(base.interpreter, f"{directory}/bin/{name}")
+    lines = [f"import site; site.addsitedir({place!r})" for place in base.packages]
+    Path(packages, _PTH).write_text("\n".join(lines) + "\n")
+    # Last: its presence says that the layer is whole.
+    temporary = f"{directory}/pyvenv.cfg.tmp"
+    Path(temporary).write_text(
+        f"home = {os.path.dirname(base.interpreter)}\ninclude-system-site-packages = false\nversion = {base.version}\n"
+    )
+    os.rename(temporary, f"{directory}/pyvenv.cfg")
+
+
+def make_programs(root: Path, prefix: str) -> str:
+    """Copies of the environment's scripts that run with the interpreter in PATH. Made again when programs change."""
+    source = Path(prefix, "bin")
+    stamp = f"{prefix}\0{source.stat().st_mtime_ns}"
+    target = root / "programs" / hashlib.sha256(stamp.encode()).hexdigest()[:16]
+    if target.is_dir():
+        return str(target)
+    fresh = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for entry in source.iterdir():
+        text = _loosen(entry, prefix)
+        if text is not None:
+            (fresh / entry.name).write_bytes(text)
+            (fresh / entry.name).chmod(0o755)
+    try:
+        fresh.rename(target)
+    except OSError:
+        # Another process was quicker; both are the same.
+        shutil.rmtree(fresh, ignore_errors=True)
+    return str(target)
+
+
+def _loosen(script: Path, prefix: str) -> bytes | None:
+    """A script that names an interpreter of its environment, without the name. None: not such a script."""
+    if not script.is_file() or script.is_symlink() or script.stat().st_size > 1 << 20:
+        return None
+    content = script.read_bytes()
+    first, _, rest = content.partition(b"\n")
+    if not first.startswith(b"#!"):
+        return None
+    if b"python" in first and prefix.encode() in first:
+        return b"#!/usr/bin/env python3\n" + rest
+    # Installers write this where the interpreter's path is too long for a first line.
+    if first.startswith(b"#!/bin/sh") and _TRAMPOLINE.match(rest):
+        return first + b"\n" + _TRAMPOLINE.sub(b"'''exec' python3 \"$0\" \"$@\"", rest, count=1)
+    return None

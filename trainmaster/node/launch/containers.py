@@ -1,0 +1,195 @@
+"""One attempt of a container as the shim's spec: everything resolved, nothing left that needs the API.
+
+Reads the file system (is there such a program, such a directory), and makes subPaths. In a sandbox the Pod's own
+directories appear below `/trainmaster`; on the plain level paths are those of the machine, and what the Pod says about
+mounts, names and ports is rewritten (`rewriting`). The notes say what was approximated.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainmaster.api.meta import Object
+from trainmaster.node.images.contract import Environment
+from trainmaster.node.launch.contract import START_ERROR, LaunchError, Prepared, Site, get_container
+from trainmaster.node.launch.environment import build_variables, list_bad_names
+from trainmaster.node.launch.expansion import expand
+from trainmaster.node.launch.limits import build_limits
+from trainmaster.node.launch.mounts import API_ACCESS_PATH, Bound, build_mounts, resolve_mounts
+from trainmaster.node.launch.rewriting import Rewriter, build_rewriter
+from trainmaster.node.launch.security import decide_privileges
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
+
+INSIDE = "/trainmaster"
+"""Where a sandboxed program sees what the node gives to its Pod."""
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the program sees the Pod's own directories, and where they are."""
+
+    work: str
+    layer: str
+    mounts: tuple[Mount, ...]
+
+
+def build_layout(site: Site, image: Environment) -> Layout:
+    work = f"{site.directory}/work"
+    if site.level == PLAIN:
+        return Layout(work, image.layer, ())
+    mounts = [Mount(f"{INSIDE}/work", work)]
+    layer = ""
+    if image.layer:
+        layer = f"{INSIDE}/env"
+        mounts.append(Mount(layer, image.layer))
+    if image.gang_directory:
+        mounts.append(Mount(f"{INSIDE}/gang", image.gang_directory))
+    # Shared environments may lie in the home, which a sandbox does not show.
+    shared = dict.fromkeys((image.prefix, *image.programs))
+    mounts += [Mount(path, path, read_only=True) for path in shared if path and not path.startswith("/usr")]
+    return Layout(f"{INSIDE}/work", layer, tuple(mounts))
+
+
+def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) -> tuple[ContainerSpec, list[str]]:
+    container = get_container(pod, name)
+    site, image = prepared.site, prepared.images[name]
+    layout = build_layout(site, image)
+    declared = build_variables(pod, container, prepared)
+    privileges = decide_privileges(pod, container, site.level, os.geteuid())
+    bound = resolve_mounts(container, prepared, declared)
+    rewriter = _build_rewriter(pod, site, bound)
+    env = _build_base(pod, site, image, layout)
+    env.update({key: rewriter.rewrite_variable(key, text) for key, text in declared.items()})
+    argv = [rewriter.rewrite(expand(part, declared)) for part in _build_command(container, image)]
+    made = _find_made_directory(container, bound, site)
+    spec = ContainerSpec(
+        name=name,
+        attempt=attempt,
+        argv=_resolve_program(argv, env, image, layout, site),
+        env=env,
+        directory=_build_directory(container, rewriter, layout, site),
+        mounts=() if site.level == PLAIN else (*layout.mounts, *made, *build_mounts(bound)),
+        run_as_user=privileges.user,
+        run_as_group=privileges.group,
+        groups=privileges.groups,
+        read_only_root=privileges.read_only_root,
+        stdin=bool(container.get("stdin")),
+        stdin_once=bool(container.get("stdinOnce")),
+        tty=bool(container.get("tty")),
+        message_path=container.get("terminationMessagePath") or "/dev/termination-log",
+        message_from_logs=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        limits=build_limits(container),
+        new_privileges=privileges.new_privileges,
+    )
+    notes = [*_list_notes(pod, container, prepared, bound), *privileges.notes, *rewriter.list_notes()]
+    return spec, notes
+
+
+def _build_rewriter(pod: Object, site: Site, bound: Sequence[Bound]) -> Rewriter:
+    if site.level != PLAIN:
+        return Rewriter({}, None, site.lease_port)
+    return build_rewriter(pod, {entry.target: entry.source for entry in bound}, site.lease_port)
+
+
+def _build_base(pod: Object, site: Site, image: Environment, layout: Layout) -> dict[str, str]:
+    """What a container would have from its image and runtime. The Pod's own variables go over it."""
+    own = (f"{layout.layer}/bin",) if layout.layer else ()
+    base = {
+        "PATH": ":".join((*own, *image.programs, SYSTEM_PATH)),
+        "VIRTUAL_ENV": layout.layer or image.prefix,
+        "HOME": layout.work,
+        "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
+        "LANG": "C.UTF-8",
+        # Output to a file is block-buffered by default; people follow logs.
+        "PYTHONUNBUFFERED": "1",
+        # Several agents on one machine otherwise try to share one store and hang (pod-runtime 2.4).
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        "TRAINMASTER_POD_UID": pod["metadata"]["uid"],
+    }
+    if site.level == PLAIN:
+        # All Pods talk over loopback; gloo would look up the machine's own name and may find another interface.
+        base["GLOO_SOCKET_IFNAME"] = "lo"
+    if image.gang_directory:
+        base["TRAINMASTER_GANG_DIR"] = image.gang_directory if site.level == PLAIN else f"{INSIDE}/gang"
+    return {**base, **image.variables, **site.variables}
+
+
+def _build_command(container: Object, image: Environment) -> list[str]:
+    command = list(container.get("command") or image.command)
+    if not command:
+        raise LaunchError(
+            START_ERROR,
+            f'container "{container["name"]}" has no command, and the rule of its image names none: '
+            "set command (with kubectl run: --command)",
+        )
+    stand_in = image.stand_ins.get(command[0])
+    if stand_in is not None:
+        # The stand-in takes no arguments of the program it stands for.
+        return list(stand_in)
+    return [*command, *(container.get("args") or ())]
+
+
+def _build_directory(container: Object, rewriter: Rewriter, layout: Layout, site: Site) -> str:
+    asked = container.get("workingDir")
+    if not asked:
+        return layout.work
+    directory = rewriter.rewrite_paths(asked)
+    if site.level == PLAIN and not os.path.isdir(directory):
+        raise LaunchError(START_ERROR, f"workingDir {asked} does not exist on this machine")
+    return directory
+
+
+def _find_made_directory(container: Object, bound: Sequence[Bound], site: Site) -> tuple[Mount, ...]:
+    """A working directory that only the image would have: an empty one, as runtimes make it."""
+    asked = container.get("workingDir")
+    if not asked or site.level == PLAIN or os.path.isdir(asked):
+        return ()
+    if any(asked == entry.target or asked.startswith(f"{entry.target}/") for entry in bound):
+        return ()
+    source = f"{site.directory}/made/{container['name']}"
+    os.makedirs(source, mode=0o755, exist_ok=True)
+    return (Mount(asked, source),)
+
+
+def _resolve_program(
+    argv: list[str], env: dict[str, str], image: Environment, layout: Layout, site: Site
+) -> tuple[str, ...]:
+    """argv with the whole path of the program. In a sandbox what is not found here may still be in a volume."""
+    program = argv[0]
+    if "/" in program:
+        if site.level == PLAIN and program.startswith("/") and not os.access(program, os.X_OK):
+            raise LaunchError(START_ERROR, f'exec: "{program}": no such file or not executable')
+        return tuple(argv)
+    path = env["PATH"]
+    if layout.layer != image.layer:
+        path = path.replace(f"{layout.layer}/bin", f"{image.layer}/bin")
+    found = shutil.which(program, path=path)
+    if found is None:
+        if site.level == PLAIN:
+            raise LaunchError(START_ERROR, f'exec: "{program}": executable file not found in $PATH')
+        return tuple(argv)
+    if layout.layer != image.layer and found.startswith(f"{image.layer}/"):
+        found = layout.layer + found[len(image.layer) :]
+    return (found, *argv[1:])
+
+
+def _list_notes(pod: Object, container: Object, prepared: Prepared, bound: Sequence[Bound]) -> list[str]:
+    image, plain = prepared.images[container["name"]], prepared.site.level == PLAIN
+    notes = [image.note] if image.note else []
+    notes += [entry.volume.note for entry in bound if entry.volume.note]
+    if bad := list_bad_names(pod, container, prepared):
+        notes.append(f"keys {', '.join(bad)} of envFrom were skipped: they are no names of variables")
+    stand_in = image.stand_ins.get(next(iter(container.get("command") or image.command), ""))
+    if stand_in:
+        notes.append(f"{container['command'][0]} is run as {' '.join(stand_in)}")
+    if plain:
+        sealed = [entry.target for entry in bound if entry.read_only and entry.target != API_ACCESS_PATH]
+        if sealed:
+            notes.append(f"readOnly of {', '.join(sealed)} is not enforced on the plain level")
+        if (container.get("resources") or {}).get("limits"):
+            notes.append("resource limits are not enforced on the plain level")
+    return notes

@@ -1,0 +1,140 @@
+"""The variables of a container: envFrom, then env, then Services, as the kubelet puts them together. Pure.
+
+What the image's environment and the node set (PATH, devices) lies below all of it. A ConfigMap, Secret or key that is
+missing is CreateContainerConfigError in upstream's words, unless the reference is optional.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.node.launch.contract import CONFIG_ERROR, LaunchError, Prepared
+from trainmaster.node.launch.expansion import expand
+from trainmaster.node.launch.references import read_field, read_resource
+
+
+def build_variables(pod: Object, container: Object, prepared: Prepared) -> dict[str, str]:
+    """What the Pod asks for, without what the image and the node give."""
+    found: dict[str, str] = {}
+    for entry in container.get("envFrom") or ():
+        found.update(_read_all(pod, entry, prepared))
+    services = build_service_variables(prepared)
+    for entry in container.get("env") or ():
+        value = entry.get("value")
+        if value:
+            found[entry["name"]] = expand(str(value), found, services)
+            continue
+        source = entry.get("valueFrom")
+        text = _read_one(pod, container, source, prepared) if source else ""
+        if text is not None:
+            found[entry["name"]] = text
+    return {**services, **found}
+
+
+def build_service_variables(prepared: Prepared) -> dict[str, str]:
+    """The API server's own Service: the one that clients inside a Pod look for."""
+    if prepared.site.api is None:
+        return {}
+    host, port = prepared.site.api
+    address = f"tcp://{host}:{port}"
+    prefix = f"KUBERNETES_PORT_{port}_TCP"
+    return {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": str(port),
+        "KUBERNETES_SERVICE_PORT_HTTPS": str(port),
+        "KUBERNETES_PORT": address,
+        prefix: address,
+        f"{prefix}_PROTO": "tcp",
+        f"{prefix}_PORT": str(port),
+        f"{prefix}_ADDR": host,
+    }
+
+
+def _read_all(pod: Object, entry: Mapping[str, Any], prepared: Prepared) -> dict[str, str]:
+    prefix = entry.get("prefix") or ""
+    if (reference := entry.get("configMapRef")) is not None:
+        values = _find_config_map(reference, prepared)
+    else:
+        values = _find_secret(entry.get("secretRef") or {}, prepared)
+    # A name with "=" cannot be a variable; upstream leaves it out and says so.
+    return {f"{prefix}{key}": text for key, text in (values or {}).items() if "=" not in key}
+
+
+def list_bad_names(pod: Object, container: Object, prepared: Prepared) -> list[str]:
+    """Keys of envFrom that can be no variables."""
+    bad: list[str] = []
+    for entry in container.get("envFrom") or ():
+        reference = entry.get("configMapRef")
+        values = (
+            _find_config_map(reference, prepared)
+            if reference is not None
+            else _find_secret(entry.get("secretRef") or {}, prepared)
+        )
+        bad += [key for key in values or {} if "=" in key]
+    return bad
+
+
+def _read_one(pod: Object, container: Object, source: Mapping[str, Any], prepared: Prepared) -> str | None:
+    """None: an optional reference to what is not there; the variable is not set at all."""
+    namespace = pod["metadata"]["namespace"]
+    if (field := source.get("fieldRef")) is not None:
+        return read_field(pod, field["fieldPath"], prepared.site)
+    if (resource := source.get("resourceFieldRef")) is not None:
+        return read_resource(pod, container, resource, prepared.allocatable)
+    if (reference := source.get("configMapKeyRef")) is not None:
+        return _pick(_find_config_map(reference, prepared), reference, "ConfigMap", namespace)
+    if (reference := source.get("secretKeyRef")) is not None:
+        return _pick(_find_secret(reference, prepared), reference, "Secret", namespace)
+    raise LaunchError(CONFIG_ERROR, f"invalid valueFrom: {', '.join(source) or 'empty'}")
+
+
+def _find_config_map(reference: Mapping[str, Any], prepared: Prepared) -> Mapping[str, str] | None:
+    name = reference.get("name", "")
+    found = prepared.sources.config_maps.get(name)
+    if found is not None:
+        return found.get("data") or {}
+    if reference.get("optional"):
+        return None
+    raise LaunchError(CONFIG_ERROR, f'configmap "{name}" not found')
+
+
+def _find_secret(reference: Mapping[str, Any], prepared: Prepared) -> Mapping[str, str] | None:
+    name = reference.get("name", "")
+    found = prepared.sources.secrets.get(name)
+    if found is not None:
+        data = found.get("data") or {}
+        return {key: base64.b64decode(text).decode("utf-8", "replace") for key, text in data.items()}
+    if reference.get("optional"):
+        return None
+    raise LaunchError(CONFIG_ERROR, f'secret "{name}" not found')
+
+
+def _pick(values: Mapping[str, str] | None, reference: Mapping[str, Any], kind: str, namespace: str) -> str | None:
+    key = reference["key"]
+    if values is not None and key in values:
+        return values[key]
+    if reference.get("optional"):
+        return None
+    raise LaunchError(CONFIG_ERROR, f"couldn't find key {key} in {kind} {namespace}/{reference.get('name', '')}")
+
+
+def list_references(pod: Object, containers: list[Object]) -> tuple[set[str], set[str]]:
+    """The ConfigMaps and the Secrets that the environments of these containers name."""
+    maps: set[str] = set()
+    secrets: set[str] = set()
+    for container in containers:
+        for entry in container.get("envFrom") or ():
+            maps |= _names(entry.get("configMapRef"))
+            secrets |= _names(entry.get("secretRef"))
+        for entry in container.get("env") or ():
+            source = entry.get("valueFrom") or {}
+            maps |= _names(source.get("configMapKeyRef"))
+            secrets |= _names(source.get("secretKeyRef"))
+    return maps, secrets
+
+
+def _names(reference: Mapping[str, Any] | None) -> set[str]:
+    return {reference["name"]} if reference and reference.get("name") else set()

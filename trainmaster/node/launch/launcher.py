@@ -1,0 +1,309 @@
+"""The launcher: reads what a Pod needs from the API, makes its volumes and environments, and keeps them current.
+
+The agent calls `prepare` before the first start and after a restart of the control plane (both give the same), `update`
+when the Pod object changed, and `release` when the Pod is gone. While `running`, content of ConfigMaps and Secrets that
+volumes show is followed, and tokens are renewed before they expire. Nothing is kept that cannot be made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.client.contract import Client, WatchOptions
+from trainmaster.engine.queue import WorkQueue
+from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.scopes import Scope
+from trainmaster.node.images.catalogue import Images
+from trainmaster.node.images.contract import Environment, ImageError
+from trainmaster.node.launch.contract import (
+    FAILED_MOUNT,
+    IMAGE_ERROR,
+    LaunchError,
+    Prepared,
+    Site,
+    Sources,
+    list_containers,
+)
+from trainmaster.node.launch.environment import list_references
+from trainmaster.node.launch.references import read_field, read_resource
+from trainmaster.node.volumes import claim, empty_dir
+from trainmaster.node.volumes.contract import Volume, VolumeError
+from trainmaster.node.volumes.making import Needs, Supplies, list_needs, list_volumes, make_all
+from trainmaster.node.volumes.projected import TokenKey, get_token_key
+from trainmaster.node.volumes.tokens import Token, request_token
+from trainmaster.node.volumes.writer import Owner
+from trainmaster.shim.protocol import PLAIN
+
+log = logging.getLogger(__name__)
+
+Exceeded = Callable[[str, str], None]
+"""(Pod uid, sentence): an emptyDir holds more than its sizeLimit; the Pod is to be evicted."""
+_SIZE_SECONDS = 10.0
+"""How often volumes with a sizeLimit are measured; the kubelet's eviction manager looks as often."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSettings:
+    claims: Path
+    """Directories of PersistentVolumes."""
+    host_paths: bool = True
+
+
+@dataclass(slots=True)
+class _Live:
+    pod: Object
+    site: Site
+    volumes: list[Object]
+    needs: Needs
+    made: Mapping[str, Volume]
+    tokens: dict[TokenKey, Token] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """`volumes.downward.Reader` for one Pod."""
+
+    pod: Object
+    site: Site
+    allocatable: Mapping[str, Any]
+
+    def field(self, path: str) -> str:
+        return read_field(self.pod, path, self.site)
+
+    def resource(self, source: Mapping[str, Any]) -> str:
+        return read_resource(self.pod, {}, source, self.allocatable)
+
+
+class Launcher:
+    def __init__(
+        self, client: Client, clock: Clock, settings: LaunchSettings, images: Images, exceeded: Exceeded | None = None
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._images = images
+        self._exceeded = exceeded
+        self._live: dict[str, _Live] = {}
+        self._users: dict[tuple[GVR, str, str], set[str]] = {}
+        """(collection, namespace, name) to the uids of the Pods whose volumes show it."""
+        self._followed = asyncio.Event()
+        self._queue: WorkQueue[str] = WorkQueue(clock)
+        self._allocatable = read_allocatable()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Launcher]:
+        async with Scope("launcher") as scope:
+            for gvr in (CONFIG_MAPS, SECRETS):
+                scope.spawn_forever(self._follow(gvr), name=f"launcher.{gvr.plural}")
+            scope.spawn_forever(self._work(), name="launcher.refresh")
+            yield self
+
+    # Before the start
+
+    async def prepare(self, pod: Object, site: Site) -> Prepared:
+        """LaunchError with FailedMount, ErrImagePull when the Pod has to wait. Missing variables are found later, per
+        container."""
+        containers = list_containers(pod)
+        images = await self._find_images(pod, containers, site)
+        volumes = list_volumes(pod, api_access=await self._wants_access(pod))
+        live = _Live(pod, site, volumes, list_needs(volumes), {})
+        known = self._live.get(pod["metadata"]["uid"])
+        if known is not None:
+            live.tokens = known.tokens
+        maps, secrets = list_references(pod, containers)
+        namespace = pod["metadata"]["namespace"]
+        sources = Sources(
+            await self._read(CONFIG_MAPS, namespace, maps | live.needs.config_maps),
+            await self._read(SECRETS, namespace, secrets | live.needs.secrets),
+        )
+        os.makedirs(f"{site.directory}/work", mode=0o700, exist_ok=True)
+        try:
+            live.made = await self._make(live, sources)
+        except VolumeError as error:
+            raise LaunchError(FAILED_MOUNT, str(error)) from None
+        self._keep(live)
+        return Prepared(site, sources, live.made, images, self._allocatable)
+
+    async def _find_images(self, pod: Object, containers: list[Object], site: Site) -> dict[str, Environment]:
+        try:
+            return {entry["name"]: await self._images.find(pod, entry, site.directory) for entry in containers}
+        except ImageError as error:
+            raise LaunchError(IMAGE_ERROR, str(error)) from None
+
+    async def _wants_access(self, pod: Object) -> bool:
+        asked = pod["spec"].get("automountServiceAccountToken")
+        if asked is not None:
+            return bool(asked)
+        name = pod["spec"].get("serviceAccountName") or "default"
+        try:
+            account = await self._client.get(SERVICE_ACCOUNTS, name, pod["metadata"]["namespace"])
+        except NotFound:
+            return False
+        return bool(account.get("automountServiceAccountToken", True))
+
+    async def _read(self, gvr: GVR, namespace: str, names: Iterable[str]) -> dict[str, Object | None]:
+        found: dict[str, Object | None] = {}
+        for name in sorted(names):
+            try:
+                found[name] = await self._client.get(gvr, name, namespace)
+            except NotFound:
+                found[name] = None
+        return found
+
+    async def _make(self, live: _Live, sources: Sources) -> dict[str, Volume]:
+        namespace = live.pod["metadata"]["namespace"]
+        found = {name: await claim.find_volume(self._client, namespace, name) for name in sorted(live.needs.claims)}
+        supplies = Supplies(
+            directory=live.site.directory,
+            claims_root=self._settings.claims,
+            config_maps=sources.config_maps,
+            secrets=sources.secrets,
+            volumes=found,
+            tokens=await self._fetch_tokens(live),
+            host_paths=self._settings.host_paths,
+            private=live.site.level == PLAIN,
+            owner=_find_owner(live.pod, live.site.level),
+        )
+        read = _Reader(live.pod, live.site, self._allocatable)
+        return make_all(live.pod, live.volumes, supplies, read)
+
+    async def _fetch_tokens(self, live: _Live) -> dict[TokenKey, str]:
+        now = self._clock.now()
+        for source in live.needs.tokens:
+            key = get_token_key(source)
+            known = live.tokens.get(key)
+            if known is None or known.is_due(now):
+                try:
+                    live.tokens[key] = await request_token(self._client, live.pod, source, self._clock)
+                except StatusError as error:
+                    raise VolumeError(f"failed to fetch token: {error.message}") from None
+        return {key: token.text for key, token in live.tokens.items()}
+
+    # While it runs
+
+    async def update(self, pod: Object) -> None:
+        """The Pod object changed: files that show its labels and annotations follow."""
+        live = self._live.get(pod["metadata"]["uid"])
+        if live is None:
+            return
+        before, live.pod = live.pod["metadata"], pod
+        if any((before.get(name) or {}) != (pod["metadata"].get(name) or {}) for name in ("labels", "annotations")):
+            self._queue.add(pod["metadata"]["uid"])
+
+    async def refresh(self, uid: str) -> None:
+        """Brings what the volumes show up to date. What has become unreadable stays as it was, as with the kubelet."""
+        live = self._live.get(uid)
+        if live is None:
+            return
+        namespace = live.pod["metadata"]["namespace"]
+        sources = Sources(
+            await self._read(CONFIG_MAPS, namespace, live.needs.config_maps),
+            await self._read(SECRETS, namespace, live.needs.secrets),
+        )
+        try:
+            await self._make(live, sources)
+        except VolumeError as error:
+            log.warning("volume not refreshed", extra={"uid": uid, "error": str(error)})
+        self._plan_next(uid, live)
+        self._check_sizes(uid, live)
+
+    async def release(self, pod: Object, directory: str) -> None:
+        """Everything of the Pod that goes with it and is not below its directory."""
+        uid = pod["metadata"]["uid"]
+        self._live.pop(uid, None)
+        for users in self._users.values():
+            users.discard(uid)
+        self._users = {key: users for key, users in self._users.items() if users}
+        memory = empty_dir.get_memory_directory(uid)
+        await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(memory, ignore_errors=True))
+
+    def _keep(self, live: _Live) -> None:
+        uid, namespace = live.pod["metadata"]["uid"], live.pod["metadata"]["namespace"]
+        self._live[uid] = live
+        for gvr, names in ((CONFIG_MAPS, live.needs.config_maps), (SECRETS, live.needs.secrets)):
+            for name in names:
+                self._users.setdefault((gvr, namespace, name), set()).add(uid)
+        if self._users:
+            self._followed.set()
+        self._plan_next(uid, live)
+
+    def _plan_next(self, uid: str, live: _Live) -> None:
+        now = self._clock.now()
+        for token in live.tokens.values():
+            age = (now - token.asked_at).total_seconds()
+            self._queue.add_after(uid, max(token.renew_after - age, 1.0))
+        if any(volume.size_limit and volume.scratch for volume in live.made.values()):
+            self._queue.add_after(uid, _SIZE_SECONDS)
+
+    def _check_sizes(self, uid: str, live: _Live) -> None:
+        for volume in live.made.values():
+            if not volume.size_limit or not volume.scratch or self._exceeded is None:
+                continue
+            if empty_dir.measure(volume.source) > volume.size_limit:
+                source = next(entry for entry in live.volumes if entry["name"] == volume.name)
+                limit = source["emptyDir"]["sizeLimit"]
+                self._exceeded(uid, f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". ')
+
+    async def _follow(self, gvr: GVR) -> None:
+        backoff = Backoff(Policy(first=0.1, cap=30.0))
+        while True:
+            await self._followed.wait()
+            try:
+                async with self._client.watch(gvr, "", WatchOptions()) as events:
+                    async for event in events:
+                        backoff.reset()
+                        meta = event.object.get("metadata") or {}
+                        key = (gvr, meta.get("namespace", ""), meta.get("name", ""))
+                        for uid in self._users.get(key, ()):
+                            self._queue.add(uid)
+            except (StatusError, OSError) as error:
+                log.warning("watch broke", extra={"kind": gvr.plural, "error": str(error)})
+                await self._clock.sleep(backoff.next())
+            await asyncio.sleep(0)
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._queue.get()
+            try:
+                await self.refresh(uid)
+                self._queue.forget(uid)
+            except (StatusError, OSError):
+                log.exception("volumes not refreshed", extra={"uid": uid, "retry_seconds": self._queue.retry(uid)})
+            finally:
+                self._queue.done(uid)
+
+
+def _find_owner(pod: Object, level: str) -> Owner:
+    """Whom files belong to, where the server may give them away."""
+    if level == PLAIN or os.geteuid() != 0:
+        return Owner()
+    context = pod["spec"].get("securityContext") or {}
+    users = {
+        (entry.get("securityContext") or {}).get("runAsUser", context.get("runAsUser"))
+        for entry in list_containers(pod)
+    }
+    user = users.pop() if len(users) == 1 else None
+    group = context.get("fsGroup")
+    return Owner(-1 if user is None else user, -1 if group is None else group)
+
+
+def read_allocatable() -> dict[str, int]:
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {"cpu": os.cpu_count() or 1, "memory": pages * size}
+
+
+def with_site(prepared: Prepared, **changes: Any) -> Prepared:
+    """The same with another address, port lease or API address: what the agent learns after volumes were made."""
+    return replace(prepared, site=replace(prepared.site, **changes))

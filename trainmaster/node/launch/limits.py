@@ -1,0 +1,48 @@
+"""Resources of containers as limits for the kernel. Pure; whether a level can enforce them is the node's to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainmaster.api import quantity
+from trainmaster.api.meta import Object
+from trainmaster.shim.protocol import Limits
+
+
+def build_limits(container: Object) -> Limits:
+    resources: Mapping[str, Any] = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    return Limits(
+        memory=_amount(limits, "memory", 1),
+        cpu_millis=_amount(limits, "cpu", 1000),
+        cpu_shares_millis=_amount(requests, "cpu", 1000) or _amount(limits, "cpu", 1000),
+    )
+
+
+def build_pod_limits(pod: Object) -> Limits:
+    """The sum over the containers, or the largest init container where that is more. One without a limit lifts it."""
+    spec = pod["spec"]
+    main = [build_limits(entry) for entry in spec["containers"]]
+    first = [build_limits(entry) for entry in spec.get("initContainers") or ()]
+    return Limits(
+        memory=_combine((entry.memory for entry in main), (entry.memory for entry in first)),
+        cpu_millis=_combine((entry.cpu_millis for entry in main), (entry.cpu_millis for entry in first)),
+        cpu_shares_millis=max(
+            sum(entry.cpu_shares_millis for entry in main), *(entry.cpu_shares_millis for entry in first), 0
+        ),
+    )
+
+
+def _combine(main: Iterable[int], first: Iterable[int]) -> int:
+    amounts, before = list(main), list(first)
+    if not all(amounts) or not all(before):
+        return 0
+    return max(sum(amounts), *before, 0)
+
+
+def _amount(amounts: Mapping[str, Any], name: str, scale: int) -> int:
+    if name not in amounts:
+        return 0
+    value = quantity.parse(amounts[name]) * scale
+    return int(-(-value.numerator // value.denominator))

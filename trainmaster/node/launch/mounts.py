@@ -1,0 +1,88 @@
+"""volumeMounts of a container: which directory of this machine it sees where. Makes missing subPaths, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.node.launch.contract import CONFIG_ERROR, UNSUPPORTED, LaunchError, Prepared
+from trainmaster.node.launch.expansion import expand
+from trainmaster.node.volumes.contract import Volume, VolumeError
+from trainmaster.node.volumes.sub_path import make_sub_path
+from trainmaster.shim.protocol import Mount
+
+API_ACCESS = "kube-api-access"
+"""The volume that the node adds for the service account."""
+API_ACCESS_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+SHM = "/dev/shm"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A volumeMount with everything resolved."""
+
+    target: str
+    source: str
+    read_only: bool
+    volume: Volume
+
+
+def resolve_mounts(container: Object, prepared: Prepared, variables: Mapping[str, str]) -> list[Bound]:
+    """In the order in which they must be mounted: a path before the paths below it."""
+    found = [_resolve(container["name"], entry, prepared, variables) for entry in container.get("volumeMounts") or ()]
+    targets = {entry.target for entry in found}
+    own = prepared.volumes.get(API_ACCESS)
+    if own is not None and API_ACCESS_PATH not in targets:
+        found.append(Bound(API_ACCESS_PATH, own.source, True, own))
+    return sorted(found, key=lambda entry: entry.target.count("/") if entry.target != "/" else 0)
+
+
+def _resolve(container: str, entry: Mapping[str, Any], prepared: Prepared, variables: Mapping[str, str]) -> Bound:
+    if entry.get("mountPropagation") not in (None, "None") or entry.get("recursiveReadOnly") not in (None, "Disabled"):
+        text = f'container "{container}" asks for mountPropagation or recursiveReadOnly, which this node does not give'
+        raise LaunchError(UNSUPPORTED, text)
+    volume = prepared.volumes.get(entry["name"])
+    if volume is None:
+        raise LaunchError(CONFIG_ERROR, f'cannot find volume "{entry["name"]}" to mount into container "{container}"')
+    target = entry["mountPath"].rstrip("/") or "/"
+    if not target.startswith("/"):
+        target = f"/{target}"
+    sub = entry.get("subPath") or ""
+    if expression := entry.get("subPathExpr"):
+        sub = _expand_sub_path(expression, variables)
+    try:
+        source = make_sub_path(volume.source, sub) if sub else volume.source
+    except (VolumeError, OSError) as error:
+        raise LaunchError(
+            CONFIG_ERROR, f'failed to prepare subPath for volumeMount "{entry["name"]}": {error}'
+        ) from None
+    return Bound(target, source, bool(entry.get("readOnly")) or volume.read_only, volume)
+
+
+def _expand_sub_path(expression: str, variables: Mapping[str, str]) -> str:
+    text = expand(expression, variables)
+    if "$(" in text and "$$" not in expression:
+        missing = text[text.index("$(") + 2 :].partition(")")[0]
+        raise LaunchError(CONFIG_ERROR, f"missing value for {missing!r} in subPathExpr {expression!r}")
+    return text
+
+
+def build_mounts(bound: list[Bound]) -> tuple[Mount, ...]:
+    """For a sandbox. A memory volume at /dev/shm is the sandbox's own /dev/shm, which all containers share."""
+    return tuple(
+        Mount(entry.target, entry.source, read_only=entry.read_only)
+        for entry in bound
+        if not (entry.volume.memory and entry.target == SHM)
+    )
+
+
+def find_shm_bytes(pod: Object, prepared: Prepared) -> int:
+    """The size that the Pod asks for its /dev/shm by mounting a memory volume there; 0 when it does not."""
+    for container in [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]:
+        for entry in container.get("volumeMounts") or ():
+            volume = prepared.volumes.get(entry["name"])
+            if volume is not None and volume.memory and entry["mountPath"].rstrip("/") == SHM:
+                return volume.size_limit
+    return 0

@@ -1,0 +1,68 @@
+"""Fields of the Pod and resources of its containers as texts: for `valueFrom` and for downwardAPI volumes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from trainmaster.api import quantity
+from trainmaster.api.meta import Object
+from trainmaster.node.launch.contract import CONFIG_ERROR, LaunchError, Site, list_containers
+
+_SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['([^']*)'\]$")
+
+
+def read_field(pod: Object, path: str, site: Site) -> str:
+    meta, spec = pod["metadata"], pod["spec"]
+    match = _SUBSCRIPT.match(path)
+    if match:
+        return str((meta.get(match.group(1)) or {}).get(match.group(2), ""))
+    known = {
+        "metadata.name": meta["name"],
+        "metadata.namespace": meta["namespace"],
+        "metadata.uid": meta["uid"],
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+        "status.hostIP": site.host_address,
+        "status.hostIPs": site.host_address,
+        "status.podIP": site.address,
+        "status.podIPs": site.address,
+    }
+    if path in known:
+        return str(known[path])
+    if path in ("metadata.labels", "metadata.annotations"):
+        return _format_map(meta.get(path.partition(".")[2]) or {})
+    raise LaunchError(CONFIG_ERROR, f"unsupported fieldPath: {path}")
+
+
+def _format_map(values: Mapping[str, str]) -> str:
+    """One `key="value"` per line, sorted, as files of a downwardAPI volume hold them."""
+    return "\n".join(f"{key}={_quote(values[key])}" for key in sorted(values))
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+def read_resource(pod: Object, container: Object, source: Mapping[str, Any], allocatable: Mapping[str, Any]) -> str:
+    """`limits.cpu` and the like, divided by the divisor and rounded up. A limit that is not set is the node's."""
+    if name := source.get("containerName"):
+        found = [entry for entry in list_containers(pod) if entry["name"] == name]
+        if not found:
+            raise LaunchError(CONFIG_ERROR, f'container "{name}" not found')
+        container = found[0]
+    kind, _, resource = str(source["resource"]).partition(".")
+    amounts = (container.get("resources") or {}).get(kind) or {}
+    given = amounts.get(resource)
+    if given is None:
+        given = allocatable.get(resource, 0) if kind == "limits" else 0
+    return str(_divide(quantity.parse(given), source.get("divisor") or "1", resource))
+
+
+def _divide(amount: Fraction, divisor: str | int, resource: str) -> int:
+    step = quantity.parse(divisor) or Fraction(1)
+    steps = amount / step
+    return -(-steps.numerator // steps.denominator)

@@ -1,0 +1,100 @@
+"""What stands in for mounts, names and ports where there are no namespaces (the plain level). Pure.
+
+An absolute mountPath in a command, an argument, a value or the working directory becomes the volume's directory. A
+name of the Pod's own headless service becomes the loopback address, and a port that follows it, or that a rendezvous
+variable holds, becomes one that the gang has for itself. Everything that was changed is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from trainmaster.api.meta import Object
+from trainmaster.node.launch.contract import LOOPBACK
+
+PORT_VARIABLES = frozenset({"PET_MASTER_PORT", "MASTER_PORT", "DMLC_TRACKER_PORT", "JAX_COORDINATOR_PORT"})
+_HOST = r"(?<![A-Za-z0-9.-])[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_END = r"(?![A-Za-z0-9-]|\.[A-Za-z0-9])"
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """For one container. Collects what it changed."""
+
+    paths: Mapping[str, str]
+    """mountPath to directory."""
+    names: re.Pattern[str] | None
+    lease_port: Callable[[int], int]
+    seen_paths: set[str] = field(default_factory=set)
+    seen_names: set[str] = field(default_factory=set)
+    seen_ports: dict[int, int] = field(default_factory=dict)
+    _pattern: re.Pattern[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._pattern = _build_path_pattern(self.paths)
+
+    def rewrite(self, text: str) -> str:
+        return self.rewrite_names(self.rewrite_paths(text))
+
+    def rewrite_paths(self, text: str) -> str:
+        if self._pattern is None or "/" not in text:
+            return text
+        return self._pattern.sub(self._put_path, text)
+
+    def rewrite_variable(self, name: str, value: str) -> str:
+        if name in PORT_VARIABLES and value.isdigit():
+            return str(self._lease(int(value)))
+        return self.rewrite(value)
+
+    def rewrite_names(self, text: str) -> str:
+        return self.names.sub(self._put_address, text) if self.names is not None else text
+
+    def list_notes(self) -> list[str]:
+        lines = []
+        if self.seen_paths:
+            shown = ", ".join(f"{path} became {self.paths[path]}" for path in sorted(self.seen_paths))
+            lines.append(f"{shown} in command, arguments and variables: the plain level has no mounts")
+        if self.seen_names:
+            shown = ", ".join(sorted(self.seen_names))
+            lines.append(f"{shown} became {LOOPBACK}: the plain level has no name service")
+        for asked, leased in sorted(self.seen_ports.items()):
+            if asked != leased:
+                lines.append(f"port {asked} became {leased}: the plain level has one network for all jobs")
+        return lines
+
+    def _put_path(self, match: re.Match[str]) -> str:
+        self.seen_paths.add(match.group(0))
+        return self.paths[match.group(0)]
+
+    def _put_address(self, match: re.Match[str]) -> str:
+        self.seen_names.add(match.group("name"))
+        port = match.group("port")
+        return f"{LOOPBACK}:{self._lease(int(port))}" if port else LOOPBACK
+
+    def _lease(self, asked: int) -> int:
+        self.seen_ports[asked] = self.lease_port(asked)
+        return self.seen_ports[asked]
+
+
+def build_rewriter(pod: Object, paths: Mapping[str, str], lease_port: Callable[[int], int]) -> Rewriter:
+    return Rewriter(paths, _build_name_pattern(pod), lease_port)
+
+
+def _build_path_pattern(paths: Iterable[str]) -> re.Pattern[str] | None:
+    longest = sorted((path for path in paths if path != "/"), key=len, reverse=True)
+    if not longest:
+        return None
+    # A path begins where no other goes on, or behind the scheme of a file URL; it ends at a slash or where a name ends.
+    begin = r"(?:(?<=file://)|(?<![\w./-]))"
+    return re.compile(begin + "(?:" + "|".join(map(re.escape, longest)) + r")(?=/|(?![\w.-])|\.(?!\w))")
+
+
+def _build_name_pattern(pod: Object) -> re.Pattern[str] | None:
+    subdomain = pod["spec"].get("subdomain")
+    if not subdomain:
+        return None
+    namespace = re.escape(pod["metadata"]["namespace"])
+    tail = rf"\.{re.escape(subdomain)}(?:\.{namespace}(?:\.svc(?:\.cluster\.local)?)?)?"
+    return re.compile(rf"(?P<name>{_HOST}{tail}){_END}(?::(?P<port>\d{{1,5}})(?!\d))?")

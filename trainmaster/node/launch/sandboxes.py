@@ -1,0 +1,49 @@
+"""What all containers of a Pod share, as the shim's spec. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainmaster.api.meta import Object
+from trainmaster.node.launch.contract import Prepared
+from trainmaster.node.launch.limits import build_pod_limits
+from trainmaster.node.launch.mounts import find_shm_bytes
+from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, SandboxSpec
+
+_LONGEST_HOSTNAME = 63
+
+
+def build_sandbox(
+    pod: Object, prepared: Prepared, *, hosts: Sequence[tuple[str, ...]] = (), prefix: int = 16, cgroup: str = ""
+) -> SandboxSpec:
+    """`hosts` are the lines of the Pod itself and its peers; those of hostAliases are put behind them."""
+    meta, spec, site = pod["metadata"], pod["spec"], prepared.site
+    hostname, domain = build_names(pod)
+    aliases = [(entry["ip"], *(entry.get("hostnames") or ())) for entry in spec.get("hostAliases") or ()]
+    shares_host = site.level == PLAIN or bool(spec.get("hostNetwork"))
+    return SandboxSpec(
+        uid=meta["uid"],
+        name=meta["name"],
+        namespace=meta["namespace"],
+        hostname=hostname,
+        domain=domain,
+        level=site.level,
+        network=HOST_NETWORK if shares_host else OWN_NETWORK,
+        address=site.address,
+        prefix=prefix,
+        hosts=(*hosts, *aliases),
+        shm_bytes=find_shm_bytes(pod, prepared),
+        cgroup=cgroup,
+        limits=build_pod_limits(pod),
+    )
+
+
+def build_names(pod: Object) -> tuple[str, str]:
+    """Hostname and domain. The name of a Pod may be longer than a hostname can be; then its beginning is taken."""
+    spec, meta = pod["spec"], pod["metadata"]
+    hostname = spec.get("hostname") or meta["name"][:_LONGEST_HOSTNAME].rstrip("-.")
+    subdomain = spec.get("subdomain")
+    domain = f"{subdomain}.{meta['namespace']}.svc.cluster.local" if subdomain else ""
+    if spec.get("setHostnameAsFQDN") and domain:
+        hostname = f"{hostname}.{domain}"
+    return hostname, domain

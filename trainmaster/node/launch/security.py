@@ -1,0 +1,81 @@
+"""Users, groups and privileges of a container, from its own and the Pod's securityContext. Pure.
+
+Honoured where the level can: a process gets another user only in a sandbox or when the server is root. What cannot be
+done is said in a note, and what would weaken the machine (privileged, added capabilities) is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.node.launch.contract import CONFIG_ERROR, UNSUPPORTED, LaunchError
+from trainmaster.shim.protocol import PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Privileges:
+    user: int | None = None
+    group: int | None = None
+    groups: tuple[int, ...] = ()
+    read_only_root: bool = False
+    new_privileges: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def decide_privileges(pod: Object, container: Object, level: str, server_uid: int) -> Privileges:
+    own: Mapping[str, Any] = container.get("securityContext") or {}
+    shared: Mapping[str, Any] = pod["spec"].get("securityContext") or {}
+    _refuse(container["name"], own, shared)
+    user = own.get("runAsUser", shared.get("runAsUser"))
+    group = own.get("runAsGroup", shared.get("runAsGroup"))
+    _check_non_root(pod, container["name"], own, shared, server_uid if user is None else user)
+    groups = dict.fromkeys(shared.get("supplementalGroups") or ())
+    if shared.get("fsGroup") is not None:
+        groups[shared["fsGroup"]] = None
+    notes = []
+    if level == PLAIN:
+        if user is not None and user != server_uid:
+            notes.append(f"runAsUser {user} became {server_uid}: the plain level has one user for all")
+        elif (group is not None or groups) and user is None:
+            notes.append("runAsGroup, fsGroup and supplementalGroups have no effect on the plain level")
+        if own.get("readOnlyRootFilesystem"):
+            notes.append("readOnlyRootFilesystem has no effect on the plain level")
+        user, group, groups = None, None, {}
+    for scope in (own, shared):
+        profile = (scope.get("seccompProfile") or {}).get("type")
+        if profile == "RuntimeDefault" and not notes:
+            notes.append("seccompProfile RuntimeDefault: the node's own rules apply")
+    return Privileges(
+        user,
+        group,
+        tuple(groups),
+        read_only_root=bool(own.get("readOnlyRootFilesystem")) and level != PLAIN,
+        new_privileges=own.get("allowPrivilegeEscalation") is True,
+        notes=tuple(notes),
+    )
+
+
+def _refuse(name: str, own: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
+    asked = []
+    if own.get("privileged"):
+        asked.append("privileged")
+    if (own.get("capabilities") or {}).get("add"):
+        asked.append("capabilities.add")
+    for scope in (own, shared):
+        if (scope.get("seccompProfile") or {}).get("type") == "Localhost":
+            asked.append("seccompProfile Localhost")
+    if asked:
+        raise LaunchError(UNSUPPORTED, f'container "{name}" asks for {", ".join(asked)}, which this node does not give')
+
+
+def _check_non_root(pod: Object, name: str, own: Mapping[str, Any], shared: Mapping[str, Any], uid: int) -> None:
+    if not own.get("runAsNonRoot", shared.get("runAsNonRoot")) or uid != 0:
+        return
+    meta = pod["metadata"]
+    where = f'(pod: "{meta["name"]}_{meta["namespace"]}({meta["uid"]})", container: {name})'
+    if own.get("runAsUser", shared.get("runAsUser")) == 0:
+        raise LaunchError(CONFIG_ERROR, f"container's runAsUser breaks non-root policy {where}")
+    raise LaunchError(CONFIG_ERROR, f"container has runAsNonRoot and image will run as root {where}")

@@ -1,0 +1,38 @@
+"""configMap: each key a file. Pure; `files` and the writer do the rest."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.node.volumes.contract import VolumeError
+from trainmaster.node.volumes.writer import File
+
+DEFAULT_MODE = 0o644
+
+
+def build_files(found: Object | None, source: Mapping[str, Any], mode: int) -> dict[str, File]:
+    if found is None:
+        if source.get("optional"):
+            return {}
+        raise VolumeError(f'configmap "{source.get("name", "")}" not found')
+    content = {key: text.encode() for key, text in (found.get("data") or {}).items()}
+    content.update({key: base64.b64decode(text) for key, text in (found.get("binaryData") or {}).items()})
+    return pick(content, source, mode, "configmap references non-existent config key: {}")
+
+
+def pick(content: Mapping[str, bytes], source: Mapping[str, Any], mode: int, missing: str) -> dict[str, File]:
+    """All keys, or those of `items` under the paths and modes that they name."""
+    items = source.get("items")
+    if not items:
+        return {key: File(data, mode) for key, data in content.items()}
+    files = {}
+    for item in items:
+        if item["key"] not in content:
+            if source.get("optional"):
+                continue
+            raise VolumeError(missing.format(item["key"]))
+        files[item["path"]] = File(content[item["key"]], item.get("mode", mode))
+    return files

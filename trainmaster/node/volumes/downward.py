@@ -1,0 +1,30 @@
+"""downwardAPI: fields of the Pod and resources of its containers as files. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from trainmaster.node.volumes.contract import VolumeError
+from trainmaster.node.volumes.writer import File
+
+
+class Reader(Protocol):
+    """How fields are read; given by `launch`, which has the same for variables."""
+
+    def field(self, path: str) -> str: ...
+
+    def resource(self, source: Mapping[str, Any]) -> str: ...
+
+
+def build_files(source: Mapping[str, Any], mode: int, read: Reader) -> dict[str, File]:
+    files = {}
+    for item in source.get("items") or ():
+        if (reference := item.get("fieldRef")) is not None:
+            text = read.field(reference["fieldPath"])
+        elif (reference := item.get("resourceFieldRef")) is not None:
+            text = read.resource(reference)
+        else:
+            raise VolumeError(f"downwardAPI item {item['path']} names neither a field nor a resource")
+        files[item["path"]] = File(text.encode(), item.get("mode", mode))
+    return files

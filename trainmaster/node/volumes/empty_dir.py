@@ -1,0 +1,49 @@
+"""emptyDir: a directory of the Pod, empty at the start, kept over restarts of containers, gone with the Pod.
+
+Medium Memory lies on the machine's memory file system. At /dev/shm of a sandbox it is that sandbox's own /dev/shm with
+the kernel's limit (`launch.mounts`); elsewhere, as on disk, sizeLimit is watched and not enforced by the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainmaster.api import quantity
+from trainmaster.node.volumes.contract import Volume
+
+MEMORY = Path("/dev/shm")
+
+
+def make(name: str, source: Mapping[str, Any], directory: str, uid: str, memory_root: Path = MEMORY) -> Volume:
+    limit = source.get("sizeLimit")
+    size = int(quantity.parse(limit)) if limit else 0
+    memory, note = source.get("medium") == "Memory", ""
+    if memory and memory_root.is_dir() and os.access(memory_root, os.W_OK):
+        place = f"{get_memory_directory(uid, memory_root)}/{name}"
+    else:
+        if memory:
+            note = f"emptyDir {name} of medium Memory is on disk: this machine has no {memory_root}"
+        place = f"{directory}/volumes/{name}"
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    # Any user of the Pod's containers may write; the directories above keep everybody else out.
+    os.chmod(place, 0o777)
+    return Volume(name, place, memory=memory, size_limit=size, scratch=True, note=note)
+
+
+def get_memory_directory(uid: str, memory_root: Path = MEMORY) -> str:
+    return f"{memory_root}/trainmaster-{os.getuid()}/{uid}"
+
+
+def measure(directory: str) -> int:
+    """Bytes on disk below a directory. What goes away meanwhile does not count."""
+    total = 0
+    for place, _, names in os.walk(directory, onerror=None):
+        for name in names:
+            try:
+                total += os.lstat(f"{place}/{name}").st_blocks * 512
+            except OSError:
+                continue
+    return total

@@ -1,0 +1,137 @@
+"""All volumes of one Pod: what they need from the API, and making each by its kind.
+
+`list_needs` is pure; `make_all` does the file work and raises `VolumeError` with the volume's name.
+Making twice gives the same: what is there stays, live content is brought up to date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.node.volumes import claim, config_map, downward, empty_dir, host_path, projected, secret
+from trainmaster.node.volumes.contract import Volume, VolumeError
+from trainmaster.node.volumes.projected import TokenKey
+from trainmaster.node.volumes.writer import File, Owner, write_files
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    config_maps: frozenset[str]
+    secrets: frozenset[str]
+    claims: frozenset[str]
+    tokens: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Supplies:
+    """What was read from the API, and where things go."""
+
+    directory: str
+    """The Pod's own."""
+    claims_root: Path
+    config_maps: Mapping[str, Object | None] = field(default_factory=dict)
+    secrets: Mapping[str, Object | None] = field(default_factory=dict)
+    volumes: Mapping[str, Object] = field(default_factory=dict)
+    """PersistentVolumes by the name of the claim."""
+    tokens: Mapping[TokenKey, str] = field(default_factory=dict)
+    host_paths: bool = True
+    private: bool = False
+    """One user runs everything: files of Secrets lose the permissions of others."""
+    owner: Owner = field(default_factory=Owner)
+
+
+def list_volumes(pod: Object, *, api_access: bool) -> list[Object]:
+    volumes = list(pod["spec"].get("volumes") or ())
+    if api_access:
+        volumes.append({"name": "kube-api-access", "projected": projected.API_ACCESS_SOURCES})
+    return volumes
+
+
+def list_needs(volumes: list[Object]) -> Needs:
+    maps: set[str] = set()
+    secrets: set[str] = set()
+    claims: set[str] = set()
+    tokens: list[Mapping[str, Any]] = []
+    for volume in volumes:
+        if source := volume.get("configMap"):
+            maps.add(source.get("name", ""))
+        if source := volume.get("secret"):
+            secrets.add(source.get("secretName", ""))
+        if source := volume.get("persistentVolumeClaim"):
+            claims.add(source["claimName"])
+        for part in (volume.get("projected") or {}).get("sources") or ():
+            maps |= {part["configMap"].get("name", "")} if part.get("configMap") else set()
+            secrets |= {part["secret"].get("name", "")} if part.get("secret") else set()
+        tokens += projected.list_tokens(volume)
+    return Needs(frozenset(maps - {""}), frozenset(secrets - {""}), frozenset(claims), tuple(tokens))
+
+
+def make_all(pod: Object, volumes: list[Object], supplies: Supplies, read: downward.Reader) -> dict[str, Volume]:
+    os.makedirs(f"{supplies.directory}/volumes", mode=0o700, exist_ok=True)
+    made = {}
+    for volume in volumes:
+        name = volume["name"]
+        try:
+            made[name] = make(pod, volume, supplies, read)
+        except (VolumeError, OSError) as error:
+            raise VolumeError(f'MountVolume.SetUp failed for volume "{name}" : {error}') from None
+    return made
+
+
+def make(pod: Object, volume: Object, supplies: Supplies, read: downward.Reader) -> Volume:
+    name = volume["name"]
+    files = build_live_files(volume, supplies, read)
+    if files is not None:
+        place = f"{supplies.directory}/volumes/{name}"
+        write_files(place, files, _name_set(files), supplies.owner)
+        return Volume(name, place, read_only=True, live=True, scratch=True)
+    if (source := volume.get("hostPath")) is not None:
+        return host_path.make(name, source, allowed=supplies.host_paths)
+    if (source := volume.get("persistentVolumeClaim")) is not None:
+        found = supplies.volumes[source["claimName"]]
+        return claim.make(name, source, found, supplies.claims_root, host_paths=supplies.host_paths)
+    if "ephemeral" in volume:
+        made = empty_dir.make(name, {}, supplies.directory, pod["metadata"]["uid"])
+        note = f"ephemeral volume {name} is a directory of the Pod; its claim template is not created"
+        return Volume(name, made.source, scratch=True, note=note)
+    kinds = [kind for kind in volume if kind != "name"]
+    if kinds and kinds != ["emptyDir"]:
+        raise VolumeError(f"volumes of kind {kinds[0]} are not carried out on this node")
+    return empty_dir.make(name, volume.get("emptyDir") or {}, supplies.directory, pod["metadata"]["uid"])
+
+
+def build_live_files(volume: Object, supplies: Supplies, read: downward.Reader) -> dict[str, File] | None:
+    """The files of a volume whose content is in the API; None for other kinds."""
+    if (source := volume.get("configMap")) is not None:
+        mode = source.get("defaultMode", config_map.DEFAULT_MODE)
+        return config_map.build_files(supplies.config_maps.get(source.get("name", "")), source, mode)
+    if (source := volume.get("secret")) is not None:
+        mode = source.get("defaultMode", config_map.DEFAULT_MODE)
+        return _seal(secret.build_files(supplies.secrets.get(source.get("secretName", "")), source, mode), supplies)
+    if (source := volume.get("downwardAPI")) is not None:
+        return downward.build_files(source, source.get("defaultMode", config_map.DEFAULT_MODE), read)
+    if (source := volume.get("projected")) is not None:
+        files = projected.build_files(source, supplies.config_maps, supplies.secrets, supplies.tokens, read)
+        return _seal(files, supplies)
+    return None
+
+
+def _seal(files: dict[str, File], supplies: Supplies) -> dict[str, File]:
+    if not supplies.private:
+        return files
+    return {path: File(file.content, (file.mode & 0o700) | 0o400) for path, file in files.items()}
+
+
+def _name_set(files: Mapping[str, File]) -> str:
+    """A name for this set of files: the same content twice is the same set."""
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path}\0{files[path].mode}\0{len(files[path].content)}\0".encode())
+        digest.update(files[path].content)
+    return digest.hexdigest()[:16]

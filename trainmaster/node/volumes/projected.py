@@ -1,0 +1,59 @@
+"""projected: several sources in one directory, and the one that every Pod gets for its service account. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.node.volumes import config_map, downward, secret
+from trainmaster.node.volumes.contract import VolumeError
+from trainmaster.node.volumes.tokens import DEFAULT_SECONDS
+from trainmaster.node.volumes.writer import File
+
+TokenKey = tuple[str, int]
+"""(audience, seconds): what a token is asked for with."""
+ROOT_CA = "kube-root-ca.crt"
+
+API_ACCESS_SOURCES: Mapping[str, Any] = {
+    "defaultMode": 0o644,
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": DEFAULT_SECONDS, "path": "token"}},
+        {"configMap": {"name": ROOT_CA, "optional": True, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ],
+}
+
+
+def get_token_key(source: Mapping[str, Any]) -> TokenKey:
+    return source.get("audience") or "", int(source.get("expirationSeconds") or 3600)
+
+
+def list_tokens(volume: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for part in (volume.get("projected") or {}).get("sources") or ():
+        if part.get("serviceAccountToken") is not None:
+            yield part["serviceAccountToken"]
+
+
+def build_files(
+    source: Mapping[str, Any],
+    config_maps: Mapping[str, Object | None],
+    secrets: Mapping[str, Object | None],
+    tokens: Mapping[TokenKey, str],
+    read: downward.Reader,
+) -> dict[str, File]:
+    mode = source.get("defaultMode", 0o644)
+    files: dict[str, File] = {}
+    for part in source.get("sources") or ():
+        if (entry := part.get("configMap")) is not None:
+            files.update(config_map.build_files(config_maps.get(entry.get("name", "")), entry, mode))
+        elif (entry := part.get("secret")) is not None:
+            files.update(secret.build_files(secrets.get(entry.get("name", "")), entry, mode))
+        elif (entry := part.get("downwardAPI")) is not None:
+            files.update(downward.build_files(entry, mode, read))
+        elif (entry := part.get("serviceAccountToken")) is not None:
+            # A token is for the Pod alone: never readable by others, whatever the volume's mode says.
+            files[entry["path"]] = File(tokens[get_token_key(entry)].encode(), 0o600)
+        else:
+            raise VolumeError(f"projected source {', '.join(part)} is not carried out on this node")
+    return files

@@ -1,0 +1,50 @@
+"""Tokens of the Pod's service account, from the API's TokenRequest, bound to the Pod and renewed before they expire.
+
+The kubelet renews when four fifths of a token's life are over, or after a day; so do we.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import SERVICE_ACCOUNTS
+from trainmaster.client.contract import Client
+from trainmaster.kit.clock import Clock, parse_time
+
+DEFAULT_SECONDS = 3607
+"""What the kubelet asks for in the volume that every Pod gets."""
+_DAY = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    text: str
+    asked_at: datetime
+    expires_at: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        return now >= self.asked_at and (now - self.asked_at).total_seconds() >= self.renew_after
+
+    @property
+    def renew_after(self) -> float:
+        return min((self.expires_at - self.asked_at).total_seconds() * 0.8, _DAY)
+
+
+async def request_token(client: Client, pod: Object, source: Mapping[str, Any], clock: Clock) -> Token:
+    meta = pod["metadata"]
+    spec: Object = {
+        "expirationSeconds": int(source.get("expirationSeconds") or 3600),
+        "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]},
+    }
+    if source.get("audience"):
+        spec["audiences"] = [source["audience"]]
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    account = pod["spec"].get("serviceAccountName") or "default"
+    now = clock.now()
+    answer = await client.create(SERVICE_ACCOUNTS, review, meta["namespace"], subresource="token", name=account)
+    status = answer["status"]
+    return Token(status["token"], now, parse_time(status["expirationTimestamp"]))

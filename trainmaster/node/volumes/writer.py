@@ -1,0 +1,103 @@
+"""Files of a volume, changed all at once: readers see the old set or the new one, never a mixture.
+
+The layout is the kubelet's, which programs know: the files lie in a directory with a name of its own, `..data` is a
+link to it, and each visible name is a link through `..data`. A change writes a new directory and swaps the one link.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DATA = "..data"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    content: bytes
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may read: the user and group of the container, where they are not the server's own."""
+
+    uid: int = -1
+    gid: int = -1
+
+
+SERVER = Owner()
+"""Files belong to the server's own user."""
+
+
+def write_files(directory: str, files: Mapping[str, File], token: str, owner: Owner = SERVER) -> bool:
+    """Makes `directory` show exactly `files`; keys are relative paths. `token` names the new set. False: no change.
+
+    A crash at any point leaves the old set in place, and the next call removes what was left behind.
+    """
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    current = _read_link(f"{directory}/{DATA}")
+    if current is not None and _read_all(f"{directory}/{current}") == dict(files):
+        return False
+    fresh = f"..{token}"
+    shutil.rmtree(f"{directory}/{fresh}", ignore_errors=True)
+    _write_set(f"{directory}/{fresh}", files, owner)
+    _swap(directory, DATA, fresh)
+    _link_names(directory, files)
+    for name in os.listdir(directory):
+        if name.startswith("..") and name not in (DATA, fresh):
+            shutil.rmtree(f"{directory}/{name}", ignore_errors=True)
+    return True
+
+
+def _write_set(directory: str, files: Mapping[str, File], owner: Owner) -> None:
+    os.mkdir(directory, 0o755)
+    for path, file in files.items():
+        target = f"{directory}/{path}"
+        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, file.content)
+            if owner != SERVER:
+                os.fchown(handle, owner.uid, owner.gid)
+            os.fchmod(handle, file.mode)
+        finally:
+            os.close(handle)
+
+
+def _link_names(directory: str, files: Mapping[str, File]) -> None:
+    wanted = {path.split("/", 1)[0] for path in files}
+    for name in os.listdir(directory):
+        if not name.startswith("..") and name not in wanted:
+            os.unlink(f"{directory}/{name}")
+    for name in wanted:
+        if _read_link(f"{directory}/{name}") != f"{DATA}/{name}":
+            _swap(directory, name, f"{DATA}/{name}")
+
+
+def _swap(directory: str, name: str, target: str) -> None:
+    temporary = f"{directory}/..swap"
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
+    os.rename(temporary, f"{directory}/{name}")
+
+
+def _read_link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _read_all(directory: str) -> dict[str, File]:
+    found = {}
+    for place, _, names in os.walk(directory):
+        for name in names:
+            path = f"{place}/{name}"
+            with open(path, "rb") as stream:
+                mode = os.fstat(stream.fileno()).st_mode & 0o777
+                found[os.path.relpath(path, directory)] = File(stream.read(), mode)
+    return found
