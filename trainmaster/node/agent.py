@@ -1,8 +1,9 @@
 """The node agent: follows the Pods bound to this node, runs them, and reports their status.
 
-Per Pod it keeps a `PodState`; after each change (the Pod object, a process that ended, a timer) it asks the pure
-machine what to do and does it. Nothing is started before the Pod is durable (design 11). Leaving the agent leaves the
-processes running; a new agent finds them through the records in the Pod directories and adopts them.
+Per Pod it keeps a `PodState`; after each change (the Pod object, an observation, a timer) it asks the pure machine what
+to do, has it done (`performing`) and writes what is new in the status. Nothing is started before the Pod is durable
+(design 11). Leaving the agent leaves the processes running; a new agent finds them through the Pod directories and
+adopts them: the state is a function of the Pod object and its directory, so no moment of a crash loses anything.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 
 from trainmaster.api.meta import Object
@@ -19,57 +20,57 @@ from trainmaster.api.resources import PODS
 from trainmaster.api.status import Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.engine.events import Recorder
-from trainmaster.engine.plan import Note
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit import logs
 from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
-from trainmaster.node import machine
 from trainmaster.node.inotify import Inotify
 from trainmaster.node.logs import PodLogReader
-from trainmaster.node.machine import Confirm, PodState, Signal, Start
+from trainmaster.node.machine import state as states
+from trainmaster.node.machine.decide import decide
+from trainmaster.node.machine.outcome import decide_phase
+from trainmaster.node.machine.outcome import is_over as is_finished
+from trainmaster.node.machine.state import Ended, Stage
+from trainmaster.node.machine.steps import Confirm
+from trainmaster.node.performing import REPORTER, Performer
 from trainmaster.node.registration import register_node
 from trainmaster.node.runner import PodRunner, Settings
 from trainmaster.node.status import build_status
 from trainmaster.node.supervisor import Supervisor
+from trainmaster.node.tracked import TrackedPod, is_mirror, is_over, track
 
 log = logging.getLogger(__name__)
 
-REPORTER = "trainmaster-node"
+PATIENCE = 0.5
+"""Seconds that a status waits for containers that are being started: mostly it can say at once that they run."""
 _OWN_FIELDS = (
     "phase",
     "conditions",
     "hostIP",
+    "hostIPs",
     "podIP",
     "podIPs",
     "startTime",
     "reason",
     "message",
     "containerStatuses",
+    "initContainerStatuses",
 )
-
-
-@dataclass(slots=True)
-class _Pod:
-    """One Pod of this node: the newest object, and the machine's state once it was looked at."""
-
-    obj: Object
-    state: PodState | None = None
-    gone: bool = False
-    ends: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
 
 
 class NodeAgent:
     def __init__(self, client: Client, recorder: Recorder, clock: Clock, settings: Settings) -> None:
         self._client = client
-        self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._pods: dict[str, _Pod] = {}
+        self._pods: dict[str, TrackedPod] = {}
+        self._leaving: dict[str, set[str]] = {}
+        """By gang: Pods whose object is gone and whose processes may not be, yet."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._supervisor = Supervisor()
-        self._runner = PodRunner(settings, self._supervisor, clock)
+        self._runner = PodRunner(settings, self._supervisor, clock, self)
+        self._performer = Performer(client, recorder, self._runner, clock, self._queue.add)
         self._logs: PodLogReader | None = None
 
     @property
@@ -83,6 +84,7 @@ class NodeAgent:
         self._logs = PodLogReader(self._settings.root, inotify, self._find_end)
         try:
             async with self._supervisor, Scope("node") as scope:
+                self._performer.attach(scope)
                 await register_node(self._client, self._settings.name, self._clock.now())
                 scope.spawn_forever(self._follow(), name="node.pods")
                 for number in range(self._settings.workers):
@@ -91,7 +93,7 @@ class NodeAgent:
         finally:
             inotify.close()
 
-    # What happens: Pods change, processes end
+    # What happens: Pods change, containers begin and end
 
     async def _follow(self) -> None:
         selector = f"spec.nodeName={self._settings.name}"
@@ -112,47 +114,56 @@ class NodeAgent:
             await asyncio.sleep(0)
 
     async def _take_all(self, items: list[Object]) -> None:
-        """The whole truth, at the start and after a gap: what is not in it is gone, and so is what it left behind."""
+        """The whole truth, at the start and after a gap: what is not in it is gone, and so is what it left behind.
+
+        What was left behind goes first: nothing new of a gang starts beside processes of an old one.
+        """
         present = {obj["metadata"]["uid"] for obj in items}
         for uid, pod in tuple(self._pods.items()):
             if uid not in present:
                 self._take(pod.obj, gone=True)
+        await self._runner.sweep(present | set(self._pods))
         for obj in items:
             self._take(obj, gone=False)
-        await self._runner.sweep(present | set(self._pods))
 
     def _take(self, obj: Object, *, gone: bool) -> None:
+        if is_mirror(obj):
+            return
         uid = obj["metadata"]["uid"]
         known = self._pods.get(uid)
         if known is None:
             if gone:
                 return
-            self._pods[uid] = _Pod(obj)
+            self._pods[uid] = track(obj)
         else:
-            known.obj = obj
-            known.gone = gone
+            known.take(obj)
+            known.gone = known.gone or gone
+            if gone:
+                self._leaving.setdefault(known.gang, set()).add(uid)
         self._queue.add(uid)
 
     def _find_end(self, uid: str, container: str, attempt: int) -> asyncio.Event:
-        """Set when that attempt is over, or was over before anybody asked."""
         pod = self._pods.get(uid)
         if pod is None or pod.state is None:
             over = asyncio.Event()
             over.set()
             return over
-        event = pod.ends.setdefault((container, attempt), asyncio.Event())
-        found = machine.get_container(pod.state, container)
-        if found.attempt > attempt or found.stage is machine.Stage.ENDED:
-            event.set()
-        return event
+        return pod.find_end(container, attempt)
 
-    def _note_end(self, uid: str, container: str, attempt: int, ended: machine.Ended) -> None:
+    def note_started(self, uid: str, container: str, attempt: int, when: datetime) -> None:
         pod = self._pods.get(uid)
-        if pod is None or pod.state is None:
-            return
-        pod.state = machine.mark_ended(pod.state, container, attempt, ended)
-        pod.ends.setdefault((container, attempt), asyncio.Event()).set()
-        self._queue.add(uid)
+        if pod is not None:
+            now = self._performer.get_moment()
+            pod.change(lambda state: states.mark_started(state, container, attempt, when, now))
+            self._queue.add(uid)
+
+    def note_ended(self, uid: str, container: str, attempt: int, ended: Ended) -> None:
+        pod = self._pods.get(uid)
+        if pod is not None:
+            now = self._performer.get_moment()
+            pod.change(lambda state: states.mark_ended(state, container, attempt, ended, now))
+            pod.set_ended(container, attempt)
+            self._queue.add(uid)
 
     # What is done about it
 
@@ -162,8 +173,8 @@ class NodeAgent:
             try:
                 pod = self._pods.get(uid)
                 if pod is not None:
-                    with logs.context(pod=pod.obj["metadata"]["name"], namespace=pod.obj["metadata"]["namespace"]):
-                        await self._sync(uid, pod)
+                    with logs.context(pod=pod.plan.name, namespace=pod.plan.namespace):
+                        await self._sync(pod)
                 self._queue.forget(uid)
             except (Conflict, NotFound):
                 self._queue.retry(uid)
@@ -173,68 +184,86 @@ class NodeAgent:
                 self._queue.done(uid)
             await asyncio.sleep(0)
 
-    async def _sync(self, uid: str, pod: _Pod) -> None:
+    async def _sync(self, pod: TrackedPod) -> None:
         if pod.gone:
-            await self._forget(uid, pod)
+            await self._forget(pod)
             return
-        now = self._clock.now()
-        if pod.state is None and _is_over(pod.obj):
-            if pod.obj["metadata"].get("deletionTimestamp"):
+        if pod.state is None and is_over(pod.obj):
+            await self._settle(pod)
+            if pod.plan.deletion is not None:
                 await self._confirm(pod)
             return
         if pod.state is None:
-            pod.state = self._runner.load_state(pod.obj, now, self._note_end)
-            if pod.state.refused is not None:
-                await self._warn(pod, pod.state.refused.reason, pod.state.refused.message)
-        step = machine.decide(pod.obj, pod.state, now)
+            await self._load(pod)
+        assert pod.state is not None
+        if self._must_wait(pod):
+            return
+        now = self._performer.get_moment()
+        step = decide(pod.plan, pod.state, now)
         pod.state = step.state
-        for instruction in step.instructions:
-            await self._carry_out(uid, pod, instruction)
+        await self._performer.perform(pod, step.instructions)
         if step.wake_after is not None:
-            self._queue.add_after(uid, max(step.wake_after, 0.001))
-        await self._report(pod, now)
+            self._queue.add_after(pod.uid, max(step.wake_after, 0.001))
+        await self._report(pod)
         if any(isinstance(instruction, Confirm) for instruction in step.instructions):
             await self._confirm(pod)
 
-    async def _carry_out(self, uid: str, pod: _Pod, instruction: machine.Instruction) -> None:
+    async def _load(self, pod: TrackedPod) -> None:
+        pod.load(await self._runner.load_state(pod.obj, pod.plan, self._performer.get_moment()))
         assert pod.state is not None
-        match instruction:
-            case Start(container, attempt):
-                await self._client.durable(int(pod.obj["metadata"]["resourceVersion"]))
-                started, notes = self._runner.start(pod.obj, container, attempt, self._note_end)
-                if started is not None:
-                    pod.state = machine.mark_started(pod.state, container, attempt, started)
-                elif ended := machine.get_container(pod.state, container).ended:
-                    await self._warn(pod, "Failed", f"Error: {ended.message}")
-                for text in notes:
-                    await self._recorder.record(Note(pod.obj, "Approximated", text, action="Starting"), REPORTER)
-            case Signal(container, force):
-                self._runner.signal(uid, container, force=force)
-            case Confirm():
-                pass  # after the last report, see _sync
+        if pod.state.ending is not None:
+            await self._performer.say(pod, pod.state.ending.reason, pod.state.ending.message, warning=True)
 
-    async def _warn(self, pod: _Pod, reason: str, text: str) -> None:
-        await self._recorder.record(Note(pod.obj, reason, text, warning=True, action="Starting"), REPORTER)
-
-    async def _report(self, pod: _Pod, now: datetime) -> None:
+    def _must_wait(self, pod: TrackedPod) -> bool:
+        """Nothing of a gang begins while processes of it are left that belong to Pods that are gone."""
         assert pod.state is not None
-        meta = pod.obj["metadata"]
-        before = pod.obj.get("status") or {}
-        after = build_status(pod.obj, pod.state, now)
-        changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
-        if not changed:
+        begun = any(container.has_run or container.is_alive for container in pod.state.containers)
+        return not begun and pod.plan.deletion is None and bool(self._leaving.get(pod.gang, set()) - {pod.uid})
+
+    async def _report(self, pod: TrackedPod) -> None:
+        """Writes what differs from the status that the API has; what cannot be written now is written later."""
+        assert pod.state is not None
+        if self._is_premature(pod):
             return
+        before = pod.obj.get("status") or {}
+        after = build_status(pod.obj, pod.plan, pod.state, self._clock.now())
+        changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
+        if changed:
+            await self._write(pod, changed)
+        if is_finished(pod.plan, pod.state):
+            await self._settle(pod)
+
+    def _is_premature(self, pod: TrackedPod) -> bool:
+        """Containers are being started: in a moment the status can say how that went, with one write less."""
+        assert pod.state is not None
+        if not any(container.stage is Stage.STARTING for container in pod.state.containers):
+            pod.starts_since = None
+            return False
+        if pod.starts_since is None or decide_phase(pod.plan, pod.state) != _get_phase(pod.obj):
+            return False
+        left = pod.starts_since + PATIENCE - self._clock.boot()
+        if left > 0:
+            self._queue.add_after(pod.uid, left)
+        return left > 0
+
+    async def _write(self, pod: TrackedPod, changed: Object) -> None:
+        meta = pod.obj["metadata"]
         patch = {"metadata": {"uid": meta["uid"]}, "status": changed}
         options = WriteOptions(field_manager=REPORTER)
-        where = meta["namespace"]
         new = await self._client.patch(
-            PODS, meta["name"], PatchType.MERGE, patch, where, subresource="status", options=options
+            PODS, meta["name"], PatchType.MERGE, patch, meta["namespace"], subresource="status", options=options
         )
         # The watch brings it too, later; a pass in between must not report the same again.
         if int(new["metadata"]["resourceVersion"]) > int(pod.obj["metadata"]["resourceVersion"]):
-            pod.obj = new
+            pod.take(new)
 
-    async def _confirm(self, pod: _Pod) -> None:
+    async def _settle(self, pod: TrackedPod) -> None:
+        """The Pod is over: nothing of it needs a sandbox any more. Its directory stays, for its logs."""
+        if not pod.is_settled:
+            pod.is_settled = True
+            await self._runner.settle(pod.uid)
+
+    async def _confirm(self, pod: TrackedPod) -> None:
         meta = pod.obj["metadata"]
         try:
             await self._client.delete(
@@ -243,18 +272,25 @@ class NodeAgent:
         except NotFound:
             return
         except StatusError:
-            if pod.state is not None:
-                pod.state = replace(pod.state, confirmed=False)
+            pod.change(lambda state: replace(state, is_confirmed=False))
             raise
 
-    async def _forget(self, uid: str, pod: _Pod) -> None:
+    async def _forget(self, pod: TrackedPod) -> None:
         """The object is gone (perhaps by force): what still runs is killed, the directory goes."""
-        self._runner.kill(uid)
+        for task in tuple(pod.tasks):
+            task.cancel()
         for event in pod.ends.values():
             event.set()
-        del self._pods[uid]
         await self._runner.remove(pod.obj)
+        self._pods.pop(pod.uid, None)
+        left = self._leaving.get(pod.gang, set())
+        left.discard(pod.uid)
+        if not left:
+            self._leaving.pop(pod.gang, None)
+            for other in self._pods.values():
+                if other.gang == pod.gang:
+                    self._queue.add(other.uid)
 
 
-def _is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+def _get_phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")

@@ -13,25 +13,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
-from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
 from trainmaster.api.supported import list_unsupported
 from trainmaster.kit.clock import Clock, format_time, parse_time
-from trainmaster.node import machine
 from trainmaster.node.fields import POD
 from trainmaster.node.launch import Launch, LaunchError, Place, build_launch
-from trainmaster.node.machine import ContainerState, Ended, PodState, Refused, Stage
+from trainmaster.node.machine.model import PodPlan
+from trainmaster.node.machine.outcome import end_pod
+from trainmaster.node.machine.state import ContainerState, Ended, Ending, Moment, PodState, Stage, make_state
+from trainmaster.node.machine.steps import Start
 from trainmaster.node.podfiles import PodFiles, Record
 from trainmaster.node.ports import PortLeases
 from trainmaster.node.supervisor import Exit, Identity, Supervisor, read_boot_id
+from trainmaster.node.tracked import get_gang
 
 log = logging.getLogger(__name__)
 
-NoteEnd = Callable[[str, str, int, Ended], None]
-"""(Pod uid, container, attempt, how it ended)."""
-
 LOST = "ContainerStatusUnknown"
+
+
+class Observer(Protocol):
+    """Who hears of containers that begin and end."""
+
+    def note_started(self, uid: str, container: str, attempt: int, when: datetime) -> None: ...
+
+    def note_ended(self, uid: str, container: str, attempt: int, ended: Ended) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,78 +61,96 @@ class _Process:
     over: asyncio.Event
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    launches: tuple[tuple[Start, Launch], ...]
+
+
 class PodRunner:
-    def __init__(self, settings: Settings, supervisor: Supervisor, clock: Clock) -> None:
+    def __init__(self, settings: Settings, supervisor: Supervisor, clock: Clock, observer: Observer) -> None:
         self._settings = settings
         self._supervisor = supervisor
         self._clock = clock
+        self._observer = observer
         self._ports = PortLeases()
         self._gangs: dict[str, set[str]] = {}
         self._processes: dict[tuple[str, str], _Process] = {}
 
-    def load_state(self, pod: Object, now: datetime, note_end: NoteEnd) -> PodState:
+    async def load_state(self, pod: Object, plan: PodPlan, now: Moment) -> PodState:
         """What is known of a Pod that is seen for the first time in this life of the control plane."""
+        started = (pod.get("status") or {}).get("startTime")
+        state = make_state(plan, now, started_at=parse_time(started) if started else None)
         unsupported = list_unsupported(pod["spec"], POD, "spec")
         if unsupported:
             text = f"this node does not carry out {', '.join(unsupported)}"
-            return machine.make_state(pod, now, Refused("Unsupported", text))
-        started = (pod.get("status") or {}).get("startTime")
-        state = machine.make_state(pod, parse_time(started) if started else now)
+            return end_pod(plan, state, Ending("Unsupported", text))
         files = self._files(pod)
         files.make()
-        gang = _get_gang(pod)
+        gang = get_gang(pod)
         self._gangs.setdefault(gang, set()).add(pod["metadata"]["uid"])
         for asked, leased in files.read_ports().items():
             self._ports.restore(gang, asked, leased)
         for record in files.read_records():
-            state = machine.replace_container(state, self._recover(pod, files, record, note_end, now))
+            state = state.put(self._recover(pod, files, record, now))
         return state
 
-    def _recover(
-        self, pod: Object, files: PodFiles, record: Record, note_end: NoteEnd, now: datetime
-    ) -> ContainerState:
+    def _recover(self, pod: Object, files: PodFiles, record: Record, now: Moment) -> ContainerState:
         begun = parse_time(record.started_at) if record.started_at else None
-        base = ContainerState(record.container, record.attempt, started_at=begun)
+        since = now.anchor(begun) if begun else now.boot
+        base = ContainerState(record.container, record.attempt, started_at=begun, since=since, series=record.attempt)
         if record.exit_code is not None:
-            return replace(base, stage=Stage.ENDED, ended=_read_end(record))
+            ended = _read_end(record)
+            return replace(base, stage=Stage.ENDED, ended=ended, over=now.anchor(ended.finished_at))
         who = Identity(record.pid, record.start_ticks, record.boot_id)
         uid = pod["metadata"]["uid"]
-        on_exit = self._make_on_exit(uid, files, record, note_end)
+        on_exit = self._make_on_exit(uid, files, record)
         if record.pid and self._supervisor.adopt(who, on_exit):
             self._processes[uid, record.container] = _Process(record.pid, asyncio.Event())
             log.info("process adopted", extra={"action": "node.adopted", "container": record.container})
             return replace(base, stage=Stage.RUNNING)
-        ended = _make_end(Exit(None), begun, now, rebooted=record.boot_id not in ("", read_boot_id()))
+        ended = _make_end(Exit(None), begun, now.wall, rebooted=record.boot_id not in ("", read_boot_id()))
         files.write_record(_close(record, ended))
-        return replace(base, stage=Stage.ENDED, ended=ended)
+        return replace(base, stage=Stage.ENDED, ended=ended, over=now.boot)
 
-    def start(
-        self, pod: Object, container: str, attempt: int, note_end: NoteEnd
-    ) -> tuple[datetime | None, Sequence[str]]:
-        """Starts one attempt. The time at which it began (None when it could not), and what was approximated."""
-        files = self._files(pod)
-        record = Record(container, attempt)
-        files.write_record(record)
-        now = self._clock.now()
-        uid = pod["metadata"]["uid"]
-        try:
-            launch = self._build_launch(pod, container, files)
-            record = self._spawn(uid, files, record, launch, note_end, now)
-        except LaunchError as error:
-            ended = Ended(128, None, now, "StartError", str(error))
-            files.write_record(_close(record, ended))
-            note_end(uid, container, attempt, ended)
-            return None, ()
-        return now, launch.approximations if attempt == 0 else ()
+    async def prepare(self, pod: Object, starts: Sequence[Start]) -> tuple[Prepared, dict[Start, LaunchError]]:
+        """Everything that must be there before the containers begin; what cannot begin, with its reason."""
+        launches: list[tuple[Start, Launch]] = []
+        refused: dict[Start, LaunchError] = {}
+        for item in starts:
+            try:
+                launches.append((item, self._build_launch(pod, item.container, self._files(pod))))
+            except LaunchError as error:
+                refused[item] = error
+                record = Record(item.container, item.attempt)
+                ended = Ended(128, None, self._clock.now(), "StartError", str(error))
+                self._files(pod).write_record(_close(record, ended))
+        return Prepared(tuple(launches)), refused
 
-    def _spawn(
-        self, uid: str, files: PodFiles, record: Record, launch: Launch, note_end: NoteEnd, now: datetime
-    ) -> Record:
+    async def launch(self, pod: Object, prepared: Prepared) -> Sequence[str]:
+        """Begins the attempts. What was approximated, said once."""
+        files, uid = self._files(pod), pod["metadata"]["uid"]
+        notes: list[str] = []
+        for item, launch in prepared.launches:
+            record = Record(item.container, item.attempt)
+            files.write_record(record)
+            now = self._clock.now()
+            try:
+                self._spawn(uid, files, record, launch, now)
+            except LaunchError as error:
+                ended = Ended(128, None, now, "StartError", str(error))
+                files.write_record(_close(record, ended))
+                self._observer.note_ended(uid, item.container, item.attempt, ended)
+                continue
+            self._observer.note_started(uid, item.container, item.attempt, now)
+            notes += launch.approximations if item.attempt == 0 else ()
+        return notes
+
+    def _spawn(self, uid: str, files: PodFiles, record: Record, launch: Launch, now: datetime) -> None:
         # Known before the process starts, because its end may be seen before the record is complete.
         live = [replace(record, started_at=format_time(now))]
 
         def on_exit(exit: Exit) -> None:
-            self._make_on_exit(uid, files, live[0], note_end)(exit)
+            self._make_on_exit(uid, files, live[0])(exit)
 
         output = files.open_log(record.container, record.attempt)
         try:
@@ -134,10 +160,9 @@ class PodRunner:
         live[0] = replace(live[0], pid=who.pid, start_ticks=who.start_ticks, boot_id=who.boot_id)
         files.write_record(live[0])
         self._processes[uid, record.container] = _Process(who.pid, asyncio.Event())
-        return live[0]
 
     def _build_launch(self, pod: Object, name: str, files: PodFiles) -> Launch:
-        gang = _get_gang(pod)
+        gang = get_gang(pod)
         place = Place(
             directory=str(files.work),
             python_prefix=self._settings.python_prefix,
@@ -151,7 +176,7 @@ class PodRunner:
             files.write_ports(ports)
         return launch
 
-    def _make_on_exit(self, uid: str, files: PodFiles, record: Record, note_end: NoteEnd) -> Callable[[Exit], None]:
+    def _make_on_exit(self, uid: str, files: PodFiles, record: Record) -> Callable[[Exit], None]:
         def on_exit(exit: Exit) -> None:
             begun = parse_time(record.started_at) if record.started_at else None
             ended = _make_end(exit, begun, self._clock.now())
@@ -159,27 +184,31 @@ class PodRunner:
             process = self._processes.pop((uid, record.container), None)
             if process is not None:
                 process.over.set()
-            note_end(uid, record.container, record.attempt, ended)
+            self._observer.note_ended(uid, record.container, record.attempt, ended)
 
         return on_exit
 
-    def signal(self, uid: str, container: str, *, force: bool) -> None:
+    async def signal(self, uid: str, container: str, number: int) -> None:
         process = self._processes.get((uid, container))
         if process is not None:
-            self._supervisor.send(process.pid, force=force)
+            self._supervisor.send(process.pid, force=False)
 
-    def kill(self, uid: str) -> None:
-        for owner, container in tuple(self._processes):
-            if owner == uid:
-                self.signal(uid, container, force=True)
+    async def kill(self, uid: str, container: str) -> None:
+        process = self._processes.get((uid, container))
+        if process is not None:
+            self._supervisor.send(process.pid, force=True)
+
+    async def settle(self, uid: str) -> None:
+        """The Pod is over; what it needed to run may go."""
 
     async def remove(self, pod: Object) -> None:
-        """Waits for what was killed, then removes the directory and gives the gang's ports back with its last Pod."""
+        """Kills what runs and waits for it. The directory goes, and with the last Pod the gang's ports."""
         uid = pod["metadata"]["uid"]
-        for (owner, _), process in tuple(self._processes.items()):
+        for (owner, container), process in tuple(self._processes.items()):
             if owner == uid:
+                await self.kill(uid, container)
                 await process.over.wait()
-        gang = _get_gang(pod)
+        gang = get_gang(pod)
         members = self._gangs.get(gang, set())
         members.discard(uid)
         if not members:
@@ -209,12 +238,6 @@ class PodRunner:
 
     def _files(self, pod: Object) -> PodFiles:
         return PodFiles(self._settings.root, pod["metadata"]["uid"])
-
-
-def _get_gang(pod: Object) -> str:
-    """Pods that meet at one rendezvous: those of one JobSet, else the Pod alone."""
-    meta = pod["metadata"]
-    return str((meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"])
 
 
 def _make_end(exit: Exit, begun: datetime | None, now: datetime, *, rebooted: bool = False) -> Ended:

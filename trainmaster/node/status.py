@@ -2,81 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from trainmaster.api.conditions import Condition, find_condition, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.kit.clock import format_time
-from trainmaster.node.machine import (
-    ContainerState,
-    Ended,
-    PodState,
-    Stage,
+from trainmaster.node.machine.model import ContainerPlan, PodPlan, Role
+from trainmaster.node.machine.outcome import (
+    RULES,
+    Rules,
     decide_phase,
     get_restart_delay,
+    has_begun,
+    is_complete,
     will_restart,
 )
+from trainmaster.node.machine.state import ContainerState, Ended, HookStage, PodState, Stage
 
 ADDRESS = "127.0.0.1"
 """On the plain level all Pods share the machine's loopback address."""
 
 
-def build_status(pod: Object, state: PodState, now: datetime) -> Object:
-    """All fields that the node owns. Fields of others (qosClass) are not in it."""
-    phase = decide_phase(pod, state)
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the status says beyond the machine's state."""
+
+    address: str = ADDRESS
+    """The Pod's own; empty while it has none."""
+    host: str = ADDRESS
+    rules: Rules = RULES
+
+
+FACTS = Facts()
+
+
+def build_status(pod: Object, plan: PodPlan, state: PodState, now: datetime, facts: Facts = FACTS) -> Object:
+    """All fields that the node owns. Fields of others (qosClass, other conditions) are kept or not in it."""
+    phase = decide_phase(plan, state)
     status: Object = {
         "phase": phase,
-        "conditions": _build_conditions(pod, state, phase, now),
-        "hostIP": ADDRESS,
+        "conditions": _build_conditions(pod, plan, state, phase, now),
+        "hostIP": facts.host,
+        "hostIPs": [{"ip": facts.host}],
         "startTime": format_time(state.started_at),
     }
-    if state.refused is not None:
-        status["reason"] = state.refused.reason
-        status["message"] = state.refused.message
-        return status
-    status["podIP"] = ADDRESS
-    status["podIPs"] = [{"ip": ADDRESS}]
-    images = {entry["name"]: entry.get("image", "") for entry in pod["spec"]["containers"]}
-    status["containerStatuses"] = [_build_container(pod, item, images[item.name]) for item in state.containers]
+    if state.ending is not None and phase == "Failed":
+        status["reason"] = state.ending.reason
+        status["message"] = state.ending.message
+        if not any(container.has_run for container in state.containers):
+            return status
+    if facts.address:
+        status["podIP"] = facts.address
+        status["podIPs"] = [{"ip": facts.address}]
+    built = [(spec.role, _build_container(plan, state, spec, facts.rules)) for spec in plan.containers]
+    status["containerStatuses"] = [entry for role, entry in built if role is Role.MAIN]
+    if plan.has_inits:
+        status["initContainerStatuses"] = [entry for role, entry in built if role is not Role.MAIN]
     return status
 
 
-def _build_container(pod: Object, container: ContainerState, image: str) -> Object:
-    running = container.stage is Stage.RUNNING
-    uid = pod["metadata"]["uid"]
+def is_ready(spec: ContainerPlan, container: ContainerState) -> bool:
+    """As containerStatuses[].ready says it: an init container is ready when it has succeeded."""
+    if spec.role is Role.INIT:
+        return is_complete(spec, container)
+    return container.is_ready
+
+
+def _build_container(plan: PodPlan, state: PodState, spec: ContainerPlan, rules: Rules) -> Object:
+    container = state.get(spec.name)
     status: Object = {
         "name": container.name,
-        "state": _build_state(pod, container),
+        "state": _build_state(plan, state, spec, container, rules),
         "lastState": {"terminated": _build_terminated(container.last)} if container.last else {},
-        "ready": running,
+        "ready": is_ready(spec, container),
         "restartCount": container.attempt,
-        "image": image,
+        "image": spec.image,
         "imageID": "",
-        "started": running,
+        "started": container.is_started,
     }
-    if running or container.stage is Stage.ENDED:
-        status["containerID"] = f"process://{uid}/{container.name}/{container.attempt}"
-    if container.ended is not None and will_restart(pod, container):
+    if container.stage is Stage.RUNNING or container.stage is Stage.ENDED:
+        status["containerID"] = f"process://{plan.uid}/{container.name}/{container.attempt}"
+    if container.ended is not None and will_restart(plan, state, container):
         status["lastState"] = {"terminated": _build_terminated(container.ended)}
     return status
 
 
-def _build_state(pod: Object, container: ContainerState) -> Object:
-    if container.stage is Stage.RUNNING and container.started_at is not None:
+def _build_state(
+    plan: PodPlan, state: PodState, spec: ContainerPlan, container: ContainerState, rules: Rules
+) -> Object:
+    is_begun = spec.post_start is None or container.post_start is HookStage.DONE or container.stop is not None
+    if container.stage is Stage.RUNNING and container.started_at is not None and is_begun:
         return {"running": {"startedAt": format_time(container.started_at)}}
     if container.ended is not None:
-        if will_restart(pod, container):
-            return {"waiting": _build_back_off(pod, container)}
+        if will_restart(plan, state, container):
+            return {"waiting": _build_back_off(plan, container, rules)}
         return {"terminated": _build_terminated(container.ended)}
-    return {"waiting": {"reason": "ContainerCreating"}}
+    if container.blocked is not None:
+        return {"waiting": {"reason": container.blocked.reason, "message": container.blocked.message}}
+    waits_for_init = plan.has_inits and (spec.role is not Role.MAIN or not state.is_initialized)
+    return {"waiting": {"reason": "PodInitializing" if waits_for_init else "ContainerCreating"}}
 
 
-def _build_back_off(pod: Object, container: ContainerState) -> Object:
-    meta = pod["metadata"]
-    pause = int(get_restart_delay(container))
-    text = f"back-off {pause}s restarting failed container={container.name} pod={meta['name']}_{meta['namespace']}"
-    return {"reason": "CrashLoopBackOff", "message": f"{text}({meta['uid']})"}
+def _build_back_off(plan: PodPlan, container: ContainerState, rules: Rules) -> Object:
+    pause = int(get_restart_delay(container, rules))
+    text = f"back-off {pause}s restarting failed container={container.name} pod={plan.name}_{plan.namespace}"
+    return {"reason": "CrashLoopBackOff", "message": f"{text}({plan.uid})"}
 
 
 def _build_terminated(ended: Ended) -> dict[str, Any]:
@@ -91,34 +124,63 @@ def _build_terminated(ended: Ended) -> dict[str, Any]:
     return terminated
 
 
-def _build_conditions(pod: Object, state: PodState, phase: str, now: datetime) -> list[Condition]:
+def _build_conditions(pod: Object, plan: PodPlan, state: PodState, phase: str, now: datetime) -> list[Condition]:
     old = list_conditions(pod)
-    unready = [item.name for item in state.containers if item.stage is not Stage.RUNNING]
-    reason, message = "", ""
-    if phase == "Succeeded":
-        reason = "PodCompleted"
-    elif phase == "Failed":
-        reason = "PodFailed"
-    elif unready:
-        reason, message = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
-    initialized_reason = "PodCompleted" if phase == "Succeeded" else ""
-    wanted = [
-        _condition(old, "Initialized", True, initialized_reason, "", now),
-        _condition(old, "Ready", not reason, reason, message, now),
-        _condition(old, "ContainersReady", not reason, reason, message, now),
-        _condition(old, "PodScheduled", True, "", "", now),
+    ready, gated = _judge_readiness(old, plan, state, phase, pod["spec"].get("readinessGates") or ())
+    incomplete = [
+        spec.name
+        for spec in plan.containers
+        if spec.role is not Role.MAIN and not is_complete(spec, state.get(spec.name))
     ]
+    initialized = ("", "")
+    if phase == "Succeeded":
+        initialized = ("PodCompleted", "")
+    elif not state.is_initialized:
+        initialized = ("ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]")
+    has_sandbox = any(container.has_run or container.is_alive for container in state.containers)
+    wanted = [
+        _condition(old, "PodReadyToStartContainers", has_sandbox and phase in ("Pending", "Running"), ("", ""), now),
+        _condition(old, "Initialized", state.is_initialized, initialized, now),
+        _condition(old, "Ready", not gated[0], gated, now),
+        _condition(old, "ContainersReady", not ready[0], ready, now),
+        _condition(old, "PodScheduled", True, ("", ""), now),
+    ]
+    if state.ending is not None and state.ending.disruption:
+        text = (state.ending.disruption, state.ending.message)
+        wanted.append(_condition(old, "DisruptionTarget", True, text, now))
     names = {condition["type"] for condition in wanted}
     return [*wanted, *(condition for condition in old if condition.get("type") not in names)]
 
 
-def _condition(old: list[Condition], kind: str, status: bool, reason: str, message: str, now: datetime) -> Condition:
+def _judge_readiness(
+    old: Sequence[Condition], plan: PodPlan, state: PodState, phase: str, gates: Sequence[Any]
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Why the containers, and why the Pod, is not ready: (reason, message); ("", "") when it is."""
+    if phase in ("Succeeded", "Failed"):
+        why = ("PodCompleted" if phase == "Succeeded" else "PodFailed", "")
+        return why, why
+    counted = [spec for spec in plan.containers if spec.role is not Role.INIT]
+    unready = [spec.name for spec in counted if not is_ready(spec, state.get(spec.name))]
+    if unready or not has_begun(plan, state):
+        why = ("ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]")
+        return why, why
+    closed = [
+        f'corresponding condition of pod readiness gate "{gate["conditionType"]}" '
+        + ("does not exist." if find_condition(old, gate["conditionType"]) is None else "is not True.")
+        for gate in gates
+        if (find_condition(old, gate["conditionType"]) or {}).get("status") != "True"
+    ]
+    return ("", ""), ("ReadinessGatesNotReady", ", ".join(closed)) if closed else ("", "")
+
+
+def _condition(old: Sequence[Condition], kind: str, status: bool, why: tuple[str, str], now: datetime) -> Condition:
     text = "True" if status else "False"
     before = find_condition(old, kind)
     since = format_time(now)
     if before is not None and before.get("status") == text and before.get("lastTransitionTime"):
         since = before["lastTransitionTime"]
     condition: Condition = {"type": kind, "status": text, "lastProbeTime": None, "lastTransitionTime": since}
+    reason, message = why
     if reason:
         condition["reason"] = reason
     if message:

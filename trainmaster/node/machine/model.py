@@ -1,0 +1,159 @@
+"""What a Pod object asks for, as the machine needs it: read once per version of the object, with upstream's defaults.
+
+Pure. Fields that only launching needs (env, volumes, resources) are not here.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.kit.clock import parse_time
+
+DEFAULT_GRACE = 30
+
+
+class Role(Enum):
+    INIT = "init"
+    SIDECAR = "sidecar"
+    """An init container with restartPolicy Always: started before the main containers, stopped after them."""
+    MAIN = "main"
+
+
+class ProbeKind(Enum):
+    STARTUP = "Startup"
+    READINESS = "Readiness"
+    LIVENESS = "Liveness"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    handler: Mapping[str, Any]
+    """exec, httpGet, tcpSocket or grpc, as the API has it."""
+    initial_delay: float = 0.0
+    period: float = 10.0
+    timeout: float = 1.0
+    success: int = 1
+    failure: int = 3
+    grace: int | None = None
+    """Replaces the Pod's grace period when this probe ends the container."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlan:
+    name: str
+    role: Role
+    image: str = ""
+    probes: Mapping[ProbeKind, ProbeSpec] | None = None
+    post_start: Mapping[str, Any] | None = None
+    pre_stop: Mapping[str, Any] | None = None
+    stop_signal: int = int(signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    requested: datetime
+    """In whole seconds, as stored: up to one second early."""
+    grace: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    namespace: str
+    name: str
+    uid: str
+    containers: tuple[ContainerPlan, ...]
+    """Init containers and sidecars in their order, then the main ones."""
+    policy: str = "Always"
+    grace: int = DEFAULT_GRACE
+    active_deadline: int | None = None
+    deletion: Deletion | None = None
+
+    def get(self, name: str) -> ContainerPlan:
+        return next(container for container in self.containers if container.name == name)
+
+    @property
+    def mains(self) -> tuple[ContainerPlan, ...]:
+        return tuple(container for container in self.containers if container.role is Role.MAIN)
+
+    @property
+    def has_inits(self) -> bool:
+        return self.containers[0].role is not Role.MAIN
+
+
+def read_plan(pod: Object) -> PodPlan:
+    meta, spec = pod["metadata"], pod["spec"]
+    containers = [_read_container(entry, is_init=True) for entry in spec.get("initContainers") or ()]
+    containers += [_read_container(entry, is_init=False) for entry in spec["containers"]]
+    grace = spec.get("terminationGracePeriodSeconds")
+    return PodPlan(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        containers=tuple(containers),
+        policy=spec.get("restartPolicy") or "Always",
+        grace=DEFAULT_GRACE if grace is None else max(int(grace), 0),
+        active_deadline=spec.get("activeDeadlineSeconds"),
+        deletion=_read_deletion(meta),
+    )
+
+
+def _read_deletion(meta: Mapping[str, Any]) -> Deletion | None:
+    """The API server has added the grace period to the time of the request."""
+    moment = meta.get("deletionTimestamp")
+    if not moment:
+        return None
+    grace = int(meta.get("deletionGracePeriodSeconds") or 0)
+    return Deletion(parse_time(moment) - timedelta(seconds=grace), grace)
+
+
+def _read_container(entry: Mapping[str, Any], *, is_init: bool) -> ContainerPlan:
+    role = Role.MAIN
+    if is_init:
+        role = Role.SIDECAR if entry.get("restartPolicy") == "Always" else Role.INIT
+    lifecycle = entry.get("lifecycle") or {}
+    probes = {
+        kind: _read_probe(entry[key])
+        for kind, key in (
+            (ProbeKind.STARTUP, "startupProbe"),
+            (ProbeKind.READINESS, "readinessProbe"),
+            (ProbeKind.LIVENESS, "livenessProbe"),
+        )
+        if entry.get(key)
+    }
+    return ContainerPlan(
+        name=entry["name"],
+        role=role,
+        image=entry.get("image") or "",
+        probes=probes or None,
+        post_start=lifecycle.get("postStart") or None,
+        pre_stop=lifecycle.get("preStop") or None,
+        stop_signal=_read_signal(lifecycle.get("stopSignal")),
+    )
+
+
+def _read_probe(raw: Mapping[str, Any]) -> ProbeSpec:
+    grace = raw.get("terminationGracePeriodSeconds")
+    return ProbeSpec(
+        handler=raw,
+        initial_delay=float(raw.get("initialDelaySeconds") or 0),
+        period=float(raw.get("periodSeconds") or 10),
+        timeout=float(raw.get("timeoutSeconds") or 1),
+        success=int(raw.get("successThreshold") or 1),
+        failure=int(raw.get("failureThreshold") or 3),
+        grace=None if grace is None else int(grace),
+    )
+
+
+def _read_signal(name: str | None) -> int:
+    """SIGUSR1, or SIGRTMIN+3 as the API spells real-time signals; validation has refused everything else."""
+    if not name:
+        return int(signal.SIGTERM)
+    base, _, offset = name.replace("-", "+-").partition("+")
+    found = getattr(signal, base, None)
+    return int(found) + int(offset or 0) if found is not None else int(signal.SIGTERM)

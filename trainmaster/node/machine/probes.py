@@ -1,0 +1,86 @@
+"""When a probe is due, and what its answers add up to. Pure.
+
+The startup probe runs first and alone; readiness and liveness begin when it has passed. A probe is asked again one
+period after it was last asked, and never twice at a time, so that a Pod at rest costs its own periods and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from trainmaster.node.machine.model import ContainerPlan, PodPlan, ProbeKind, ProbeSpec
+from trainmaster.node.machine.state import ContainerState, Moment, PodState, ProbeState, Stage, Stop
+from trainmaster.node.machine.steps import Say
+
+
+def list_active(spec: ContainerPlan, container: ContainerState) -> Iterator[tuple[ProbeKind, ProbeSpec]]:
+    """The probes that are asked in the container's present state."""
+    if not spec.probes or container.stage is not Stage.RUNNING or container.stop is not None:
+        return
+    for kind, probe in spec.probes.items():
+        if (kind is ProbeKind.STARTUP) != container.is_started:
+            yield kind, probe
+
+
+def get_state(container: ContainerState, kind: ProbeKind, probe: ProbeSpec) -> ProbeState:
+    """A first question waits for the initial delay, counted from the container's start."""
+    return container.probes.get(kind) or ProbeState(due=container.since + probe.initial_delay)
+
+
+def mark_asked(
+    container: ContainerState, kind: ProbeKind, state: ProbeState, period: float, now: Moment
+) -> ContainerState:
+    asked = replace(state, is_running=True, due=now.boot + period)
+    return replace(container, probes={**container.probes, kind: asked})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    container: str
+    attempt: int
+    kind: ProbeKind
+    ok: bool
+    text: str = ""
+    """What the program or the network said, for people."""
+
+
+def mark_answer(plan: PodPlan, state: PodState, answer: Answer, now: Moment) -> tuple[PodState, tuple[Say, ...]]:
+    """Counts one answer. A container that a startup or liveness probe gives up on has to end."""
+    container = state.get(answer.container)
+    spec = (plan.get(answer.container).probes or {}).get(answer.kind)
+    known = container.probes.get(answer.kind)
+    if container.attempt != answer.attempt or container.stage is not Stage.RUNNING or spec is None or known is None:
+        return state, ()
+    counted = replace(
+        known,
+        is_running=False,
+        failures=0 if answer.ok else known.failures + 1,
+        successes=known.successes + 1 if answer.ok else 0,
+    )
+    container = replace(container, probes={**container.probes, answer.kind: counted})
+    if container.stop is not None:
+        return state.put(container), ()
+    says = []
+    # Not one event per failure: the first of a row, and the one that has consequences.
+    if counted.failures in (1, spec.failure):
+        says.append(Say("Unhealthy", f"{answer.kind.value} probe failed: {answer.text}", warning=True))
+    after = _conclude(plan, container, answer.kind, spec, counted, now)
+    if after.stop is not None:
+        text = f"Container {answer.container} failed {answer.kind.value.lower()} probe, will be restarted"
+        says.append(Say("Killing", text))
+    return state.put(after), tuple(says)
+
+
+def _conclude(
+    plan: PodPlan, container: ContainerState, kind: ProbeKind, spec: ProbeSpec, counted: ProbeState, now: Moment
+) -> ContainerState:
+    passed, failed = counted.successes >= spec.success, counted.failures >= spec.failure
+    if kind is ProbeKind.READINESS:
+        return replace(container, is_ready=True if passed else False if failed else container.is_ready)
+    if kind is ProbeKind.STARTUP and passed:
+        return replace(container, is_started=True)
+    if failed:
+        grace = plan.grace if spec.grace is None else spec.grace
+        return replace(container, stop=Stop(now.boot + grace), is_ready=False)
+    return container

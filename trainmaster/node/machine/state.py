@@ -1,0 +1,210 @@
+"""What was seen of a Pod, and the functions that note one more observation. Immutable; pure.
+
+Expiry is decided on `Moment.boot`, which no step of the wall clock moves. A stored (wall) time is anchored to it once,
+when it is first seen in this life of the process (design 11, Time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+
+from trainmaster.node.machine.model import PodPlan, ProbeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    boot: float
+    wall: datetime
+
+    def anchor(self, stored: datetime) -> float:
+        """The boot time of a stored wall time; never in the future."""
+        return self.boot - max(0.0, (self.wall - stored).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    exit_code: int
+    started_at: datetime | None
+    finished_at: datetime
+    reason: str
+    message: str = ""
+    signal: int = 0
+
+
+class Stage(Enum):
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class HookStage(Enum):
+    NONE = "none"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A container that could not be created yet: the waiting reason of the API, and when to try again."""
+
+    reason: str
+    message: str
+    tries: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeState:
+    due: float
+    is_running: bool = False
+    failures: int = 0
+    """In a row."""
+    successes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A container on its way out."""
+
+    deadline: float
+    hook: HookStage = HookStage.NONE
+    asked: float | None = None
+    """When the polite signal went out."""
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    name: str
+    attempt: int = 0
+    """Number of restarts: the attempt that runs, ran last, or waits for its start."""
+    stage: Stage = Stage.WAITING
+    started_at: datetime | None = None
+    since: float = 0.0
+    """Boot time of `started_at`."""
+    ended: Ended | None = None
+    over: float = 0.0
+    """Boot time of the end."""
+    last: Ended | None = None
+    """How the attempt before this one ended."""
+    series: int = 0
+    """Restarts since the container last ran for long."""
+    is_told: bool = False
+    """An event has said that the next attempt waits."""
+    blocked: Blocked | None = None
+    post_start: HookStage = HookStage.NONE
+    is_started: bool = False
+    """Runs, its postStart hook is over, and its startup probe (if any) has passed."""
+    is_ready: bool = False
+    probes: Mapping[ProbeKind, ProbeState] = field(default_factory=dict)
+    stop: Stop | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self.stage in (Stage.STARTING, Stage.RUNNING)
+
+    @property
+    def has_run(self) -> bool:
+        return self.attempt > 0 or self.stage in (Stage.RUNNING, Stage.ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The Pod ends as Failed whatever its containers do: refused, past its deadline, evicted, disrupted."""
+
+    reason: str
+    message: str
+    disruption: str = ""
+    """Reason of the DisruptionTarget condition; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    containers: tuple[ContainerState, ...]
+    started_at: datetime
+    since: float
+    """Boot time of `started_at`."""
+    is_initialized: bool = False
+    """Init containers are over and sidecars started: the main containers may run, and init containers never again."""
+    ending: Ending | None = None
+    stop_seen: float | None = None
+    """When the Pod began to end of its own account, on boot time."""
+    deletion_seen: float | None = None
+    """When the request to delete the Pod was made, on boot time."""
+    is_noticed: bool = False
+    is_confirmed: bool = False
+
+    def get(self, name: str) -> ContainerState:
+        return next(container for container in self.containers if container.name == name)
+
+    def put(self, new: ContainerState) -> PodState:
+        return replace(self, containers=tuple(new if old.name == new.name else old for old in self.containers))
+
+    @property
+    def is_alive(self) -> bool:
+        return any(container.is_alive for container in self.containers)
+
+
+def make_state(plan: PodPlan, now: Moment, *, started_at: datetime | None = None) -> PodState:
+    names = tuple(ContainerState(container.name) for container in plan.containers)
+    begun = started_at or now.wall
+    return PodState(names, begun, now.anchor(begun), is_initialized=not plan.has_inits)
+
+
+def mark_started(state: PodState, name: str, attempt: int, when: datetime, now: Moment) -> PodState:
+    old = state.get(name)
+    if old.attempt != attempt or old.stage in (Stage.ENDED, Stage.RUNNING):
+        return state
+    return state.put(replace(old, stage=Stage.RUNNING, started_at=when, since=now.anchor(when), blocked=None))
+
+
+def mark_ended(state: PodState, name: str, attempt: int, ended: Ended, now: Moment) -> PodState:
+    old = state.get(name)
+    if old.attempt != attempt or old.stage is Stage.ENDED:
+        return state
+    gone = replace(old, stage=Stage.ENDED, ended=ended, over=now.anchor(ended.finished_at), blocked=None)
+    return state.put(replace(gone, is_started=False, is_ready=False, probes={}, stop=None))
+
+
+def mark_blocked(state: PodState, name: str, attempt: int, reason: str, message: str, now: Moment) -> PodState:
+    """The attempt could not be created; it was not begun."""
+    old = state.get(name)
+    if old.attempt != attempt or old.stage is not Stage.STARTING:
+        return state
+    tries = old.blocked.tries + 1 if old.blocked else 1
+    return state.put(replace(old, stage=Stage.WAITING, blocked=Blocked(reason, message, tries, now.boot)))
+
+
+def mark_not_begun(state: PodState, name: str, attempt: int) -> PodState:
+    """The start was given up before anything happened."""
+    old = state.get(name)
+    if old.attempt != attempt or old.stage is not Stage.STARTING:
+        return state
+    return state.put(replace(old, stage=Stage.WAITING))
+
+
+def mark_post_start(state: PodState, name: str, attempt: int) -> PodState:
+    """The hook is over. When it failed the agent asks for `mark_doomed` as well."""
+    old = state.get(name)
+    if old.attempt != attempt or old.stage is not Stage.RUNNING:
+        return state
+    return state.put(replace(old, post_start=HookStage.DONE))
+
+
+def mark_doomed(state: PodState, name: str, attempt: int, grace: float, now: Moment) -> PodState:
+    """This attempt has to end (a hook or probe says so); the restart policy decides what follows."""
+    old = state.get(name)
+    if old.attempt != attempt or old.stage is not Stage.RUNNING or old.stop is not None:
+        return state
+    return state.put(replace(old, stop=Stop(now.boot + grace), is_ready=False))
+
+
+def mark_pre_stop(state: PodState, name: str, attempt: int) -> PodState:
+    old = state.get(name)
+    if old.attempt != attempt or old.stop is None:
+        return state
+    return state.put(replace(old, stop=replace(old.stop, hook=HookStage.DONE)))

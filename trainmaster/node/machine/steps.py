@@ -1,0 +1,82 @@
+"""What the machine asks the agent to do, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from trainmaster.node.machine.model import ProbeKind, ProbeSpec
+from trainmaster.node.machine.state import PodState
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    container: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """To the container's main process: please end."""
+
+    container: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The container's whole process tree."""
+
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    container: str
+    attempt: int
+    kind: str
+    """postStart or preStop."""
+    handler: Mapping[str, Any]
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    container: str
+    attempt: int
+    kind: ProbeKind
+    spec: ProbeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Tell the programs, through the notice file, that they have `seconds` left."""
+
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """An event about the Pod."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Nothing of the Pod runs any more: the object may go."""
+
+
+Instruction: TypeAlias = Start | Signal | Kill | Hook | Probe | Notice | Say | Confirm
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    state: PodState
+    instructions: tuple[Instruction, ...] = ()
+    wake_after: float | None = None
+    """Seconds until time alone may change the answer."""

@@ -1,0 +1,94 @@
+"""One Pod as the agent follows it: the newest object, what it asks for, and the machine's state once it was looked at.
+
+Observations arrive at any time, also while the state is being read from disk; `change` keeps those and applies them
+in their order as soon as there is a state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.meta import Object
+from trainmaster.node.machine.model import PodPlan, read_plan
+from trainmaster.node.machine.state import PodState, Stage
+
+MIRROR = "kubernetes.io/config.mirror"
+"""On Pods that only show what runs elsewhere (the control plane's own components): never run here."""
+
+Change = Callable[[PodState], PodState]
+
+
+@dataclass(slots=True)
+class TrackedPod:
+    obj: Object
+    plan: PodPlan
+    state: PodState | None = None
+    gone: bool = False
+    """The object is deleted."""
+    is_settled: bool = False
+    """It is over, its status is written, and its sandbox is closed."""
+    starting: asyncio.Task[None] | None = None
+    """The task that prepares containers and has not begun any: it may be cancelled."""
+    starts_since: float | None = None
+    """Boot time since which containers are being started and the status waits for that."""
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    """Hooks and probes."""
+    ends: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
+    _pending: list[Change] = field(default_factory=list)
+
+    @property
+    def uid(self) -> str:
+        return self.plan.uid
+
+    @property
+    def gang(self) -> str:
+        return get_gang(self.obj)
+
+    def take(self, obj: Object) -> None:
+        self.obj = obj
+        self.plan = read_plan(obj)
+
+    def load(self, state: PodState) -> None:
+        self.state = state
+        for change in self._pending:
+            self.change(change)
+        self._pending.clear()
+
+    def change(self, change: Change) -> None:
+        if self.state is None:
+            self._pending.append(change)
+        else:
+            self.state = change(self.state)
+
+    def find_end(self, container: str, attempt: int) -> asyncio.Event:
+        """Set when that attempt is over, or was over before anybody asked."""
+        event = self.ends.setdefault((container, attempt), asyncio.Event())
+        if self.state is not None:
+            found = self.state.get(container)
+            if found.attempt > attempt or found.stage is Stage.ENDED:
+                event.set()
+        return event
+
+    def set_ended(self, container: str, attempt: int) -> None:
+        self.ends.setdefault((container, attempt), asyncio.Event()).set()
+
+
+def track(obj: Object) -> TrackedPod:
+    return TrackedPod(obj, read_plan(obj))
+
+
+def get_gang(pod: Object) -> str:
+    """Pods that meet at one rendezvous: those of one JobSet, else the Pod alone."""
+    meta = pod["metadata"]
+    return str((meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"])
+
+
+def is_mirror(pod: Object) -> bool:
+    return MIRROR in (pod["metadata"].get("annotations") or {})
+
+
+def is_over(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
