@@ -35,6 +35,8 @@ PLAIN = "plain"
 
 BIND = "bind"
 TMPFS = "tmpfs"
+OVERLAY = "overlay"
+"""A writable layer over `source` that belongs to one attempt; the source itself never changes."""
 
 OWN_NETWORK = "own"
 """A network namespace of its own with an address on the switch."""
@@ -65,6 +67,19 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Relay:
+    """A listener on a loopback address of the Pod's network, served from the machine's network by the shim's relay."""
+
+    address: str
+    port: int
+    host: str = ""
+    """Where connections are taken; empty for a proxy for outgoing connections (HTTP CONNECT and plain HTTP)."""
+    host_port: int = 0
+    upstream: str = ""
+    """For a proxy: the machine's own proxy, `http://[user:password@]host:port`, through which it must go."""
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """What all containers of a Pod share."""
 
@@ -84,6 +99,12 @@ class SandboxSpec:
     """Size of the private /dev/shm; 0 is half of the Pod's memory limit, or 64 MiB."""
     cgroup: str = ""
     """Name of the Pod's control group below the node's; empty for none."""
+    hide: tuple[str, ...] = ()
+    """Directories of the machine that are empty for the Pod, but for its own mounts: the server's home."""
+    host_writable: bool = False
+    """False: the machine's files are read-only, and what the Pod may write are its mounts and private directories."""
+    relays: tuple[Relay, ...] = ()
+    """Addresses inside the Pod's network that lead out of it."""
     limits: Limits = field(default_factory=Limits)
     version: int = VERSION
 
@@ -115,6 +136,8 @@ class ContainerSpec:
     devices: tuple[str, ...] = ()
     """Device nodes under /dev beyond the usual ones (GPUs)."""
     new_privileges: bool = False
+    seccomp: bool = True
+    """Refuse calls that only a runtime or an attacker makes (mounts, namespaces, modules, keyrings)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +231,8 @@ def decode(kind: type[_Spec], content: bytes) -> _Spec:
 def _restore(name: str, value: Any) -> Any:
     if name == "limits":
         return Limits(**value)
+    if name == "relays":
+        return tuple(Relay(**entry) for entry in value)
     if name == "mounts":
         return tuple(Mount(**entry) for entry in value)
     if name == "hosts":

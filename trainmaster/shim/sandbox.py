@@ -4,15 +4,23 @@
 shim, `Sandbox.enter` in a forked child as the last thing before exec. The level stands in the spec and was chosen by
 the node from what the probe found; nothing here falls back to a weaker level in silence: what cannot be built raises
 `SandboxError`, and the Pod does not start.
+
+The shim itself stays in the machine's mount and network namespaces: it reads the Pod's files and relays connections.
+All containers of a Pod share its network, UTS, IPC and PID namespaces; each has a root of its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainmaster.shim.protocol import PLAIN, ContainerSpec, Paths, SandboxSpec
+from trainmaster.shim import cgroups, etc, linux, network, relay, rootfs, security
+from trainmaster.shim.protocol import FULL, OWN_NETWORK, PLAIN, USER, ContainerSpec, Limits, Paths, SandboxSpec
+from trainmaster.shim.usage import list_processes
 
 
 class SandboxError(Exception):
@@ -26,75 +34,309 @@ class Stats:
     pids: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What the zygote prepared and every shim inherits."""
+
+    level: str
+    user: int
+    group: int
+    switch: int
+    hierarchies: cgroups.Hierarchies
+
+
+_ground = _Ground(PLAIN, os.geteuid(), os.getegid(), -1, cgroups.Hierarchies())
+
+
 def prepare_zygote(root: str, level: str) -> None:
     """Once, at the start of the zygote, before any thread and before the first clone. `root` holds Pod directories."""
+    global _ground  # one per process, inherited by fork: that is what a zygote is for
+    user, group = os.geteuid(), os.getegid()
+    shims = find_shims(root) if level != PLAIN else []
+    if level == USER:
+        _enter_user_namespace(shims)
+    switch = -1
+    if level != PLAIN:
+        found = network.find_switch(shims)
+        switch = network.make_switch(may_return=level == FULL) if found is None else found
+    _ground = _Ground(level, user, group, switch, cgroups.read_hierarchies())
+
+
+def _enter_user_namespace(shims: list[tuple[str, int]]) -> None:
+    """That of the Pods which an earlier zygote left behind, or a new one; and a mount namespace below it."""
+    for _, pid in shims:
+        try:
+            handle = linux.open_namespace("user", pid)
+            linux.setns(handle, linux.CLONE_NEWUSER)
+        except OSError:
+            continue
+        linux.unshare(linux.CLONE_NEWNS)
+        break
+    else:
+        user, group = os.geteuid(), os.getegid()
+        linux.unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
+        linux.write_id_maps(0, user, 0, group)
+    linux.mount(None, "/", None, linux.MS_REC | linux.MS_SLAVE)
+
+
+def find_shims(root: str) -> list[tuple[str, int]]:
+    """(Pod directory, pid) of every shim below `root` that lives."""
+    with open("/proc/sys/kernel/random/boot_id") as stream:
+        boot = stream.read().strip()
+    found = []
+    for name in os.listdir(root) if os.path.isdir(root) else ():
+        try:
+            with open(Paths(f"{root}/{name}").identity, "rb") as file:
+                who = json.load(file)
+            with open(f"/proc/{who['pid']}/stat") as status:
+                ticks = int(status.read().rpartition(")")[2].split()[19])
+        except (OSError, ValueError, KeyError):
+            continue
+        if who.get("boot_id") == boot and who.get("start_ticks") == ticks:
+            found.append((f"{root}/{name}", int(who["pid"])))
+    return found
 
 
 def clone_flags(pod: SandboxSpec) -> int:
-    """What the zygote adds to clone3 (or unshares before fork) for the shim of this Pod."""
-    return 0
+    """What the zygote adds to clone3 for the shim of this Pod."""
+    return 0 if pod.level == PLAIN else linux.CLONE_NEWPID
+
+
+def build_pod(paths: Paths, pod: SandboxSpec) -> Sandbox:
+    if pod.level not in (PLAIN, _ground.level):
+        raise SandboxError(f"the Pod wants isolation level {pod.level}, but this node was started with {_ground.level}")
+    sandbox = Sandbox(paths, pod)
+    try:
+        sandbox.build()
+    except OSError as error:
+        sandbox.close()
+        raise SandboxError(f"cannot build the sandbox: {error.strerror}") from error
+    return sandbox
+
+
+def clean_up(pod: SandboxSpec) -> None:
+    """After a shim died: whatever the kernel did not take away by itself. Its processes are killed first."""
+    if pod.cgroup:
+        group = cgroups.PodGroup(cgroups.read_hierarchies(), pod.cgroup)
+        group.kill()
+        group.remove()
 
 
 class Sandbox:
     def __init__(self, paths: Paths, pod: SandboxSpec) -> None:
         self.paths = paths
         self.pod = pod
+        self._group = cgroups.PodGroup(_ground.hierarchies, pod.cgroup) if pod.cgroup else None
+        self._network: network.PodNetwork | None = None
+        self._oom_kills: dict[str, int] = {}
 
     @property
     def owns_pids(self) -> bool:
         """The shim is PID 1 of the Pod's own pid namespace: `kill(-1)` reaches the Pod and nothing else."""
-        return False
+        return self.pod.level != PLAIN
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Descriptors that must stay open in the shim; all of them close on exec."""
+        ours = () if self._network is None else (self._network.namespace, *self._network.listeners)
+        return tuple(handle for handle in (_ground.switch, *ours) if handle >= 0)
+
+    def build(self) -> None:
+        if self._group is not None:
+            self._group.build(self.pod.limits)
+        if self.pod.level == PLAIN:
+            return
+        linux.unshare(linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
+        socket.sethostname(self.pod.hostname)
+        if self.pod.network == OWN_NETWORK:
+            network.write_record(self.paths.directory, _ground.switch)
+            self._network = network.connect_pod(
+                _ground.switch, self.pod.address, self.pod.prefix, self.pod.relays, may_return=self._may_return
+            )
+        self._etc = etc.write_files(self.paths.directory, self.pod)
+
+    @property
+    def _may_return(self) -> bool:
+        return self.pod.level == FULL
 
     def enter(self, container: ContainerSpec) -> None:
         """In the forked child, just before exec: everything but the descriptors, the session and the signals."""
-        _change_identity(container)
-        os.chdir(container.directory)
+        try:
+            self._enter(container)
+        except OSError as error:
+            raise SandboxError(error.strerror or str(error)) from error
+
+    def _enter(self, container: ContainerSpec) -> None:
+        os.umask(0o022)
+        if self._group is not None:
+            self._group.prepare(container.name, container.limits)
+            self._group.join(container.name)
+        self._pin(container.limits)
+        if self.pod.level == PLAIN:
+            _change_plain_identity(container)
+        else:
+            if self._network is not None:
+                linux.setns(self._network.namespace, linux.CLONE_NEWNET)
+            linux.unshare(linux.CLONE_NEWNS)
+            rootfs.build_root(self._build_wishes(container))
+            _make_directory(container.directory)
+            if self.pod.level == USER:
+                security.map_identity(container, _ground.user, _ground.group)
+            else:
+                security.change_identity(container)
+        _change_directory(container.directory)
+        if self.pod.level != PLAIN:
+            security.seal(container)
+
+    def _build_wishes(self, container: ContainerSpec) -> rootfs.Wishes:
+        memory = container.limits.memory or self.pod.limits.memory
+        is_root = self.pod.level == FULL
+        return rootfs.Wishes(
+            mounts=(*self._etc, *container.mounts),
+            hide=self.pod.hide,
+            writable=self.pod.host_writable,
+            read_only_root=container.read_only_root,
+            devices=container.devices,
+            shm_bytes=self.pod.shm_bytes or memory // 2,
+            own_network=self._network is not None,
+            protect_proc=is_root and not container.run_as_user,
+            scratch=f"{self.paths.directory}/scratch/{container.name}.{container.attempt}",
+            user_namespace=not is_root,
+        )
 
     def join(self, container: ContainerSpec, pidfd: int) -> None:
         """In a forked child that becomes an `exec` in the running container whose main process `pidfd` is."""
-        self.enter(container)
+        if self.pod.level == PLAIN:
+            self.enter(container)
+            return
+        try:
+            self._join(container, pidfd)
+        except OSError as error:
+            raise SandboxError(error.strerror or str(error)) from error
+
+    def _join(self, container: ContainerSpec, pidfd: int) -> None:
+        os.umask(0o022)
+        if self._group is not None:
+            self._group.prepare(container.name, container.limits)
+            self._group.join(container.name)
+        if self._network is not None:
+            linux.setns(self._network.namespace, linux.CLONE_NEWNET)
+        if self.pod.level == USER:
+            linux.setns(pidfd, linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
+            security.drop_after_join(container)
+        else:
+            linux.setns(pidfd, linux.CLONE_NEWNS)
+            security.change_identity(container)
+        _change_directory(container.directory)
+        security.seal(container)
+
+    def _pin(self, limits: Limits) -> None:
+        """Without a cpu controller a limit becomes a set of processors, spread by the Pod's uid."""
+        millis = limits.cpu_millis or self.pod.limits.cpu_millis
+        available = sorted(os.sched_getaffinity(0))
+        wanted = -(-millis // 1000)
+        if millis and wanted < len(available) and (self._group is None or "cpu" not in _ground.hierarchies.limits):
+            first = zlib.crc32(self.pod.uid.encode()) % len(available)
+            os.sched_setaffinity(0, [available[(first + step) % len(available)] for step in range(wanted)])
 
     def open_socket(self) -> socket.socket:
         """A TCP socket that lives in the Pod's network, neither bound nor connected."""
-        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if self._network is None:
+            return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        return network.open_socket(self._network.namespace, may_return=self._may_return)
 
     @property
     def connect_address(self) -> str:
         """Where a server inside the Pod is reached with such a socket."""
         return "127.0.0.1"
 
+    @property
+    def listeners(self) -> tuple[int, ...]:
+        """Watch these for reading; when one is ready, call `serve` once and stop watching all of them."""
+        return self._network.listeners if self._network is not None else ()
+
+    def serve(self) -> int:
+        """Forks the relay that serves all listeners; its pid. When it died, watch the listeners again."""
+        return relay.start(self.listeners, self.pod.relays)
+
     def kill(self, container: str) -> bool:
         """SIGKILL to every process of the container, however it detached itself. False: not possible at this level."""
-        return False
+        return self._group is not None and self._group.kill(container)
 
     def was_oom_killed(self, container: str) -> bool:
-        return False
+        """Since the last time this was asked for the container."""
+        if self._group is None:
+            return False
+        before, now = self._oom_kills.get(container, 0), self._group.count_oom_kills(container)
+        self._oom_kills[container] = now
+        return now > before
 
-    def read_stats(self) -> Stats | None:
-        """Of the whole Pod; None where only /proc can tell."""
-        return None
+    def needs_watch(self, limits: Limits) -> bool:
+        """A memory limit that nobody enforces: `find_over_limit` must be called about once a second."""
+        limited = bool(limits.memory or self.pod.limits.memory)
+        return limited and (self._group is None or "memory" not in _ground.hierarchies.limits)
+
+    def find_over_limit(self, running: Mapping[int, tuple[str, int]]) -> list[str]:
+        """`running`: pid of the main process -> (container, bytes). The containers that use more than they may."""
+        processes = list_processes()
+        owner: dict[int, str] = {}
+        used: dict[str, int] = {}
+        for process in processes:
+            name = owner.get(process.parent) or running.get(process.local, ("", 0))[0]
+            owner[process.pid] = name
+            used[name] = used.get(name, 0) + process.rss_bytes
+        over = [name for name, limit in running.values() if limit and used.get(name, 0) > limit]
+        if not over and self.pod.limits.memory and sum(used.values()) > self.pod.limits.memory:
+            over = [max((name for name, _ in running.values()), key=lambda name: used.get(name, 0))] if running else []
+        return over
+
+    def read_stats(self) -> Stats:
+        """Of the whole Pod."""
+        processes = list_processes()
+        usage = self._group.read_usage() if self._group is not None else cgroups.Usage(None, None)
+        cpu = sum(process.cpu_ns for process in processes) if usage.cpu_ns is None else usage.cpu_ns
+        rss = sum(process.rss_bytes for process in processes) if usage.memory is None else usage.memory
+        return Stats(cpu, rss, len(processes))
 
     def write_hosts(self, lines: tuple[tuple[str, ...], ...]) -> None:
         """Rewrites /etc/hosts of the Pod in place."""
+        if self.pod.level != PLAIN:
+            etc.rewrite_hosts(self.paths.directory, lines)
 
     def close(self) -> None:
         """Everything that `build_pod` made is gone. The processes of the Pod have ended before."""
+        if self._network is not None:
+            for handle in (self._network.namespace, *self._network.listeners):
+                os.close(handle)
+            self._network = None
+        if self._group is not None:
+            self._group.kill()
+            self._group.remove()
 
 
-def build_pod(paths: Paths, pod: SandboxSpec) -> Sandbox:
-    if pod.level != PLAIN:
-        raise SandboxError(f"isolation level {pod.level} is not available on this machine")
-    return Sandbox(paths, pod)
-
-
-def _change_identity(container: ContainerSpec) -> None:
-    user, group = container.run_as_user, container.run_as_group
+def _change_plain_identity(container: ContainerSpec) -> None:
+    user = container.run_as_user
     if os.geteuid() == 0:
-        if container.groups or user is not None:
+        if user is not None or container.run_as_group is not None:
+            group = container.run_as_group if container.run_as_group is not None else (user or 0)
             os.setgroups(container.groups)
-        if group is not None or user is not None:
-            os.setresgid(*[group if group is not None else (user or 0)] * 3)
+            os.setresgid(group, group, group)
         if user is not None:
             os.setresuid(user, user, user)
     elif user is not None and user != os.geteuid():
         raise SandboxError(f"runAsUser {user} needs a server that runs as root, or user namespaces")
+
+
+def _make_directory(path: str) -> None:
+    """A working directory that the image would have brought is made, where it can be."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError:
+        return  # the change into it says why
+
+
+def _change_directory(path: str) -> None:
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise SandboxError(f"cannot change into the working directory {path}: {error.strerror}") from error

@@ -1,0 +1,68 @@
+"""The files in /etc that make a Pod a machine of its own: hosts, hostname, resolv.conf, nsswitch.conf.
+
+They lie in the Pod's directory and are bound over the machine's. The bind pins the file, so a new version must be
+written into the old one, and so that no reader sees half of it: one write of a block that is padded with newlines and
+never shrinks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from trainmaster.shim.protocol import OWN_NETWORK, Mount, SandboxSpec
+
+_BLOCK = 4096
+_LOCAL = (("127.0.0.1", "localhost"), ("::1", "localhost", "ip6-localhost", "ip6-loopback"))
+_RESOLV = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+
+
+def build_hosts(lines: Sequence[Sequence[str]], at_least: int = 0) -> bytes:
+    text = "".join("\t".join((line[0], " ".join(line[1:]))) + "\n" for line in (*_LOCAL, *lines)).encode()
+    size = max(at_least, -(-len(text) // _BLOCK) * _BLOCK)
+    return text + b"\n" * (size - len(text))
+
+
+def build_nsswitch(machine: str) -> str:
+    """The machine's own, with names from files only: its name servers cannot be reached, and asking takes 10 s."""
+    kept = [line for line in machine.splitlines() if not line.strip().startswith("hosts:")]
+    return "\n".join((*kept, "hosts: files", ""))
+
+
+def write_files(directory: str, pod: SandboxSpec) -> list[Mount]:
+    """Writes them to `directory`/etc; the mounts that put them in place."""
+    place = f"{directory}/etc"
+    os.makedirs(place, exist_ok=True)
+    files = {"hosts": build_hosts(pod.hosts), "hostname": f"{pod.hostname}\n".encode()}
+    if pod.network == OWN_NETWORK:
+        files["resolv.conf"] = _RESOLV.encode()
+        files["nsswitch.conf"] = build_nsswitch(_read_machine("/etc/nsswitch.conf")).encode()
+    for name, content in files.items():
+        _write(f"{place}/{name}", content)
+    return [Mount(f"/etc/{name}", f"{place}/{name}") for name in files]
+
+
+def rewrite_hosts(directory: str, lines: Sequence[Sequence[str]]) -> None:
+    path = f"{directory}/etc/hosts"
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(handle, build_hosts(lines, os.fstat(handle).st_size), 0)
+    finally:
+        os.close(handle)
+
+
+def _read_machine(path: str) -> str:
+    try:
+        with open(path) as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def _write(path: str, content: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.fchmod(handle, 0o644)
+        os.write(handle, content)
+    finally:
+        os.close(handle)

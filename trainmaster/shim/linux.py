@@ -1,0 +1,250 @@
+"""The Linux calls that the standard library lacks: namespaces, mounts, capabilities, clone3, seccomp.
+
+Thin: one function per call, an OSError with the call's name when the kernel refuses. Used by the zygote, shims
+and the probe, all single-threaded. Numbers are those of x86-64 and arm64; elsewhere the calls fail with ENOSYS and the
+probe finds that only the plain level is possible.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+_CLONE_PIDFD = 0x1000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MS_SLAVE = 1 << 19
+MNT_DETACH = 2
+
+MOUNT_ATTR_RDONLY = 1
+_AT_FDCWD = -100
+_AT_EMPTY_PATH = 0x1000
+_AT_RECURSIVE = 0x8000
+_OPEN_TREE_CLONE = 1
+_OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+_FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CREATE = 0, 1, 6
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_NAME = 15
+_PR_SET_SECCOMP = 22
+_PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_SECCOMP_MODE_FILTER = 2
+_CAPABILITY_VERSION = 0x20080522
+
+_NUMBERS: dict[str, tuple[int, int]] = {
+    # name: (x86-64, arm64)
+    "pivot_root": (155, 41),
+    "capset": (126, 91),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "clone3": (435, 435),
+    "mount_setattr": (442, 442),
+}
+_COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine())
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+_libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
+_libc.unshare.argtypes = [ctypes.c_int]
+_libc.setns.argtypes = [ctypes.c_int, ctypes.c_int]
+_libc.prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
+_libc.syscall.restype = ctypes.c_long
+# Keeps the interpreter's lock through the call: the child of clone3 must find it in its own hands.
+_locked = ctypes.PyDLL(None, use_errno=True)
+_locked.syscall.restype = ctypes.c_long
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _number(name: str) -> int:
+    if _COLUMN is None:
+        raise OSError(errno.ENOSYS, f"{name}: not known for {platform.machine()}")
+    return _NUMBERS[name][_COLUMN]
+
+
+def _encode(text: str | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(flags), f"unshare {flags:#x}")
+
+
+def setns(handle: int, kind: int = 0) -> None:
+    _check(_libc.setns(handle, kind), f"setns {kind:#x}")
+
+
+def mount(source: str | None, target: str, kind: str | None = None, flags: int = 0, data: str | None = None) -> None:
+    result = _libc.mount(_encode(source), _encode(target), _encode(kind), flags, _encode(data))
+    _check(result, f"mount {kind or source} on {target}")
+
+
+def umount(target: str, flags: int = MNT_DETACH) -> None:
+    _check(_libc.umount2(_encode(target), flags), f"umount {target}")
+
+
+def bind(source: str, target: str) -> None:
+    """With everything that is mounted below the source."""
+    mount(source, target, None, MS_BIND | MS_REC)
+
+
+def pivot_root(new: str, old: str) -> None:
+    _check(_libc.syscall(_number("pivot_root"), _encode(new), _encode(old)), "pivot_root")
+
+
+def open_tree(path: str) -> int:
+    """A detached copy of what is mounted at `path` and below, to be put anywhere with `move_mount`."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
+    return _check(_libc.syscall(_number("open_tree"), _AT_FDCWD, _encode(path), flags), f"open_tree {path}")
+
+
+def make_tree(kind: str, options: dict[str, str], flags: int) -> int:
+    """A new file system as a detached tree. An option without a value is a flag."""
+    handle = _check(_libc.syscall(_number("fsopen"), kind.encode(), 1), f"fsopen {kind}")
+    try:
+        for name, value in options.items():
+            command = _FSCONFIG_SET_STRING if value else _FSCONFIG_SET_FLAG
+            text = _encode(value) if value else None
+            _check(
+                _libc.syscall(_number("fsconfig"), handle, command, name.encode(), text, 0), f"{kind} {name}={value}"
+            )
+        _check(_libc.syscall(_number("fsconfig"), handle, _FSCONFIG_CREATE, None, None, 0), f"make {kind} {options}")
+        # The flags of the old interface have the same bits in the new one, as far as we use them.
+        return _check(_libc.syscall(_number("fsmount"), handle, 1, flags), f"fsmount {kind}")
+    finally:
+        os.close(handle)
+
+
+def move_mount(tree: int, target: str) -> None:
+    result = _libc.syscall(_number("move_mount"), tree, b"", _AT_FDCWD, _encode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+    _check(result, f"mount on {target}")
+
+
+def set_read_only(path: str | int) -> None:
+    """The mount at `path` (or the detached tree) and all below it; other flags stay as they are, as they must."""
+    attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    if isinstance(path, int):
+        where, name, flags = path, b"", _AT_RECURSIVE | _AT_EMPTY_PATH
+    else:
+        where, name, flags = _AT_FDCWD, os.fsencode(path), _AT_RECURSIVE
+    number = _number("mount_setattr")
+    _check(_libc.syscall(number, where, name, flags, attributes, len(attributes)), f"read-only {path}")
+
+
+def prctl(option: int, *arguments: int) -> None:
+    padded = (*arguments, 0, 0, 0, 0)[:4]
+    _check(_libc.prctl(option, *padded), f"prctl {option}")
+
+
+def set_parent_death_signal(number: int) -> None:
+    prctl(_PR_SET_PDEATHSIG, number)
+
+
+def set_no_new_privileges() -> None:
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def set_subreaper() -> None:
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_dumpable(dumpable: bool) -> None:
+    """Not dumpable: others of the same uid cannot look into this process through /proc."""
+    prctl(_PR_SET_DUMPABLE, int(dumpable))
+
+
+def set_process_name(name: str) -> None:
+    buffer = ctypes.create_string_buffer(name.encode()[:15])
+    prctl(_PR_SET_NAME, ctypes.addressof(buffer))
+
+
+def keep_capabilities(kept: int) -> None:
+    """Drops all but the bits in `kept`, for this process and whatever it executes."""
+    for number in range(64):
+        if kept >> number & 1:
+            continue
+        try:
+            prctl(_PR_CAPBSET_DROP, number)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # beyond the last one that this kernel knows
+                break
+            raise
+    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    low, high = kept & 0xFFFFFFFF, kept >> 32
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    data = struct.pack("=IIIIII", low, low, 0, high, high, 0)
+    _check(_libc.syscall(_number("capset"), header, data), "capset")
+
+
+def install_seccomp(program: bytes) -> None:
+    """`program` is an array of struct sock_filter. Needs no_new_privs, or CAP_SYS_ADMIN."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    head = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer)))
+    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(head))
+
+
+def clone(flags: int) -> tuple[int, int]:
+    """As fork, with namespaces: (pid, pidfd) in the parent, (0, -1) in the child. One thread only."""
+    pidfd = ctypes.c_int(-1)
+    # struct clone_args up to exit_signal, stack, stack_size, tls: flags, pidfd, child_tid, parent_tid, exit_signal.
+    arguments = struct.pack("=8Q", flags | _CLONE_PIDFD, ctypes.addressof(pidfd), 0, 0, 17, 0, 0, 0)
+    number = _number("clone3")
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = int(_locked.syscall(number, arguments, len(arguments)))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0, -1
+    reason = ctypes.get_errno()
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(reason, f"clone3: {os.strerror(reason)}")
+    return pid, pidfd.value
+
+
+def write_id_maps(inside_user: int, outside_user: int, inside_group: int, outside_group: int) -> None:
+    """After `unshare(CLONE_NEWUSER)`: one uid and one gid, which needs no privilege."""
+    for name, content in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{inside_user} {outside_user} 1"),
+        ("gid_map", f"{inside_group} {outside_group} 1"),
+    ):
+        handle = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(handle, content.encode())
+        finally:
+            os.close(handle)
+
+
+def open_namespace(kind: str, pid: int | str = "self") -> int:
+    return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
