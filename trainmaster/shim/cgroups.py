@@ -35,6 +35,11 @@ class Hierarchies:
     v1: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def bases(self) -> list[str]:
+        """Each directory once: v1 often mounts several controllers together."""
+        return [path for path in dict.fromkeys((self.unified, *self.v1.values())) if path]
+
+    @property
     def mode(self) -> str:
         if self.controllers:
             return "v2"
@@ -96,7 +101,7 @@ def _find_writable(mount: str, path: str) -> str:
     place = os.path.normpath(f"{mount}/{path}")
     if not os.path.isdir(place):
         place = mount
-    return place if os.access(place, os.W_OK) else ""
+    return os.path.realpath(place) if os.access(place, os.W_OK) else ""
 
 
 def _read_words(path: str) -> set[str]:
@@ -126,51 +131,58 @@ class PodGroup:
     def __init__(self, hierarchies: Hierarchies, name: str) -> None:
         self._hierarchies = hierarchies
         self._name = name
-        self._members: dict[str, list[str]] = {}
+
+    @property
+    def paths(self) -> list[str]:
+        """Every group that the Pod may have; those of its containers lie below."""
+        return [f"{base}/{NODE_GROUP}/{self._name}" for base in self._hierarchies.bases]
 
     def build(self, limits: Limits) -> None:
-        for base in self._bases(limits):
-            _make(f"{base}/{NODE_GROUP}")
-            if base == self._hierarchies.unified and self._hierarchies.controllers:
-                _hand_down(base, self._hierarchies.controllers)
-                _hand_down(f"{base}/{NODE_GROUP}", self._hierarchies.controllers)
-            _make(f"{base}/{NODE_GROUP}/{self._name}")
+        for base in self._list_needed(limits):
+            self._make_pod(base)
         self._limit("", limits)
 
-    def prepare(self, container: str, limits: Limits) -> None:
-        """In the shim, before the fork: the container's groups."""
-        joined = []
-        for base in self._bases(limits):
-            pod = f"{base}/{NODE_GROUP}/{self._name}"
-            if not os.path.isdir(pod):
-                _make(f"{base}/{NODE_GROUP}")
-                _make(pod)
-            if base == self._hierarchies.unified and self._hierarchies.controllers:
-                _hand_down(pod, self._hierarchies.controllers)
-            _make(f"{pod}/{container}")
-            joined.append(f"{pod}/{container}")
-        self._limit(container, limits)
-        # Where the Pod as a whole is limited and this container is not, it belongs into the Pod's own group.
-        for base in self._list_bases():
-            pod = f"{base}/{NODE_GROUP}/{self._name}"
-            if f"{pod}/{container}" not in joined and os.path.isdir(pod):
-                joined.append(pod)
-        self._members[container] = joined
+    def _make_pod(self, base: str) -> None:
+        pod = f"{base}/{NODE_GROUP}/{self._name}"
+        try:
+            os.mkdir(pod, 0o755)
+        except FileNotFoundError:
+            _make(f"{base}/{NODE_GROUP}")
+            _make(pod)
+        except FileExistsError:
+            return
+        if base == self._hierarchies.unified and self._hierarchies.controllers:
+            for path in (base, f"{base}/{NODE_GROUP}", pod):
+                _hand_down(path, self._hierarchies.controllers)
 
-    def join(self, container: str) -> None:
-        """In the child: 0 means whoever writes."""
-        for path in self._members.get(container, ()):
-            _write(f"{path}/cgroup.procs", 0)
+    def prepare(self, container: str, limits: Limits) -> int:
+        """In the shim, before the fork: the container's groups. A descriptor of the unified one, -1 without."""
+        for base in self._list_needed(limits):
+            self._make_pod(base)
+            _make(f"{base}/{NODE_GROUP}/{self._name}/{container}")
+        self._limit(container, limits)
+        if not self._hierarchies.unified:
+            return -1
+        return os.open(self._path(self._hierarchies.unified, container), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def join(self, container: str, *, unified: bool) -> None:
+        """In the child, which has one thread: `tasks` of v1 moves it at once, `cgroup.procs` would wait for a lock."""
+        if unified and self._hierarchies.unified:
+            _write(f"{self._path(self._hierarchies.unified, container)}/cgroup.procs", 0)
+        for base in self._hierarchies.bases:
+            if base == self._hierarchies.unified:
+                continue
+            # Where the Pod as a whole is limited and this container is not, it belongs into the Pod's own group.
+            for path in (self._path(base, container), self._path(base, "")):
+                try:
+                    _write(f"{path}/tasks", 0)
+                except FileNotFoundError:
+                    continue
+                break
 
     def kill(self, container: str = "") -> bool:
         """Everything in the container's group, or in the Pod's. False where the kernel has no `cgroup.kill` for us."""
-        if not self._hierarchies.unified:
-            return False
-        try:
-            _write(f"{self._path(self._hierarchies.unified, container)}/cgroup.kill", 1)
-        except OSError:
-            return False
-        return True
+        return bool(self._hierarchies.unified) and kill_group(self._path(self._hierarchies.unified, container))
 
     def count_oom_kills(self, container: str) -> int:
         base = self._hierarchies.find("memory")
@@ -190,36 +202,23 @@ class PodGroup:
         return Usage(cpu, memory)
 
     def remove(self) -> None:
-        """The groups, once no process is in them. Waits briefly: a killed process leaves its group a little later."""
-        for base in self._list_bases():
-            pod = f"{base}/{NODE_GROUP}/{self._name}"
-            if not os.path.isdir(pod):
-                continue
-            for entry in os.scandir(pod):
-                if entry.is_dir(follow_symlinks=False):
-                    _remove(entry.path)
-            _remove(pod)
+        for path in self.paths:
+            remove_group(path)
 
     def _path(self, base: str, container: str) -> str:
         path = f"{base}/{NODE_GROUP}/{self._name}"
         return f"{path}/{container}" if container else path
 
-    def _list_bases(self) -> list[str]:
-        """Each directory once: v1 often mounts several controllers together, or links them to one place."""
-        found = {os.path.realpath(path): path for path in (self._hierarchies.unified, *self._hierarchies.v1.values())}
-        return [path for path in found.values() if path]
-
-    def _bases(self, limits: Limits) -> list[str]:
+    def _list_needed(self, limits: Limits) -> list[str]:
         """Where this needs a group: always where it lets us kill, and where something is limited."""
-        needed = [self._hierarchies.unified]
+        needed = {self._hierarchies.unified}
         wanted = {"memory": limits.memory, "cpu": limits.cpu_millis or limits.cpu_shares_millis, "pids": limits.pids}
         for controller, limit in wanted.items():
             if limit:
-                needed.append(self._hierarchies.find(controller))
+                needed.add(self._hierarchies.find(controller))
                 if controller == "cpu":
-                    needed.append(self._hierarchies.v1.get("cpuacct", ""))
-        chosen = {os.path.realpath(path) for path in needed if path}
-        return [path for path in self._list_bases() if os.path.realpath(path) in chosen]
+                    needed.add(self._hierarchies.v1.get("cpuacct", ""))
+        return [path for path in self._hierarchies.bases if path in needed]
 
     def _limit(self, container: str, limits: Limits) -> None:
         for base, name, value in list_values(self._hierarchies, limits):
@@ -265,16 +264,25 @@ def _hand_down(path: str, controllers: frozenset[str]) -> None:
         _write(f"{path}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
 
 
-def list_pods(hierarchies: Hierarchies) -> set[str]:
-    """Names of all groups below the node's, for a sweep after a crash."""
-    names = set()
-    for base in {hierarchies.unified, *hierarchies.v1.values()} - {""}:
-        with contextlib.suppress(FileNotFoundError):
-            names |= {entry.name for entry in os.scandir(f"{base}/{NODE_GROUP}") if entry.is_dir(follow_symlinks=False)}
-    return names
+def remove_group(path: str) -> None:
+    """A Pod's group and those below it, once no process is in them."""
+    if os.path.isdir(path):
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                _remove(entry.path)
+        _remove(path)
+
+
+def kill_group(path: str) -> bool:
+    try:
+        _write(f"{path}/cgroup.kill", 1)
+    except OSError:
+        return False
+    return True
 
 
 def _remove(path: str) -> None:
+    """Waits briefly: a killed process leaves its group a little later."""
     for pause in (0.001, 0.005, 0.02, 0.1, 0.5, 0):
         try:
             os.rmdir(path)

@@ -19,8 +19,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmaster.shim import cgroups, etc, linux, network, relay, rootfs, security
-from trainmaster.shim.protocol import FULL, OWN_NETWORK, PLAIN, USER, ContainerSpec, Limits, Paths, SandboxSpec
+from trainmaster.shim.protocol import (
+    FULL,
+    OWN_NETWORK,
+    PLAIN,
+    USER,
+    ContainerSpec,
+    Limits,
+    Mount,
+    Paths,
+    SandboxSpec,
+    write_whole,
+)
 from trainmaster.shim.usage import list_processes
+
+GROUPS = "groups.json"
+"""In the Pod's directory: the control groups it may have, as absolute paths, since they depend on who started us."""
 
 
 class SandboxError(Exception):
@@ -114,12 +128,17 @@ def build_pod(paths: Paths, pod: SandboxSpec) -> Sandbox:
     return sandbox
 
 
-def clean_up(pod: SandboxSpec) -> None:
+def clean_up(paths: Paths) -> None:
     """After a shim died: whatever the kernel did not take away by itself. Its processes are killed first."""
-    if pod.cgroup:
-        group = cgroups.PodGroup(cgroups.read_hierarchies(), pod.cgroup)
-        group.kill()
-        group.remove()
+    try:
+        with open(f"{paths.directory}/{GROUPS}", "rb") as stream:
+            groups = json.load(stream)
+    except (OSError, ValueError):
+        return  # none were made
+    for path in groups:
+        cgroups.kill_group(path)
+    for path in groups:
+        cgroups.remove_group(path)
 
 
 class Sandbox:
@@ -129,6 +148,8 @@ class Sandbox:
         self._group = cgroups.PodGroup(_ground.hierarchies, pod.cgroup) if pod.cgroup else None
         self._network: network.PodNetwork | None = None
         self._oom_kills: dict[str, int] = {}
+        self._born_inside = False
+        self._etc: list[Mount] = []
 
     @property
     def owns_pids(self) -> bool:
@@ -143,6 +164,7 @@ class Sandbox:
 
     def build(self) -> None:
         if self._group is not None:
+            write_whole(f"{self.paths.directory}/{GROUPS}", json.dumps(self._group.paths).encode())
             self._group.build(self.pod.limits)
         if self.pod.level == PLAIN:
             return
@@ -159,8 +181,26 @@ class Sandbox:
     def _may_return(self) -> bool:
         return self.pod.level == FULL
 
+    def fork(self, container: ContainerSpec) -> tuple[int, int]:
+        """As `linux.clone`, for a child that will `enter` or `join`: (pid, pidfd), in the child (0, -1)."""
+        group = -1
+        if self._group is not None:
+            try:
+                group = self._group.prepare(container.name, container.limits)
+            except OSError as error:
+                raise SandboxError(f"cannot make control groups: {error}") from error
+        try:
+            pid, pidfd = linux.clone(0, group)
+        except OSError as error:
+            raise SandboxError(f"cannot fork: {error}") from error
+        finally:
+            if group >= 0:
+                os.close(group)
+        self._born_inside = pid == 0
+        return pid, pidfd
+
     def enter(self, container: ContainerSpec) -> None:
-        """In the forked child, just before exec: everything but the descriptors, the session and the signals."""
+        """In the child, just before exec: everything but the descriptors, the session and the signals."""
         try:
             self._enter(container)
         except OSError as error:
@@ -168,9 +208,7 @@ class Sandbox:
 
     def _enter(self, container: ContainerSpec) -> None:
         os.umask(0o022)
-        if self._group is not None:
-            self._group.prepare(container.name, container.limits)
-            self._group.join(container.name)
+        self._join_groups(container)
         self._pin(container.limits)
         if self.pod.level == PLAIN:
             _change_plain_identity(container)
@@ -216,9 +254,7 @@ class Sandbox:
 
     def _join(self, container: ContainerSpec, pidfd: int) -> None:
         os.umask(0o022)
-        if self._group is not None:
-            self._group.prepare(container.name, container.limits)
-            self._group.join(container.name)
+        self._join_groups(container)
         if self._network is not None:
             linux.setns(self._network.namespace, linux.CLONE_NEWNET)
         if self.pod.level == USER:
@@ -229,6 +265,15 @@ class Sandbox:
             security.change_identity(container)
         _change_directory(container.directory)
         security.seal(container)
+
+    def _join_groups(self, container: ContainerSpec) -> None:
+        if self._group is None:
+            return
+        if not self._born_inside:
+            handle = self._group.prepare(container.name, container.limits)
+            if handle >= 0:
+                os.close(handle)
+        self._group.join(container.name, unified=not self._born_inside)
 
     def _pin(self, limits: Limits) -> None:
         """Without a cpu controller a limit becomes a set of processors, spread by the Pod's uid."""
