@@ -21,7 +21,7 @@ from trainmaster.engine.events import EventRecorder
 from trainmaster.kit.clock import SystemClock
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.runner import Settings
-from trainmaster.node.supervisor import read_start_ticks
+from trainmaster.node.spawner import read_start_ticks
 from trainmaster.testing.cluster import Cluster, running_cluster
 
 pytestmark = pytest.mark.node

@@ -1,161 +1,337 @@
-"""Real processes: how they start, end, are signalled, and are found again."""
+"""Pods under shims: how they begin, what is recorded, how their trees end, and who gets what descriptor."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from trainmaster.node.launch import Launch, LaunchError
-from trainmaster.node.supervisor import Exit, Identity, Supervisor, read_boot_id, read_start_ticks
+from tests.node.shims import Shims, make_spec, run, supervising, wait_until_dead
+from trainmaster.node.shim_link import ShimError
+from trainmaster.node.supervisor import Began, SupervisorError
+from trainmaster.shim import wire
+from trainmaster.shim.processes import is_alive, read_start_ticks
+from trainmaster.shim.protocol import Exited, SandboxSpec
 
 pytestmark = pytest.mark.node
 
-ENV = {"PATH": "/usr/bin:/bin", "GREETING": "hello"}
 
-
-class Bench:
-    """A supervisor and one log file; `start` runs a shell script."""
-
-    def __init__(self, supervisor: Supervisor, directory: Path) -> None:
-        self.supervisor = supervisor
-        self.directory = directory
-        self.log = directory / "log"
-
-    def start(self, script: str, directory: Path | None = None) -> tuple[Identity, asyncio.Future[Exit]]:
-        ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
-        try:
-            launch = Launch(("/bin/sh", "-c", script), ENV, str(directory or self.directory))
-            return self.supervisor.start(launch, output, ended.set_result), ended
-        finally:
-            os.close(output)
-
-    async def wait_for_output(self, text: str) -> None:
-        async with asyncio.timeout(20):
-            while text not in (self.log.read_text() if self.log.exists() else ""):
-                await asyncio.sleep(0.01)
-
-
-def run(tmp_path: Path, test: Callable[[Bench], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with Supervisor() as supervisor:
-            await test(Bench(supervisor, tmp_path))
-
-    asyncio.run(main())
-
-
-async def wait_until_dead(pid: int) -> None:
-    """Killed is not yet dead, and dead is not yet collected by whoever inherited it: a zombie counts as dead."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                stat = Path(f"/proc/{pid}/stat").read_text()
-            except (FileNotFoundError, ProcessLookupError):
-                return
-            if stat.rpartition(")")[2].split()[0] == "Z":
-                return
-            await asyncio.sleep(0.01)
-
-
-def test_a_process_has_its_directory_environment_session_and_output(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        who, ended = bench.start('pwd; echo "$GREETING"; echo err >&2; ps -o sid= -p $$; exit 7')
-        assert await ended == Exit(7)
-        lines = bench.log.read_text().split()
-        assert lines == [str(tmp_path), "hello", "err", str(who.pid)]
+def test_a_container_has_its_directory_environment_and_both_streams(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        env = {"PATH": os.defpath, "GREETING": "hello"}
+        ended = await shims.run("u", 'pwd; echo "$GREETING"; echo err >&2; printf tail; exit 7', env=env)
+        assert (ended.exited.code, ended.exited.signal) == (7, 0)
+        assert sorted(shims.read_log("u").split()) == sorted([str(tmp_path), "hello", "err", "tail"])
+        began = shims.happened[0]
+        assert isinstance(began, Began)
+        assert began.started.pid > 0 and began.started.error == ""
+        found = await shims.supervisor.adopt("u")
+        assert found.get_newest()["main"].exited == ended.exited
 
     run(tmp_path, test)
 
 
-def test_a_signal_is_reported_as_128_plus_its_number(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        _, ended = bench.start("kill -SEGV $$")
-        assert await ended == Exit(128 + signal.SIGSEGV, signal.SIGSEGV)
+def test_a_signal_is_recorded_as_128_plus_its_number(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        exited = (await shims.run("u", "kill -SEGV $$")).exited
+        assert (exited.code, exited.signal) == (139, signal.SIGSEGV)
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("argv", "directory", "want"),
+    [
+        pytest.param(
+            ("no-such-program",), "/", 'exec: "no-such-program": executable file not found in $PATH', id="path"
+        ),
+        pytest.param(("/no/such",), "/", 'exec: "/no/such": no such file or directory', id="file"),
+        pytest.param(("/etc/passwd",), "/", 'exec: "/etc/passwd": permission denied', id="not executable"),
+        pytest.param(
+            ("true",), "/no", "cannot change into the working directory /no: No such file or directory", id="cwd"
+        ),
+    ],
+)
+def test_a_program_that_cannot_be_executed_says_why(
+    tmp_path: Path, argv: tuple[str, ...], directory: str, want: str
+) -> None:
+    async def test(shims: Shims) -> None:
+        ended = await shims.run("u", "", argv=argv, directory=directory)
+        assert (ended.exited.code, ended.exited.error) == (128, want)
+        assert (await shims.wait_began("u")).started.error == want
+
+    run(tmp_path, test)
+
+
+def test_a_container_gets_three_descriptors_default_signals_and_a_session_of_its_own(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        script = "ls /proc/self/fd | wc -l; grep -E 'SigBlk|SigIgn' /proc/self/status; ps -o sid= -p $$; echo $$"
+        assert (await shims.run("u", script)).exited.code == 0
+        fds, blocked, ignored, sid, pid = shims.read_log("u").strip().splitlines()
+        assert fds == "4", "0, 1, 2 and that of the directory that ls reads"
+        ordinary = (1 << 31) - 1  # above are signals that the C library keeps for itself
+        assert (int(blocked.split()[1], 16) & ordinary, int(ignored.split()[1], 16) & ordinary) == (0, 0)
+        assert sid.strip() == pid
+
+    run(tmp_path, test)
+
+
+ESCAPES = {
+    "a child": "sleep 1000 & echo $!",
+    "a child in a session of its own": "setsid sleep 1000 & echo $!",
+    "a daemon that forked twice": "(setsid sh -c 'sleep 1000 & echo $!' &) ; sleep 0.1",
+    "one without an environment": "env -i setsid sleep 1000 & echo $!",
+    "one that ignores requests": "(trap '' TERM INT HUP; exec sleep 1000) & echo $!",
+}
+
+
+def test_whatever_a_container_leaves_behind_dies_with_it(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        script = "\n".join((*ESCAPES.values(), "sleep 0.05; exit 4"))
+        assert (await shims.run("u", script)).exited.code == 4
+        pids = [int(word) for word in shims.read_log("u").split()]
+        assert len(pids) == len(ESCAPES)
+        assert [pid for pid in pids if read_start_ticks(pid) is not None] == []
+
+    run(tmp_path, test)
+
+
+def test_with_several_containers_only_the_tree_of_the_ended_one_dies(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        script = "setsid sleep 1000 & echo $!; sleep 1000 & echo $!; echo up; while [ ! -e NAME ]; do sleep 0.02; done"
+        first = make_spec(tmp_path, script.replace("NAME", "one"), name="one")
+        second = make_spec(tmp_path, script.replace("NAME", "two"), name="two")
+        await shims.create("u", first, second)
+        mine = [int(word) for word in (await shims.wait_for_log("u", "up", "one")).split()[:2]]
+        others = [int(word) for word in (await shims.wait_for_log("u", "up", "two")).split()[:2]]
+        (tmp_path / "one").touch()
+        await shims.wait_ended("u", "one")
+        assert [read_start_ticks(pid) for pid in mine] == [None, None]
+        assert None not in [read_start_ticks(pid) for pid in others]
+        await shims.supervisor.kill("u", "two")
+        assert (await shims.wait_ended("u", "two")).exited.signal == signal.SIGKILL
+        assert [read_start_ticks(pid) for pid in others] == [None, None]
 
     run(tmp_path, test)
 
 
 def test_the_polite_signal_reaches_the_whole_group(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        who, ended = bench.start("trap 'echo stopped; exit 3' TERM; sleep 1000 & echo child $!; wait")
-        await bench.wait_for_output("child")
-        bench.supervisor.send(who.pid, force=False)
-        assert await ended == Exit(3)
-        await wait_until_dead(int(bench.log.read_text().split()[1]))
+    async def test(shims: Shims) -> None:
+        spec = make_spec(tmp_path, "trap 'echo stopped; exit 3' TERM; sleep 1000 & echo child; wait")
+        await shims.create("u", spec)
+        await shims.wait_for_log("u", "child")
+        await shims.supervisor.signal("u", "main", signal.SIGTERM)
+        assert (await shims.wait_ended("u")).exited.code == 3
+        assert "stopped" in shims.read_log("u")
 
     run(tmp_path, test)
 
 
-def test_what_ignores_the_polite_signal_is_killed_with_its_children(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        who, ended = bench.start("trap '' TERM; sleep 1000 & echo child $!; while :; do sleep 1000; done")
-        await bench.wait_for_output("child")
-        bench.supervisor.send(who.pid, force=False)
-        bench.supervisor.send(who.pid, force=True)
-        assert await ended == Exit(137, 9)
-        await wait_until_dead(int(bench.log.read_text().split()[1]))
+def test_closing_ends_everything_and_the_shim_too(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "trap '' TERM; setsid sleep 1000 & echo $!; wait"))
+        child = int(await shims.wait_for_log("u", "\n"))
+        began = await shims.wait_began("u")
+        who = shims.read_shim("u")
+        assert is_alive(who)
+        await shims.supervisor.close("u")
+        await wait_until_dead(child, began.started.pid, who.pid)
+        found = await shims.supervisor.adopt("u")
+        newest = found.get_newest()["main"].exited
+        assert newest is not None and newest.signal == signal.SIGKILL, "how it ended is recorded all the same"
+        assert not found.alive and found.list_lost() == []
+        await shims.supervisor.remove("u")
+        assert shims.supervisor.list_uids() == []
 
     run(tmp_path, test)
 
 
-def test_a_child_left_behind_dies_with_its_leader(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        _, ended = bench.start("sleep 1000 & echo child $!; exit 0")
-        assert await ended == Exit(0)
-        await wait_until_dead(int(bench.log.read_text().split()[1]))
+def test_an_attempt_is_never_begun_twice(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        spec = make_spec(tmp_path, "echo ran >> runs")
+        await shims.create("u", spec)
+        await shims.wait_ended("u")
+        await shims.create("u", spec)
+        await shims.supervisor.start("u", spec)
+        with pytest.raises(ShimError, match="was begun before"):
+            await shims.supervisor.request("u", "start", container="main", attempt=0)
+        await shims.supervisor.close("u")
+        await shims.create("u", spec)
+        await shims.supervisor.start("u", make_spec(tmp_path, "echo again >> runs", attempt=1))
+        await shims.wait_ended("u", attempt=1)
+        assert (tmp_path / "runs").read_text() == "ran\nagain\n"
 
     run(tmp_path, test)
 
 
-def test_another_supervisor_adopts_a_running_process_and_sees_its_end(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        who, _ = bench.start("read line < fifo; exit 0")
-        os.mkfifo(tmp_path / "other")
-        async with Supervisor() as second:
-            ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-            assert second.adopt(who, ended.set_result)
-            second.send(who.pid, force=True)
-            assert (await ended).code in (137, None)
-
-    os.mkfifo(tmp_path / "fifo")
-    run(tmp_path, test)
-
-
-def test_a_pid_that_belongs_to_somebody_else_is_not_adopted(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        ticks = read_start_ticks(os.getpid())
-        assert ticks is not None
-        for who in (
-            Identity(os.getpid(), ticks + 1, read_boot_id()),
-            Identity(os.getpid(), ticks, "another boot"),
-            Identity(2**22 - 1, 1, read_boot_id()),
-        ):
-            assert not bench.supervisor.adopt(who, lambda _: None)
+def test_a_second_attempt_waits_for_the_end_of_the_first(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "sleep 1000"))
+        await shims.wait_began("u")
+        await shims.supervisor.start("u", make_spec(tmp_path, "true", attempt=1))
+        assert not (await shims.supervisor.adopt("u")).get_newest()["main"].begun
 
     run(tmp_path, test)
 
 
-def test_a_directory_that_is_gone_is_an_error_of_the_process(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        _, ended = bench.start("true", tmp_path / "missing")
-        assert (await ended).code not in (0, None)
+def test_two_creators_make_one_shim_and_one_process(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        async with supervising(tmp_path, close=False) as second:
+            spec = make_spec(tmp_path, "echo ran >> runs; echo up; sleep 1000")
+            await asyncio.gather(shims.create("u", spec), second.create("u", spec))
+            await shims.wait_for_log("u", "up")
+        assert (tmp_path / "runs").read_text() == "ran\n"
 
     run(tmp_path, test)
 
 
-def test_an_environment_that_the_kernel_refuses_is_a_launch_error(tmp_path: Path) -> None:
-    async def test(bench: Bench) -> None:
-        output = os.open(bench.log, os.O_WRONLY | os.O_CREAT)
-        try:
-            with pytest.raises(LaunchError, match="Argument list too long"):
-                launch = Launch(("/bin/true",), {"A": "x" * 10_000_000}, str(tmp_path))
-                bench.supervisor.start(launch, output, lambda _: None)
-        finally:
-            os.close(output)
+def test_a_sandbox_that_cannot_be_built_is_an_error_of_the_pod(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        pod = SandboxSpec("u", "u", "default", "host", level="unheard-of")
+        with pytest.raises(SupervisorError, match="level unheard-of"):
+            await shims.supervisor.create("u", pod, [make_spec(tmp_path, "true")])
+        assert not (await shims.supervisor.adopt("u")).get_newest()["main"].begun
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("script", "fields", "want"),
+    [
+        pytest.param("echo done > run/main.0.message; exit 1", {}, "done\n", id="what it wrote"),
+        pytest.param("echo Traceback >&2; exit 1", {"message_from_logs": True}, "Traceback\n", id="the end of its log"),
+        pytest.param("echo fine", {"message_from_logs": True}, "", id="nothing when it succeeded"),
+    ],
+)
+def test_the_termination_message_is_recorded(tmp_path: Path, script: str, fields: dict[str, bool], want: str) -> None:
+    async def test(shims: Shims) -> None:
+        directory = shims.supervisor.get_paths("u").directory
+        assert (await shims.run("u", script, directory=directory, **fields)).exited.message == want
+
+    run(tmp_path, test)
+
+
+def test_a_program_run_inside_a_container_has_its_environment_and_reports_its_code(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "sleep 1000", env={"PATH": os.defpath, "OWN": "own"}))
+        await shims.wait_began("u")
+        reader, writer = os.pipe()
+        silence = os.open(os.devnull, os.O_RDWR)
+        argv = ["/bin/sh", "-c", 'echo "$OWN $MORE"; exit 6']
+        answer, _ = await shims.supervisor.request(
+            "u", "exec", [silence, writer, silence], container="main", argv=argv, env={"MORE": "more"}
+        )
+        os.close(writer)
+        assert await shims.supervisor.find_exec_exit("u", answer["exec_id"]) == 6
+        assert os.read(reader, 100) == b"own more\n"
+        with pytest.raises(ShimError, match="executable file not found"):
+            await shims.supervisor.request("u", "exec", [silence] * 3, container="main", argv=["no-such-program"])
+        os.close(reader)
+        os.close(silence)
+
+    run(tmp_path, test)
+
+
+def test_a_program_with_a_terminal_sees_its_size(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "sleep 1000"))
+        await shims.wait_began("u")
+        ours, theirs = os.openpty()
+        answer, _ = await shims.supervisor.request(
+            "u", "exec", [theirs], container="main", argv=["/bin/sh", "-c", "read x; stty size; tty -s"], tty=True
+        )
+        session = answer["exec_id"]
+        await shims.supervisor.request("u", "resize", exec_id=session, rows=33, cols=77)
+        os.write(ours, b"\n")
+        assert await shims.supervisor.find_exec_exit("u", session) == 0
+        assert b"33 77" in os.read(ours, 1000)
+        os.close(ours)
+        os.close(theirs)
+
+    run(tmp_path, test)
+
+
+def test_attaching_gives_its_input_once_and_a_copy_of_its_output(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        spec = make_spec(tmp_path, "echo ready; cat; echo end", stdin=True, stdin_once=True)
+        await shims.create("u", spec)
+        await shims.wait_for_log("u", "ready")
+        answer, fds = await shims.supervisor.request("u", "attach", container="main", streams=["stdin", "stdout"])
+        assert answer["streams"] == ["stdin", "stdout"]
+        os.write(fds[0], b"typed\n")
+        os.close(fds[0])
+        await shims.wait_ended("u")
+        assert os.read(fds[1], 1000) == b"typed\nend\n"
+        assert shims.read_log("u") == "ready\ntyped\nend\n"
+        os.close(fds[1])
+
+    run(tmp_path, test)
+
+
+def test_a_container_with_a_terminal_can_be_talked_to(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, 'tty -s && read x && echo "got $x"', stdin=True, tty=True))
+        await shims.wait_began("u")
+        _, fds = await shims.supervisor.request("u", "attach", container="main", streams=["stdin"])
+        os.write(fds[0], b"word\n")
+        assert (await shims.wait_ended("u")).exited.code == 0
+        assert "got word" in shims.read_log("u")
+        wire.close_all(fds)
+
+    run(tmp_path, test)
+
+
+def test_sockets_of_the_pod_are_handed_out(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "sleep 1000"))
+        answer, fds = await shims.supervisor.request("u", "listen", port=0)
+        with socket.socket(fileno=fds[0]) as listener:
+            _, made = await shims.supervisor.request("u", "connect", port=answer["port"])
+            with socket.socket(fileno=made[0]) as client, listener.accept()[0] as server:
+                client.setblocking(True)
+                client.sendall(b"through")
+                assert server.recv(10) == b"through"
+        with pytest.raises(ShimError, match=r"connection refused"):
+            await shims.supervisor.request("u", "connect", port=answer["port"])
+
+    run(tmp_path, test)
+
+
+def test_usage_counts_the_tree_of_the_pod(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "sleep 1000 & echo up; wait"))
+        await shims.wait_for_log("u", "up")
+        stats, _ = await shims.supervisor.request("u", "stats")
+        assert stats["pids"] == 2
+        assert stats["rss_bytes"] > 100_000
+
+    run(tmp_path, test)
+
+
+NONSENSE: list[tuple[str, dict[str, Any]]] = [
+    ("fly", {}),
+    ("start", {}),
+    ("signal", {"container": "main", "signal": "x"}),
+    ("exec", {}),
+]
+
+
+def test_a_shim_survives_nonsense(tmp_path: Path) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "sleep 1000"))
+        directory = shims.supervisor.get_paths("u").directory
+        for nonsense in (b"{", b"[]", b"\0" * 1000, b"x" * 150_000):
+            with wire.connect_in(directory, "shim.sock") as link:
+                link.send(nonsense)
+        for op, fields in NONSENSE:
+            with pytest.raises(ShimError):
+                await shims.supervisor.request("u", op, **fields)
+        await shims.supervisor.signal("u", "main", signal.SIGKILL)
+        assert (await shims.wait_ended("u")).exited == Exited(137, (await shims.wait_ended("u")).exited.at, 9)
 
     run(tmp_path, test)

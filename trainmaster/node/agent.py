@@ -36,8 +36,8 @@ from trainmaster.node.machine.steps import Confirm
 from trainmaster.node.performing import REPORTER, Performer
 from trainmaster.node.registration import register_node
 from trainmaster.node.runner import PodRunner, Settings
+from trainmaster.node.spawner import Supervisor
 from trainmaster.node.status import build_status
-from trainmaster.node.supervisor import Supervisor
 from trainmaster.node.tracked import TrackedPod, is_mirror, is_over, track
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from trainmaster.node.machine.state import ContainerState, Ended, Ending, Moment
 from trainmaster.node.machine.steps import Start
 from trainmaster.node.podfiles import PodFiles, Record
 from trainmaster.node.ports import PortLeases
-from trainmaster.node.supervisor import Exit, Identity, Supervisor, read_boot_id
+from trainmaster.node.spawner import Exit, Identity, Supervisor, read_boot_id
 from trainmaster.node.tracked import get_gang
 
 log = logging.getLogger(__name__)

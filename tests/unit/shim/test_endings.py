@@ -1,0 +1,80 @@
+"""How an end is recorded: exit codes, signals, and the termination message with the kubelet's limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from trainmaster.shim.endings import build_exited, read_message
+from trainmaster.shim.protocol import ContainerSpec, Exited, Paths
+
+pytestmark = pytest.mark.unit
+
+
+def make_paths(tmp_path: Path, message: bytes | None = None, log: list[str] | None = None) -> Paths:
+    paths = Paths(str(tmp_path))
+    os.makedirs(tmp_path / "run")
+    os.makedirs(tmp_path / "logs" / "main")
+    if message is not None:
+        Path(paths.message("main", 0)).write_bytes(message)
+    entries = [f"2026-11-15T12:00:00.000000001Z stderr {entry}\n" for entry in log or []]
+    Path(paths.log("main", 0)).write_text("".join(entries))
+    return paths
+
+
+def make_spec(*, from_logs: bool = False) -> ContainerSpec:
+    return ContainerSpec("main", 0, ("true",), {}, "/", message_from_logs=from_logs)
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        pytest.param(0, Exited(0, 1.0), id="success"),
+        pytest.param(3 << 8, Exited(3, 1.0), id="an exit code"),
+        pytest.param(int(signal.SIGSEGV), Exited(139, 1.0, signal=11), id="a signal is 128 plus its number"),
+    ],
+)
+def test_a_wait_status_is_recorded_as_a_shell_says_it(status: int, want: Exited) -> None:
+    assert build_exited(status, 1.0, "", oom_killed=False) == want
+
+
+def test_the_message_is_the_end_of_its_file(tmp_path: Path) -> None:
+    paths = make_paths(tmp_path, b"a" * 10 + b"b" * 4096)
+    assert read_message(paths, make_spec(), failed=False) == "b" * 4096
+
+
+def test_a_message_that_is_not_text_can_still_be_shown(tmp_path: Path) -> None:
+    paths = make_paths(tmp_path, b"bad \xff\0 end")
+    assert read_message(paths, make_spec(), failed=True) == "bad \ufffd\ufffd end"
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_only_a_failure_without_a_message_falls_back_to_the_log(tmp_path: Path, failed: bool) -> None:
+    paths = make_paths(tmp_path, b"", ["F Traceback", "P Value", "F Error: no"])
+    assert read_message(paths, make_spec(), failed=failed) == ""
+    want = "Traceback\nValueError: no\n" if failed else ""
+    assert read_message(paths, make_spec(from_logs=True), failed=failed) == want
+
+
+def test_a_message_in_the_file_goes_before_the_log(tmp_path: Path) -> None:
+    paths = make_paths(tmp_path, b"said", ["F log"])
+    assert read_message(paths, make_spec(from_logs=True), failed=True) == "said"
+
+
+def test_of_a_long_log_the_last_lines_and_bytes_are_taken(tmp_path: Path) -> None:
+    paths = make_paths(tmp_path / "lines", None, [f"F {number}" for number in range(500)])
+    lines = read_message(paths, make_spec(from_logs=True), failed=True).split()
+    assert lines == [str(number) for number in range(420, 500)]
+    paths = make_paths(tmp_path / "bytes", None, [f"F {number:03} {'x' * 100}" for number in range(500)])
+    text = read_message(paths, make_spec(from_logs=True), failed=True)
+    assert len(text) == 2048
+    assert text.endswith(f"499 {'x' * 100}\n")
+
+
+def test_a_log_that_is_one_long_line_has_an_end_too(tmp_path: Path) -> None:
+    paths = make_paths(tmp_path, None, ["P " + "x" * 16384, "P " + "y" * 16384, "F end"])
+    text = read_message(paths, make_spec(from_logs=True), failed=True)
+    assert text == "y" * 2044 + "end\n"

@@ -1,0 +1,109 @@
+"""What a Pod directory says about its containers: read after a restart, and whenever a shim's word was missed.
+
+The files are the truth (`trainmaster/shim/protocol.py`); whether the shim lives is asked from the kernel. Reading is
+cheap, because a thousand Pods are read before the control plane is ready.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from dataclasses import dataclass
+from typing import TypeVar
+
+from trainmaster.shim.processes import read_boot_id
+from trainmaster.shim.protocol import Exited, Identity, Paths, SandboxSpec, Started, decode
+
+_FLOCK = struct.Struct("hhqqi4x")
+
+_Kind = TypeVar("_Kind", SandboxSpec, Identity, Started, Exited)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt of one container. Only intended: neither started nor exited."""
+
+    container: str
+    number: int
+    started: Started | None = None
+    exited: Exited | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self.started is not None
+
+    @property
+    def unfinished(self) -> bool:
+        """Begun, and its end is not on disk: it runs, or nobody will ever know."""
+        return self.started is not None and self.exited is None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`alive`: the shim answers, and the unfinished attempts run. Otherwise they are lost."""
+
+    uid: str
+    alive: bool
+    rebooted: bool
+    """The shim belonged to an earlier boot of the machine."""
+    pod: SandboxSpec | None
+    attempts: tuple[Attempt, ...]
+    """By container and number."""
+
+    def get_newest(self) -> dict[str, Attempt]:
+        return {attempt.container: attempt for attempt in self.attempts}
+
+    def list_lost(self) -> list[Attempt]:
+        return [] if self.alive else [attempt for attempt in self.attempts if attempt.unfinished]
+
+
+def read_found(paths: Paths, *, alive: bool) -> Found:
+    """An empty directory, or none, is a Pod that was never begun."""
+    who = _read(Identity, paths.identity)
+    kinds: dict[tuple[str, int], set[str]] = {}
+    for name in _list(f"{paths.directory}/run"):
+        parts = name.split(".")
+        if len(parts) == 4 and parts[3] == "json" and parts[1].isdigit():
+            kinds.setdefault((parts[0], int(parts[1])), set()).add(parts[2])
+    attempts = tuple(_read_attempt(paths, *key, kinds[key]) for key in sorted(kinds))
+    rebooted = who is not None and who.boot_id != read_boot_id()
+    return Found(os.path.basename(paths.directory), alive, rebooted, _read(SandboxSpec, paths.pod), attempts)
+
+
+def _read_attempt(paths: Paths, container: str, number: int, kinds: set[str]) -> Attempt:
+    started = _read(Started, paths.started(container, number)) if "started" in kinds else None
+    if started is None and "started" in kinds:
+        started = Started(0, 0.0)  # its mark was made, and the machine died before there was anything in it
+    exited = _read(Exited, paths.exited(container, number)) if "exit" in kinds else None
+    return Attempt(container, number, started, exited)
+
+
+def is_locked(paths: Paths) -> bool:
+    """Whether some process holds the Pod's lock. Asks without taking it, so that nobody is refused meanwhile."""
+    try:
+        handle = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        found = fcntl.fcntl(handle, fcntl.F_GETLK, asked)
+        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(handle)
+
+
+def _list(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _read(kind: type[_Kind], path: str) -> _Kind | None:
+    """None: there is none, or the machine died before its content was on disk."""
+    try:
+        with open(path, "rb") as file:
+            return decode(kind, file.read())
+    except (FileNotFoundError, ValueError, TypeError):
+        return None

@@ -1,0 +1,188 @@
+"""The zygote of a home: found or started, and replaced when it has died or runs other code than ours.
+
+The zygote is started with `posix_spawn` (the control plane never forks), isolated from the environment's Python path,
+and detaches itself. Which code it runs is told by a fingerprint of the shim's sources: after an upgrade the old zygote
+is told to retire, its shims go on, and new Pods come from a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+
+import trainmaster
+from trainmaster.shim import wire
+from trainmaster.shim.zygote import FOLDER, SOCKET
+
+log = logging.getLogger(__name__)
+
+_START_LIMIT = 30.0
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from trainmaster.shim.zygote import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+class ZygoteError(Exception):
+    """No zygote can be had; the text says why."""
+
+
+class Zygotes:
+    def __init__(self, root: Path, level: str) -> None:
+        self._root = root
+        self._level = level
+        self._link: socket.socket | None = None
+        self._turn = asyncio.Lock()
+
+    def close(self) -> None:
+        """Lets go of the zygote, which lives on while it has shims."""
+        if self._link is not None:
+            asyncio.get_running_loop().remove_reader(self._link.fileno())
+            self._link.close()
+            self._link = None
+
+    async def send(self, message: wire.Message, fd: int) -> None:
+        """Hands a request and a descriptor to a living zygote. ZygoteError when none can be started."""
+        for _ in range(3):
+            link = await self.connect()
+            try:
+                wire.send(link, message, [fd])
+                return
+            except BlockingIOError:
+                await _wait_writable(link)
+            except ConnectionError:
+                self.close()
+        raise ZygoteError("the zygote dies as soon as it is asked for anything; see its log")
+
+    async def connect(self) -> socket.socket:
+        if self._link is not None:
+            return self._link
+        async with self._turn:
+            if self._link is None:
+                self._link = await self._find_or_start()
+                asyncio.get_running_loop().add_reader(self._link.fileno(), self._note)
+            return self._link
+
+    def _note(self) -> None:
+        """The zygote says nothing unasked: something to read means that it has gone."""
+        self.close()
+
+    async def _find_or_start(self) -> socket.socket:
+        folder = self._root / FOLDER
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        wanted = get_fingerprint()
+        for _ in range(5):
+            try:
+                link = wire.connect_in(str(folder), SOCKET)
+            except (FileNotFoundError, ConnectionRefusedError):
+                await self._start(wanted)
+                continue
+            found = await _ask(link, {"op": "hello"})
+            if found is not None and found.get("fingerprint") == wanted:
+                return link
+            if found is not None:
+                log.info("zygote of another version retired", extra={"action": "node.zygote_retired"})
+                await _ask(link, {"op": "retire"})
+                (folder / SOCKET).unlink(missing_ok=True)
+            link.close()
+        raise ZygoteError(f"no zygote can be started; {folder}/zygote.log may say why")
+
+    async def _start(self, fingerprint: str) -> None:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            pid = _spawn([str(self._root), self._level, fingerprint], writer)
+            os.close(writer)
+            writer = -1
+            os.set_blocking(reader, False)
+            words = await _read_to_end(reader)
+            _wait(pid)
+        except TimeoutError:
+            raise ZygoteError(f"the zygote did not start within {_START_LIMIT:.0f} s") from None
+        except OSError as error:
+            raise ZygoteError(f"the zygote cannot be started: {error.strerror}") from error
+        finally:
+            os.close(reader)
+            if writer >= 0:
+                os.close(writer)
+        if b'"ready"' not in words and b'"held"' not in words:
+            raise ZygoteError(f"the zygote did not start: {words.decode(errors='replace').strip()[-500:]}")
+
+
+def _spawn(arguments: list[str], output: int) -> int:
+    """With the interpreter itself, not a link or a script that leads to it, and nothing of the environment's paths."""
+    python = os.path.realpath(sys.executable)
+    package = str(Path(trainmaster.__file__).resolve().parent.parent)
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, output, 1),
+        (os.POSIX_SPAWN_DUP2, output, 2),
+    ]
+    argv = [python, "-I", "-S", "-c", _PROGRAM, package, *arguments]
+    return os.posix_spawn(python, argv, os.environ, file_actions=actions)
+
+
+def _wait(pid: int) -> None:
+    """For the process that has already handed over to the detached one."""
+    os.waitpid(pid, 0)
+
+
+async def _read_to_end(fd: int) -> bytes:
+    """Everything until the last writer has closed its end: the zygote does so when it is ready."""
+    loop = asyncio.get_running_loop()
+    words = b""
+    async with asyncio.timeout(_START_LIMIT):
+        while True:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(fd, _settle, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(fd)
+            piece = os.read(fd, 65536)
+            if not piece:
+                return words
+            words += piece
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+async def _ask(link: socket.socket, message: wire.Message) -> wire.Message | None:
+    """None: it has gone, or does not answer in time."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(link.fileno(), _settle, ready)
+    try:
+        wire.send(link, message)
+        async with asyncio.timeout(_START_LIMIT):
+            await ready
+        return wire.receive(link)[0]
+    except (OSError, wire.WireError, TimeoutError):
+        return None
+    finally:
+        loop.remove_reader(link.fileno())
+
+
+async def _wait_writable(link: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(link.fileno(), _settle, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_writer(link.fileno())
+
+
+def get_fingerprint() -> str:
+    """Of the code that zygote and shims run."""
+    total = hashlib.sha256(sys.version.encode())
+    for path in sorted((Path(trainmaster.__file__).parent / "shim").glob("*.py")):
+        total.update(path.read_bytes())
+    return total.hexdigest()[:16]

@@ -1,0 +1,115 @@
+"""From a fork to a running program: descriptors, session, sandbox, exec; and why it failed, in words.
+
+The forked child reports through a pipe that closes on exec: end of file means that the program runs, anything else is
+the reason why it does not. The texts are those of a container runtime, because users search for them.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import sys
+import termios
+from collections.abc import Callable
+from typing import NoReturn
+
+from trainmaster.shim.linux import set_parent_death_signal
+from trainmaster.shim.protocol import ContainerSpec
+from trainmaster.shim.sandbox import SandboxError
+
+
+class ExecError(Exception):
+    """The program cannot be executed."""
+
+
+def fork_program(
+    spec: ContainerSpec, stdio: tuple[int, int, int], enter: Callable[[], None], *, tty: bool
+) -> tuple[int, int]:
+    """(pid, reading end of the report). The caller's descriptors stay open; the child gets `stdio` as 0, 1 and 2."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
+    if pid == 0:
+        _become(spec, stdio, enter, tty, writer, parent)
+    os.close(writer)
+    os.set_blocking(reader, False)
+    return pid, reader
+
+
+def _become(
+    spec: ContainerSpec, stdio: tuple[int, int, int], enter: Callable[[], None], tty: bool, report: int, parent: int
+) -> NoReturn:
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        if tty:
+            fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
+        _arrange(stdio)
+        _reset_signals()
+        enter()
+        # After the change of user, which clears it. In a pid namespace the kernel does the same for everybody.
+        set_parent_death_signal(signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(137)
+        _execute(spec)
+    except BaseException as error:  # noqa: BLE001 - whatever it was: the shim must hear of it, this process ends
+        os.write(report, describe(error, spec).encode(errors="replace")[:4096])
+    finally:
+        os._exit(127)
+
+
+def _arrange(stdio: tuple[int, int, int]) -> None:
+    """To 0, 1, 2 through copies above them: a source may itself be one of the three."""
+    copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in stdio]
+    for number, fd in enumerate(copies):
+        os.dup2(fd, number)
+
+
+def _reset_signals() -> None:
+    for number in signal.valid_signals():
+        if number not in (signal.SIGKILL, signal.SIGSTOP) and signal.getsignal(number) is not signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _execute(spec: ContainerSpec) -> NoReturn:
+    program = spec.argv[0]
+    if "/" in program:
+        os.execve(program, spec.argv, spec.env)
+    found: OSError | None = None
+    for folder in spec.env.get("PATH", os.defpath).split(":"):
+        try:
+            os.execve(f"{folder or '.'}/{program}", spec.argv, spec.env)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR) and (found is None or error.errno != errno.EACCES):
+                found = error
+    if found is not None:
+        raise found
+    raise ExecError(f'exec: "{program}": executable file not found in $PATH')
+
+
+def describe(error: BaseException, spec: ContainerSpec) -> str:
+    if isinstance(error, ExecError | SandboxError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        text = os.strerror(error.errno).lower()
+        where = error.filename if isinstance(error.filename, str) else spec.argv[0]
+        return f'exec: "{where}": {text}'
+    return f"{type(error).__name__}: {error}"
+
+
+def open_stdin() -> int:
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def say(text: str) -> None:
+    """A line for the shim's own log, which is its standard error."""
+    sys.stderr.write(text.rstrip("\n") + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,105 @@
+"""The life of a shim, from the fork to its exit: lock, identity, sandbox, containers, loop.
+
+Whatever goes wrong before the first container is begun is said through the connection that the zygote passed on, and
+the shim ends; the lock makes sure that of two shims for one Pod only one gets past its first line.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+
+from trainmaster.shim import birth, linux, processes, wire
+from trainmaster.shim.attempt import AlreadyBegun
+from trainmaster.shim.loop import Loop
+from trainmaster.shim.pod import Pod
+from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, write_whole
+from trainmaster.shim.sandbox import SandboxError, build_pod
+
+HELD = "Held"
+"""Kind of the refusal when the Pod has a living shim already."""
+
+
+class Held(Exception):
+    """Another shim has the Pod."""
+
+
+def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.socket | None) -> int:
+    """In the forked process. Returns its exit status."""
+    paths = Paths(directory)
+    try:
+        _detach(paths)
+        lock = take_lock(paths)
+        pod = _build(paths)
+    except (Held, SandboxError, OSError, ValueError, TypeError) as error:
+        if link is not None:
+            _refuse(link, error)
+        return 1
+    try:
+        if link is not None:
+            pod.add_peer(link, subscribed=True)
+        pod.tell({"event": "ready"})
+        for container, number in start:
+            _start_first(pod, str(container), int(str(number)))
+        while not pod.closed:
+            pod.run_once()
+    except Exception:  # noqa: BLE001 - the last words of a shim go to its log; the control plane sees that it is gone
+        birth.say(traceback.format_exc())
+        return 1
+    os.close(lock)
+    return 0
+
+
+def take_lock(paths: Paths) -> int:
+    """A record lock: it is not inherited by children, and the kernel releases it however the process ends."""
+    handle = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise Held("the Pod has a shim already") from None
+    return handle
+
+
+def _detach(paths: Paths) -> None:
+    """From the zygote's session, signals and standard descriptors."""
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        # A shim ends when it is told to through its socket; a signal to everybody must not lose exit codes.
+        signal.signal(number, signal.SIG_IGN)
+    output = os.open(f"{paths.directory}/shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    linux.set_process_name("tm-shim")
+
+
+def _build(paths: Paths) -> Pod:
+    with open(paths.pod, "rb") as file:
+        spec = decode(SandboxSpec, file.read())
+    linux.set_subreaper()
+    write_whole(paths.identity, encode(processes.read_identity()))
+    sandbox = build_pod(paths, spec)
+    return Pod(Loop(), paths, sandbox, wire.listen_in(paths.directory, os.path.basename(paths.socket)))
+
+
+def _start_first(pod: Pod, container: str, number: int) -> None:
+    try:
+        pod.start(container, number)
+    except AlreadyBegun:
+        return  # an earlier request for the same thing got this far
+    except OSError as error:
+        pod.tell({"event": "refused", "container": container, "attempt": number, "error": str(error)})
+
+
+def _refuse(link: socket.socket, error: Exception) -> None:
+    kind = HELD if isinstance(error, Held) else type(error).__name__
+    try:
+        wire.send(link, {"event": "failed", "error": str(error), "kind": kind})
+    except OSError:
+        sys.stderr.write(f"cannot say why: {error}\n")

@@ -1,0 +1,161 @@
+"""Writes a container's output as CRI lines: `<RFC 3339, nanoseconds, UTC> <stdout|stderr> <F|P> <text>`.
+
+Made for programs that print a lot: one time stamp, one `replace` and one `write` per piece read from the pipe. All
+heads have the same length, so that readers cut instead of parsing. A line longer than `MAX_LINE` is stored as several
+entries, all but the last marked P; a line without an end waits until it has one, is too long, or the container ends.
+When the disk is full output is dropped, counted, and said in the log once there is room: the program is not held up.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from trainmaster.shim.loop import get_wall_ns
+
+MAX_LINE = 16384
+STDOUT = b"stdout"
+STDERR = b"stderr"
+HEAD_BYTES = 40
+"""Length of everything before the text: 30 of the time stamp, the stream and the tag with a space after each."""
+
+
+class LogSink:
+    def __init__(self, path: str, max_bytes: int, keep: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._pending = {STDOUT: b"", STDERR: b""}
+        self._second = -1
+        self._prefix = b""
+        self._dropped = 0
+        self._fd = -1
+        self._size = 0
+        self._open()
+
+    def feed(self, stream: bytes, data: bytes) -> None:
+        stamp = self._make_stamp() + b" " + stream
+        self._write(build_entries(self._pending, stream, data, stamp))
+
+    def close(self) -> None:
+        """Lines that never got their end are stored as they are."""
+        for stream, text in self._pending.items():
+            if text:
+                self._write(self._make_stamp() + b" " + stream + b" F " + text + b"\n")
+                self._pending[stream] = b""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def free_space(self) -> None:
+        """Gives up the older pieces, for a disk that is so full that the end of the container cannot be written."""
+        for number in range(self._keep, 0, -1):
+            _unlink(f"{self._path}.{number}")
+
+    def _make_stamp(self) -> bytes:
+        second, rest = divmod(get_wall_ns(), 1_000_000_000)
+        if second != self._second:
+            self._second = second
+            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second)).encode()
+        return self._prefix + b"%09dZ" % rest
+
+    def _open(self) -> None:
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._fd).st_size
+
+    def _write(self, content: bytes) -> None:
+        if not content:
+            return
+        if self._dropped:
+            text = b"trainmaster: %d bytes of output were lost because the disk was full\n" % self._dropped
+            content = self._make_stamp() + b" stderr F " + text + content
+        try:
+            self._append(content)
+            self._dropped = 0
+        except OSError:
+            self._dropped += len(content)
+            return
+        if self._size >= self._max_bytes:
+            self._rotate()
+
+    def _append(self, content: bytes) -> None:
+        """All of it or, as far as the disk allows, nothing: a torn line would spoil the one after it."""
+        if self._fd < 0:
+            self._open()
+        view = memoryview(content)
+        done = 0
+        try:
+            while done < len(view):
+                done += os.write(self._fd, view[done:])
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += done
+
+    def _rotate(self) -> None:
+        """Entries are written whole, so every piece begins with the head of a line."""
+        if self._keep < 1:
+            os.ftruncate(self._fd, 0)
+            self._size = 0
+            return
+        try:
+            for number in range(self._keep - 1, 0, -1):
+                if os.path.exists(f"{self._path}.{number}"):
+                    os.rename(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+            os.rename(self._path, f"{self._path}.1")
+            os.close(self._fd)
+            self._fd = -1
+            self._open()
+        except OSError:
+            # Tried again with the next write; meanwhile the file grows beyond its limit, which harms less.
+            return
+
+
+def build_entries(pending: dict[bytes, bytes], stream: bytes, data: bytes, stamp: bytes) -> bytes:
+    """The entries that `data` completes; what has no end yet is left in `pending`."""
+    text = pending[stream] + data if pending[stream] else data
+    end = text.rfind(b"\n")
+    full = stamp + b" F "
+    if end >= 0 and not _has_long_line(text, end):
+        entries = full + text[:end].replace(b"\n", b"\n" + full) + b"\n"
+        rest = text[end + 1 :]
+    elif end >= 0:
+        entries = b"".join(_split_line(line, stamp, full) for line in text[:end].split(b"\n"))
+        rest = text[end + 1 :]
+    else:
+        entries, rest = b"", text
+    if len(rest) > MAX_LINE:
+        part = stamp + b" P "
+        cut = len(rest) - len(rest) % MAX_LINE
+        starts = range(0, cut, MAX_LINE)
+        entries += b"".join(part + rest[start : start + MAX_LINE] + b"\n" for start in starts)
+        rest = rest[cut:]
+    pending[stream] = rest
+    return entries
+
+
+def _has_long_line(text: bytes, end: int) -> bool:
+    """Hops from line end to line end in steps of nearly MAX_LINE: a few searches for the usual 64 KiB."""
+    start = 0
+    while start + MAX_LINE < end:
+        found = text.rfind(b"\n", start, start + MAX_LINE + 1)
+        if found < 0:
+            return True
+        start = found + 1
+    return False
+
+
+def _split_line(line: bytes, stamp: bytes, full: bytes) -> bytes:
+    pieces = []
+    while len(line) > MAX_LINE:
+        pieces.append(stamp + b" P " + line[:MAX_LINE] + b"\n")
+        line = line[MAX_LINE:]
+    pieces.append(full + line + b"\n")
+    return b"".join(pieces)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,128 @@
+"""The event loop of zygote and shim: poll, timers, and signals as events. Also the one place that reads their clocks.
+
+One thread, no polling: with nothing to do the process sleeps in the kernel for as long as it takes. A handler gets the
+event mask of its descriptor; it may register and forget descriptors, its own too.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+
+Handler = Callable[[int], object]
+
+READ = select.POLLIN
+WRITE = select.POLLOUT
+GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+def get_monotonic() -> float:
+    return time.monotonic()
+
+
+def get_wall() -> float:
+    return time.time()
+
+
+def get_wall_ns() -> int:
+    return time.time_ns()
+
+
+class Timer:
+    __slots__ = ("at", "call")
+
+    def __init__(self, at: float, call: Callable[[], None] | None) -> None:
+        self.at = at
+        self.call = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.at < other.at
+
+
+class Loop:
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._handlers: dict[int, Handler] = {}
+        self._timers: list[Timer] = []
+        self._on_child: Callable[[], None] | None = None
+        self._wake: tuple[int, int] | None = None
+
+    def add(self, fd: int, handler: Handler, events: int = READ) -> None:
+        self._handlers[fd] = handler
+        self._poll.register(fd, events)
+
+    def remove(self, fd: int) -> None:
+        if self._handlers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def call_after(self, seconds: float, call: Callable[[], None]) -> Timer:
+        timer = Timer(get_monotonic() + seconds, call)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def watch_children(self, on_child: Callable[[], None]) -> None:
+        """Calls `on_child` after each SIGCHLD; it reaps what there is."""
+        self._on_child = on_child
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake = (reader, writer)
+        signal.signal(signal.SIGCHLD, _ignore)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self.add(reader, self._read_signals)
+
+    def close(self) -> None:
+        """For a forked child that goes another way: nothing of this loop is left in it."""
+        if self._wake is not None:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.close(self._wake[0])
+            os.close(self._wake[1])
+            self._wake = None
+        self._handlers.clear()
+        self._timers.clear()
+
+    def run_once(self, limit: float | None = None) -> bool:
+        """Waits for events and handles them. False when `limit` seconds passed without any."""
+        ready = self._poll.poll(self._get_patience(limit))
+        for fd, events in ready:
+            handler = self._handlers.get(fd)
+            if handler is not None:
+                handler(events)
+        return self._run_timers() or bool(ready)
+
+    def _get_patience(self, limit: float | None) -> int | None:
+        while self._timers and self._timers[0].call is None:
+            heapq.heappop(self._timers)
+        waits = [] if limit is None else [limit]
+        if self._timers:
+            waits.append(max(0.0, self._timers[0].at - get_monotonic()))
+        # Rounded up, so that a timer is never found to be a little too early again and again.
+        return int(min(waits) * 1000) + 1 if waits else None
+
+    def _run_timers(self) -> bool:
+        now, any_run = get_monotonic(), False
+        while self._timers and self._timers[0].at <= now:
+            timer = heapq.heappop(self._timers)
+            if timer.call is not None:
+                timer.call()
+                any_run = True
+        return any_run
+
+    def _read_signals(self, _: int) -> None:
+        assert self._wake is not None
+        try:
+            os.read(self._wake[0], 4096)
+        except BlockingIOError:
+            return
+        if self._on_child is not None:
+            self._on_child()
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """A Python handler must exist for the wake-up descriptor to be written."""

@@ -1,0 +1,376 @@
+"""The shim of one Pod: holds its lock, starts and reaps its containers, answers the control plane.
+
+Forked by the zygote, single-threaded, and independent of the control plane: whoever connects gets answers, whoever
+subscribes is told what happens, and everything is on disk before anybody is told. When a container's main process has
+ended everything that belongs to it is killed; when the shim is told to close, everything of the Pod is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import asdict
+
+from trainmaster.shim import birth, processes, sessions, wire
+from trainmaster.shim.attempt import AlreadyBegun, Attempt
+from trainmaster.shim.loop import WRITE, Loop
+from trainmaster.shim.processes import kill_quietly
+from trainmaster.shim.protocol import ContainerSpec, Paths, decode
+from trainmaster.shim.sandbox import Sandbox, SandboxError
+from trainmaster.shim.sessions import Session, SessionError
+from trainmaster.shim.wire import Message
+
+_LOOK_AGAIN = 0.05
+"""Between two looks at a tree that does not die at once: a process in the kernel's hands gives no notice."""
+_REFUSALS = (SessionError, SandboxError, AlreadyBegun, OSError, KeyError, TypeError, ValueError)
+
+Answer = tuple[Message, list[int]]
+
+
+class Peer:
+    """One connection of the control plane."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.subscribed = False
+
+
+class Pod:
+    def __init__(self, loop: Loop, paths: Paths, sandbox: Sandbox, listener: socket.socket) -> None:
+        self.closed = False
+        self._loop = loop
+        self._paths = paths
+        self._sandbox = sandbox
+        self._listener = listener
+        self._machine_pid = int(os.readlink("/proc/self"))
+        self._attempts: dict[str, Attempt] = {}
+        self._sessions: dict[int, Session] = {}
+        self._peers: dict[int, Peer] = {}
+        self._last_session = 0
+        self._closing: list[tuple[Peer, int]] = []
+        self._is_closing = False
+        self._look_set = False
+        self._ops: dict[str, Callable[[Peer, Message, list[int]], Answer | None]] = {
+            "subscribe": self._op_subscribe,
+            "start": self._op_start,
+            "signal": self._op_signal,
+            "kill": self._op_kill,
+            "exec": self._op_exec,
+            "attach": self._op_attach,
+            "resize": self._op_resize,
+            "connect": self._op_connect,
+            "listen": self._op_listen,
+            "stats": self._op_stats,
+            "hosts": self._op_hosts,
+            "close": self._op_close,
+        }
+        loop.add(listener.fileno(), self._accept)
+        loop.watch_children(self._reap)
+
+    def run_once(self) -> None:
+        self._loop.run_once()
+
+    # Talking
+
+    def _accept(self, _: int) -> None:
+        try:
+            link, _address = self._listener.accept()
+        except OSError:
+            return  # gone again, or no descriptor left for it: it will see that and come back
+        link.setblocking(False)
+        self.add_peer(link)
+
+    def add_peer(self, link: socket.socket, *, subscribed: bool = False) -> None:
+        peer = Peer(link)
+        peer.subscribed = subscribed
+        self._peers[link.fileno()] = peer
+        self._loop.add(link.fileno(), lambda _: self._listen_to(peer))
+
+    def _drop(self, peer: Peer) -> None:
+        fd = peer.link.fileno()
+        if fd >= 0:
+            self._loop.remove(fd)
+            self._peers.pop(fd, None)
+            peer.link.close()
+
+    def _listen_to(self, peer: Peer) -> None:
+        while peer.link.fileno() >= 0:
+            try:
+                message, fds = wire.receive(peer.link)
+            except BlockingIOError:
+                return
+            except (wire.WireError, OSError) as error:
+                birth.say(f"connection dropped: {error}")
+                self._drop(peer)
+                return
+            if message is None:
+                self._drop(peer)
+                return
+            self._serve(peer, message, fds)
+
+    def _serve(self, peer: Peer, message: Message, fds: list[int]) -> None:
+        try:
+            op = self._ops.get(str(message.get("op")))
+            if op is None:
+                raise SessionError(f"this shim does not know the operation {message.get('op')!r}")
+            answer = op(peer, message, fds)
+        except _REFUSALS as error:
+            self._reply(peer, message.get("id"), {"error": _describe(error), "kind": type(error).__name__})
+            return
+        finally:
+            wire.close_all(fds)
+        if answer is not None:
+            content, out = answer
+            self._reply(peer, message.get("id"), {"ok": content}, out)
+            wire.close_all(out)
+
+    def _reply(self, peer: Peer, number: object, content: Message, fds: list[int] | None = None) -> None:
+        self._send(peer, {"id": number, **content}, fds or [])
+
+    def _send(self, peer: Peer, message: Message, fds: list[int] | None = None) -> None:
+        """Who does not read is dropped, not waited for: it will come back and read the directory."""
+        if peer.link.fileno() < 0:
+            return
+        try:
+            wire.send(peer.link, message, fds or [])
+        except (OSError, wire.WireError) as error:
+            birth.say(f"connection dropped: {error}")
+            self._drop(peer)
+
+    def tell(self, message: Message) -> None:
+        for peer in tuple(self._peers.values()):
+            if peer.subscribed:
+                self._send(peer, message)
+
+    # Containers
+
+    def start(self, container: str, number: int) -> None:
+        """AlreadyBegun, or OSError when there is no such intent."""
+        if self._is_closing:
+            raise SessionError("the Pod is being closed")
+        current = self._attempts.get(container)
+        if current is not None and current.exited is None:
+            raise AlreadyBegun(f"attempt {current.spec.attempt} of {container} has not ended")
+        with open(self._paths.spec(container, number), "rb") as file:
+            spec = decode(ContainerSpec, file.read())
+        attempt = Attempt(self._loop, self._paths, self._sandbox, spec, self._note_started, self._note_exited)
+        attempt.claim()
+        self._attempts[container] = attempt
+        attempt.begin()
+
+    def _note_started(self, attempt: Attempt) -> None:
+        assert attempt.started is not None
+        self._tell_about("started", attempt, asdict(attempt.started))
+
+    def _note_exited(self, attempt: Attempt) -> None:
+        assert attempt.exited is not None
+        self._tell_about("exited", attempt, asdict(attempt.exited))
+        self._finish_closing()
+
+    def _tell_about(self, event: str, attempt: Attempt, content: Message) -> None:
+        where = {"container": attempt.spec.name, "attempt": attempt.spec.attempt}
+        self.tell({"event": event, **where, event: content})
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            for attempt in self._attempts.values():
+                if attempt.pid == pid and attempt.running:
+                    attempt.note_death(status)
+            session = self._sessions.pop(pid, None)
+            if session is not None:
+                self._end_session(session, status)
+        self._clear_trees()
+
+    def _clear_trees(self) -> None:
+        """Kills what the ended containers left behind; looks again until nothing of them is found."""
+        again = False
+        for attempt in tuple(self._attempts.values()):
+            if attempt.dying:
+                if self._kill_rest(attempt):
+                    again = True
+                else:
+                    attempt.note_tree_gone()
+        if again and not self._look_set:
+            self._look_set = True
+            self._loop.call_after(_LOOK_AGAIN, self._look_again)
+
+    def _look_again(self) -> None:
+        self._look_set = False
+        self._reap()
+
+    def _kill_rest(self, attempt: Attempt) -> bool:
+        """True when there was something to kill: it is not certain yet that it is dead."""
+        others = [other for other in self._attempts.values() if other is not attempt and other.exited is None]
+        if not others and self._sandbox.owns_pids:
+            return kill_quietly(-1)
+        self._sandbox.kill(attempt.spec.name)
+        members = self._list_members(attempt, alone=not others)
+        for pid in members:
+            inner = processes.find_inner_pid(pid) if self._sandbox.owns_pids else pid
+            if inner > 0:
+                kill_quietly(inner)
+        return bool(members)
+
+    def _list_members(self, attempt: Attempt, *, alone: bool) -> list[int]:
+        """Processes of the container besides its main one, as the machine numbers them."""
+        found = processes.list_descendants(self._machine_pid)
+        if alone:
+            return [pid for pid, _ in found]
+        members: set[int] = set()
+        for pid, parent in found:
+            token = processes.find_token(pid)
+            known = token == attempt.token or parent in members
+            if known or (not token and processes.find_session(pid) == attempt.session):
+                members.add(pid)
+        return list(members)
+
+    # Operations
+
+    def _op_subscribe(self, peer: Peer, _request: Message, _fds: list[int]) -> Answer:
+        peer.subscribed = True
+        return {}, []
+
+    def _op_start(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        self.start(str(request["container"]), int(request["attempt"]))
+        return {}, []
+
+    def _op_signal(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        attempt = self._attempts.get(str(request["container"]))
+        if attempt is not None:
+            attempt.signal(int(request["signal"]))
+        return {"running": attempt is not None and attempt.running}, []
+
+    def _op_kill(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        attempt = self._attempts.get(str(request["container"]))
+        if attempt is not None:
+            attempt.signal(signal.SIGKILL)
+            self._sandbox.kill(attempt.spec.name)
+        return {"running": attempt is not None and attempt.running}, []
+
+    def _find_running(self, request: Message) -> Attempt:
+        attempt = self._attempts.get(str(request["container"]))
+        if attempt is None or not attempt.running:
+            raise SessionError(f"container {request['container']} is not running")
+        return attempt
+
+    def _op_exec(self, peer: Peer, request: Message, fds: list[int]) -> None:
+        attempt = self._find_running(request)
+        tty = bool(request.get("tty"))
+        if len(fds) != (1 if tty else 3):
+            raise SessionError("exec needs three descriptors, or one terminal")
+        spec = sessions.build_exec(attempt, request)
+        self._last_session += 1
+
+        def on_start(session: Session, error: str) -> None:
+            if error:
+                self._reply(peer, request.get("id"), {"error": error, "kind": "ExecError"})
+            else:
+                self._reply(peer, request.get("id"), {"ok": {"exec_id": session.number, "pid": session.pid}})
+
+        terminal = os.dup(fds[0]) if tty else -1
+        session = Session(self._last_session, self._loop, terminal, on_start)
+        try:
+            session.begin(self._sandbox, attempt, spec, fds)
+        except OSError:
+            session.close()
+            raise
+        self._sessions[session.pid] = session
+
+    def _end_session(self, session: Session, status: int) -> None:
+        session.read_report()
+        session.close()
+        code = os.waitstatus_to_exitcode(status)
+        code = code if code >= 0 else 128 - code
+        self.tell({"event": "exec_exited", "exec_id": session.number, "code": code})
+
+    def _op_attach(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        names, fds = sessions.attach(self._find_running(request), list(request.get("streams") or ()))
+        return {"streams": names, "tty": self._find_running(request).spec.tty}, fds
+
+    def _op_resize(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        if "exec_id" in request:
+            found = [item for item in self._sessions.values() if item.number == request["exec_id"]]
+            terminal = found[0].tty if found else -1
+        else:
+            terminal = self._find_running(request).terminal
+        sessions.resize(terminal, int(request["rows"]), int(request["cols"]))
+        return {}, []
+
+    def _op_connect(self, peer: Peer, request: Message, _fds: list[int]) -> None:
+        link = self._sandbox.open_socket()
+        link.setblocking(False)
+        host = str(request.get("host") or self._sandbox.connect_address)
+
+        def settle(_: int = 0) -> None:
+            self._loop.remove(link.fileno())
+            number = link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if number:
+                text = f"connect to {host}:{request['port']}: {os.strerror(number).lower()}"
+                self._reply(peer, request.get("id"), {"error": text, "kind": "OSError"})
+            else:
+                self._reply(peer, request.get("id"), {"ok": {}}, [link.fileno()])
+            link.close()
+
+        try:
+            link.connect((host, int(request["port"])))
+        except BlockingIOError:
+            self._loop.add(link.fileno(), settle, WRITE)
+            return
+        except OSError:
+            link.close()
+            raise
+        settle()
+
+    def _op_listen(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        link = self._sandbox.open_socket()
+        try:
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            link.bind((str(request.get("host") or self._sandbox.connect_address), int(request["port"])))
+            link.listen(128)
+            port = link.getsockname()[1]
+        except OSError:
+            link.close()
+            raise
+        return {"port": port}, [link.detach()]
+
+    def _op_stats(self, _peer: Peer, _request: Message, _fds: list[int]) -> Answer:
+        found = self._sandbox.read_stats()
+        return {"cpu_ns": found.cpu_ns, "rss_bytes": found.rss_bytes, "pids": found.pids}, []
+
+    def _op_hosts(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        self._sandbox.write_hosts(tuple(tuple(str(word) for word in line) for line in request["lines"]))
+        return {}, []
+
+    def _op_close(self, peer: Peer, request: Message, _fds: list[int]) -> None:
+        self._is_closing = True
+        self._closing.append((peer, int(request.get("id") or 0)))
+        for attempt in self._attempts.values():
+            attempt.signal(signal.SIGKILL)
+        self._finish_closing()
+
+    def _finish_closing(self) -> None:
+        """Once everything has ended and is recorded, what the sandbox made goes too, and then the shim."""
+        if not self._is_closing or any(attempt.exited is None for attempt in self._attempts.values()):
+            return
+        try:
+            self._sandbox.close()
+        except (OSError, SandboxError) as error:
+            birth.say(f"sandbox not removed: {error}")
+        os.unlink(self._paths.socket)
+        for peer, number in self._closing:
+            self._reply(peer, number, {"ok": {}})
+        self.closed = True
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"the request has no field {error}"
+    return str(error) if not isinstance(error, OSError) else (error.strerror or str(error))

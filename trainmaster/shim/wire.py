@@ -1,0 +1,108 @@
+"""Messages between the control plane, the zygote and shims: one JSON object per SEQPACKET record, with descriptors.
+
+A record arrives whole or not at all, so there is no framing. Descriptors that arrive are closed on exec from the first
+moment. Socket names are longer than a Unix address may be, so `bind_in` and `connect_in` go through a descriptor of
+the directory.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+Message = dict[str, Any]
+
+MAX_BYTES = 1 << 17
+"""Of one message. The kernel's default send buffer holds it."""
+_MAX_FDS = 8
+
+
+class WireError(Exception):
+    """The other side does not speak as agreed, or the message is too long."""
+
+
+def make_socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+
+
+def send(link: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:
+    """BlockingIOError when the receiver does not keep up; ConnectionError when it is gone."""
+    content = json.dumps(message, separators=(",", ":")).encode()
+    if len(content) > MAX_BYTES:
+        raise WireError(f"a message of {len(content)} bytes is longer than {MAX_BYTES}")
+    if fds:
+        link.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+    else:
+        link.send(content)
+
+
+def receive(link: socket.socket) -> tuple[Message | None, list[int]]:
+    """The next message and its descriptors; None when the other side has gone. BlockingIOError: nothing there."""
+    space = socket.CMSG_SPACE(_MAX_FDS * 4)
+    try:
+        content, ancillary, flags, _ = link.recvmsg(MAX_BYTES, space, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return None, []
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    if not content:
+        close_all(fds)
+        return None, []
+    try:
+        if flags & socket.MSG_TRUNC:
+            raise WireError(f"a message is longer than {MAX_BYTES} bytes")
+        message = json.loads(content)
+        if not isinstance(message, dict):
+            raise WireError("a message is not a JSON object")
+    except (ValueError, WireError) as error:
+        close_all(fds)
+        raise WireError(f"unreadable message: {error}") from error
+    return message, fds.tolist()
+
+
+def close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def listen_in(directory: str, name: str) -> socket.socket:
+    """A listening socket at directory/name; what was there before is replaced in one step."""
+    link = make_socket()
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        draft = f"{name}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=handle)
+        link.bind(f"/proc/self/fd/{handle}/{draft}")
+        os.chmod(f"/proc/self/fd/{handle}/{draft}", 0o600)
+        link.listen(64)
+        os.rename(draft, name, src_dir_fd=handle, dst_dir_fd=handle)
+    except BaseException:
+        link.close()
+        raise
+    finally:
+        os.close(handle)
+    return link
+
+
+def connect_in(directory: str, name: str) -> socket.socket:
+    """FileNotFoundError or ConnectionRefusedError when nobody listens there."""
+    link = make_socket()
+    handle = -1
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        link.connect(f"/proc/self/fd/{handle}/{name}")
+    except BaseException:
+        link.close()
+        raise
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return link

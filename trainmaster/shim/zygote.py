@@ -1,0 +1,220 @@
+"""The zygote: a small process, one per home, from which every shim is forked.
+
+It exists because forking is cheap only from a small process with one thread. It knows nothing of Pods: a request names
+a directory, and the shim does the rest. It outlives the control plane, and ends by itself when nobody is connected and
+no shim of it is alive. When a shim dies without having closed its Pod, the zygote kills what that Pod left behind.
+
+Started as `python -I -S -c ... <root> <level> <fingerprint>`; says `ready` on its standard output once it listens.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import signal
+import socket
+import traceback
+
+from trainmaster.shim import entry, linux, processes, wire
+from trainmaster.shim.loop import Loop
+from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, write_whole
+from trainmaster.shim.sandbox import SandboxError, clone_flags, prepare_zygote
+from trainmaster.shim.wire import Message
+
+FOLDER = ".zygote"
+"""Below the directory of all Pods."""
+SOCKET = "zygote.sock"
+_LONELY_SECONDS = 30.0
+"""How long a zygote that nobody ever talked to waits."""
+
+
+class Zygote:
+    def __init__(self, root: str, fingerprint: str, lock: int) -> None:
+        self._folder = f"{root}/{FOLDER}"
+        self._fingerprint = fingerprint
+        self._lock = lock
+        self._loop = Loop()
+        self._listener: socket.socket | None = wire.listen_in(self._folder, SOCKET)
+        self._links: dict[int, socket.socket] = {}
+        self._shims: dict[int, str] = {}
+        self._loop.add(self._listener.fileno(), self._accept)
+        self._loop.watch_children(self._reap)
+
+    def serve(self) -> None:
+        gc.collect()
+        gc.freeze()
+        if not self._loop.run_once(_LONELY_SECONDS):
+            return
+        while self._links or self._shims:
+            self._loop.run_once()
+
+    def _accept(self, _: int) -> None:
+        assert self._listener is not None
+        try:
+            link, _address = self._listener.accept()
+        except OSError:
+            return
+        link.setblocking(False)
+        self._links[link.fileno()] = link
+        self._loop.add(link.fileno(), lambda _: self._listen_to(link))
+
+    def _listen_to(self, link: socket.socket) -> None:
+        while link.fileno() >= 0:
+            try:
+                message, fds = wire.receive(link)
+            except BlockingIOError:
+                return
+            except (wire.WireError, OSError):
+                message, fds = None, []
+            if message is None:
+                self._loop.remove(link.fileno())
+                del self._links[link.fileno()]
+                link.close()
+                return
+            self._serve_one(link, message, fds)
+
+    def _serve_one(self, link: socket.socket, message: Message, fds: list[int]) -> None:
+        op = message.get("op")
+        if op == "pod":
+            self._start_pod(link, message, fds)
+        elif op == "hello":
+            _answer(link, {"fingerprint": self._fingerprint, "pid": os.getpid(), "pods": len(self._shims)})
+        elif op == "retire":
+            self._retire()
+            _answer(link, {"ok": {}})
+        else:
+            _answer(link, {"error": f"the zygote does not know the operation {op!r}"})
+        wire.close_all(fds)
+
+    def _start_pod(self, link: socket.socket, message: Message, fds: list[int]) -> None:
+        """With a descriptor the shim talks through it, and errors go there too; without, the answer is here."""
+        directory = str(message.get("dir"))
+        try:
+            with open(Paths(directory).pod, "rb") as file:
+                spec = decode(SandboxSpec, file.read())
+            pid = _fork(clone_flags(spec))
+        except (OSError, ValueError, TypeError, SandboxError) as error:
+            text = f"cannot start a shim: {error}"
+            if fds:
+                with socket.socket(fileno=os.dup(fds[0])) as told:
+                    _answer(told, {"event": "failed", "error": text, "kind": type(error).__name__})
+            else:
+                _answer(link, {"error": text})
+            return
+        if pid == 0:
+            self._become_shim(directory, message, fds)
+        self._shims[pid] = spec.uid
+        if not fds:
+            _answer(link, {"pid": pid, "start_ticks": processes.read_start_ticks(pid)})
+
+    def _become_shim(self, directory: str, message: Message, fds: list[int]) -> None:
+        status = 1
+        try:
+            self._let_go()
+            told = socket.socket(fileno=fds[0]) if fds else None
+            if told is not None:
+                told.setblocking(False)
+            wire.close_all(fds[1:])
+            status = entry.run_shim(directory, message.get("start") or [], told)
+        except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def _let_go(self) -> None:
+        """What belongs to the zygote is closed in the shim. The record lock stays with the zygote by itself."""
+        self._loop.close()
+        if self._listener is not None:
+            self._listener.close()
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        self._shims.clear()
+        os.close(self._lock)
+
+    def _reap(self) -> None:
+        fallen: set[str] = set()
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            uid = self._shims.pop(pid, None)
+            if uid is not None and status != 0:
+                fallen.add(uid)
+        fallen -= set(self._shims.values())
+        if fallen:
+            processes.kill_marked(fallen, _reap_quietly)
+
+    def _retire(self) -> None:
+        """A newer zygote takes the place: no new Pods, and no longer than the old ones live."""
+        if self._listener is not None:
+            self._loop.remove(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+            os.close(self._lock)
+
+
+def _fork(flags: int) -> int:
+    """Into new namespaces when there are any; plain fork needs nothing of the kernel that may be missing."""
+    if not flags:
+        return os.fork()
+    pid, pidfd = linux.clone(flags)
+    if pid:
+        os.close(pidfd)
+    return pid
+
+
+def _answer(link: socket.socket, message: Message) -> None:
+    try:
+        wire.send(link, message)
+    except OSError:
+        return  # whoever asked has gone
+
+
+def _reap_quietly() -> None:
+    """Nothing: children are reaped by the loop, and a zombie is not counted as running."""
+
+
+def main(arguments: list[str]) -> int:
+    root, level, fingerprint = arguments
+    if os.fork():
+        return 0
+    os.setsid()
+    if os.fork():
+        return 0
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    os.closerange(3, 1024)
+    folder = f"{root}/{FOLDER}"
+    os.makedirs(folder, 0o700, exist_ok=True)
+    lock = os.open(f"{folder}/zygote.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        _say_and_detach(folder, "held")
+        return 0
+    linux.set_process_name("tm-zygote")
+    linux.set_subreaper()
+    prepare_zygote(root, level)
+    zygote = Zygote(root, fingerprint, lock)
+    write_whole(f"{folder}/zygote.json", encode(processes.read_identity()))
+    _say_and_detach(folder, "ready")
+    zygote.serve()
+    return 0
+
+
+def _say_and_detach(folder: str, word: str) -> None:
+    """Tells whoever started us, and keeps none of its descriptors."""
+    os.write(1, json.dumps(word).encode() + b"\n")
+    output = os.open(f"{folder}/zygote.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    silence = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(silence, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(silence)
+    os.close(output)
