@@ -144,13 +144,15 @@ class PodGroup:
 
     def _make_pod(self, base: str) -> None:
         pod = f"{base}/{NODE_GROUP}/{self._name}"
-        try:
-            os.mkdir(pod, 0o755)
-        except FileNotFoundError:
-            _make(f"{base}/{NODE_GROUP}")
-            _make(pod)
-        except FileExistsError:
-            return
+        for _ in range(10):
+            try:
+                os.mkdir(pod, 0o755)
+            except FileNotFoundError:
+                _make(f"{base}/{NODE_GROUP}")  # and the last Pod's end may take it away again
+                continue
+            except FileExistsError:
+                return
+            break
         if base == self._hierarchies.unified and self._hierarchies.controllers:
             for path in (base, f"{base}/{NODE_GROUP}", pod):
                 _hand_down(path, self._hierarchies.controllers)
@@ -271,6 +273,8 @@ def remove_group(path: str) -> None:
             if entry.is_dir(follow_symlinks=False):
                 _remove(entry.path)
         _remove(path)
+        with contextlib.suppress(OSError):  # the node's own group, when this was its last Pod
+            os.rmdir(os.path.dirname(path))
 
 
 def kill_group(path: str) -> bool:

@@ -24,7 +24,12 @@ DEFAULT_SHM = 64 << 20
 _NO_EXEC = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 
 
-def build_dev(target: str, devices: Sequence[str], shm_bytes: int, *, make_nodes: bool) -> None:
+def make_shm(size: int) -> int:
+    """Shared memory of a Pod as a detached tree."""
+    return linux.make_tree("tmpfs", {"mode": "1777", "size": str(size or DEFAULT_SHM)}, _NO_EXEC)
+
+
+def build_dev(target: str, devices: Sequence[str], shm: int, *, make_nodes: bool) -> None:
     linux.mount("tmpfs", target, "tmpfs", linux.MS_NOSUID, "mode=755,size=1m")
     for name in USUAL:
         _put_node(f"/dev/{name}", f"{target}/{name}", make_nodes)
@@ -40,7 +45,7 @@ def build_dev(target: str, devices: Sequence[str], shm_bytes: int, *, make_nodes
         "devpts", f"{target}/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"
     )
     os.mkdir(f"{target}/shm")
-    linux.mount("tmpfs", f"{target}/shm", "tmpfs", _NO_EXEC, f"mode=1777,size={shm_bytes or DEFAULT_SHM}")
+    linux.move_mount(shm, f"{target}/shm")
 
 
 def _put_node(source: str, target: str, make_nodes: bool) -> None:

@@ -130,6 +130,12 @@ def open_tree(path: str) -> int:
     return _check(_libc.syscall(_number("open_tree"), _AT_FDCWD, _encode(path), flags), f"open_tree {path}")
 
 
+def copy_tree(tree: int) -> int:
+    """Another detached copy of a detached tree: the same file system in one more place. Linux 6.15 and later."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_EMPTY_PATH | _AT_RECURSIVE
+    return _check(_libc.syscall(_number("open_tree"), tree, b"", flags), "open_tree")
+
+
 def make_tree(kind: str, options: dict[str, str], flags: int) -> int:
     """A new file system as a detached tree. An option without a value is a flag."""
     handle = _check(_libc.syscall(_number("fsopen"), kind.encode(), 1), f"fsopen {kind}")

@@ -62,7 +62,8 @@ class Wishes:
     """Of the machine's files."""
     read_only_root: bool = False
     devices: Sequence[str] = ()
-    shm_bytes: int = 0
+    shm: int = -1
+    """The Pod's shared memory, a detached tree."""
     own_pids: bool = True
     own_network: bool = True
     protect_proc: bool = False
@@ -310,7 +311,7 @@ def _put_private(wishes: Wishes, scratch: dict[str, int], machine_sys: int) -> N
         # Made anew, it shows the Pod's own network interfaces.
         with contextlib.suppress(PermissionError):
             linux.mount("sysfs", f"{STAGE}/sys", "sysfs", _DEFAULTS | linux.MS_NOEXEC | linux.MS_RDONLY)
-    build_dev(f"{STAGE}/dev", wishes.devices, wishes.shm_bytes, make_nodes=not wishes.user_namespace)
+    build_dev(f"{STAGE}/dev", wishes.devices, wishes.shm, make_nodes=not wishes.user_namespace)
 
 
 def put_mount(target: str, directory: bool, tree: int) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmaster.shim import cgroups, etc, linux, network, relay, rootfs, security
+from trainmaster.shim.devices import make_shm
 from trainmaster.shim.protocol import (
     FULL,
     OWN_NETWORK,
@@ -149,6 +150,7 @@ class Sandbox:
         self._network: network.PodNetwork | None = None
         self._oom_kills: dict[str, int] = {}
         self._born_inside = False
+        self._shm = -1
         self._etc: list[Mount] = []
 
     @property
@@ -160,7 +162,7 @@ class Sandbox:
     def fds(self) -> tuple[int, ...]:
         """Descriptors that must stay open in the shim; all of them close on exec."""
         ours = () if self._network is None else (self._network.namespace, *self._network.listeners)
-        return tuple(handle for handle in (_ground.switch, *ours) if handle >= 0)
+        return tuple(handle for handle in (_ground.switch, self._shm, *ours) if handle >= 0)
 
     def build(self) -> None:
         if self._group is not None:
@@ -175,6 +177,7 @@ class Sandbox:
             self._network = network.connect_pod(
                 _ground.switch, self.pod.address, self.pod.prefix, self.pod.relays, may_return=self._may_return
             )
+        self._shm = make_shm(self._find_shm_size())
         self._etc = etc.write_files(self.paths.directory, self.pod)
 
     @property
@@ -227,7 +230,6 @@ class Sandbox:
             security.seal(container)
 
     def _build_wishes(self, container: ContainerSpec) -> rootfs.Wishes:
-        memory = container.limits.memory or self.pod.limits.memory
         is_root = self.pod.level == FULL
         return rootfs.Wishes(
             mounts=(*self._etc, *container.mounts),
@@ -235,12 +237,22 @@ class Sandbox:
             writable=self.pod.host_writable,
             read_only_root=container.read_only_root,
             devices=container.devices,
-            shm_bytes=self.pod.shm_bytes or memory // 2,
+            shm=self._copy_shm(container),
             own_network=self._network is not None,
             protect_proc=is_root and not container.run_as_user,
             scratch=f"{self.paths.directory}/scratch/{container.name}.{container.attempt}",
             user_namespace=not is_root,
         )
+
+    def _copy_shm(self, container: ContainerSpec) -> int:
+        """All containers share it; on kernels that cannot copy a detached tree, each has its own."""
+        try:
+            return linux.copy_tree(self._shm)
+        except OSError:
+            return make_shm(self._find_shm_size(container.limits.memory))
+
+    def _find_shm_size(self, memory: int = 0) -> int:
+        return self.pod.shm_bytes or (memory or self.pod.limits.memory) // 2
 
     def join(self, container: ContainerSpec, pidfd: int) -> None:
         """In a forked child that becomes an `exec` in the running container whose main process `pidfd` is."""
@@ -354,6 +366,9 @@ class Sandbox:
             for handle in (self._network.namespace, *self._network.listeners):
                 os.close(handle)
             self._network = None
+        if self._shm >= 0:
+            os.close(self._shm)
+            self._shm = -1
         if self._group is not None:
             self._group.kill()
             self._group.remove()

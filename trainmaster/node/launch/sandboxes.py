@@ -8,15 +8,26 @@ from trainmaster.api.meta import Object
 from trainmaster.node.launch.contract import Prepared
 from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.mounts import find_shm_bytes
-from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, SandboxSpec
+from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec
 
 _LONGEST_HOSTNAME = 63
 
 
 def build_sandbox(
-    pod: Object, prepared: Prepared, *, hosts: Sequence[tuple[str, ...]] = (), prefix: int = 16, cgroup: str = ""
+    pod: Object,
+    prepared: Prepared,
+    *,
+    hosts: Sequence[tuple[str, ...]] = (),
+    prefix: int = 16,
+    cgroup: str = "",
+    hide: Sequence[str] = (),
+    relays: Sequence[Relay] = (),
 ) -> SandboxSpec:
-    """`hosts` are the lines of the Pod itself and its peers; those of hostAliases are put behind them."""
+    """`hosts` are the lines of the Pod itself and its peers; those of hostAliases are put behind them.
+
+    `hide` are directories of this machine that Pods must not see, above all the server's home; `relays` lead out of
+    the Pod's network (`trainmaster/node/network.py` builds them).
+    """
     meta, spec, site = pod["metadata"], pod["spec"], prepared.site
     hostname, domain = build_names(pod)
     aliases = [(entry["ip"], *(entry.get("hostnames") or ())) for entry in spec.get("hostAliases") or ()]
@@ -35,6 +46,8 @@ def build_sandbox(
         shm_bytes=find_shm_bytes(pod, prepared),
         cgroup=cgroup,
         limits=build_pod_limits(pod),
+        hide=tuple(hide),
+        relays=() if shares_host else tuple(relays),
     )
 
 

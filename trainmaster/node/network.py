@@ -1,0 +1,198 @@
+"""Addresses and names of Pods: who is who on the switch, and what stands in each Pod's /etc/hosts.
+
+An address belongs to (gang, hostname) from the first time that either is mentioned, by the Pod itself or as somebody's
+peer, until the gang's last Pod is gone. So a gang's hosts lines are complete before its first process starts, and stay
+right when a member restarts. Leases are in memory and are rebuilt from Pod directories (`restore`).
+
+Everything but the leases is pure. On the plain level there is one address for all, and no names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.meta import Object
+from trainmaster.node.launch.sandboxes import build_names
+from trainmaster.shim.protocol import Relay
+
+POD_NETWORK = "10.244.0.0/16"
+"""Of the switch, which nobody outside the Pods sees: it cannot collide with the machine's networks."""
+API_ADDRESS, API_PORT = "10.96.0.1", 443
+"""What clusters use for the Service `kubernetes`; here a relay to the API server, on each Pod's loopback."""
+PROXY_ADDRESS, PROXY_PORT = "10.96.0.2", 3128
+CLUSTER_DOMAIN = "svc.cluster.local"
+
+Line = tuple[str, ...]
+"""An address and its names."""
+
+
+class AddressesExhausted(Exception):
+    """More Pods than the network has addresses."""
+
+
+@dataclass(slots=True)
+class Addresses:
+    """Leases on the Pods' network. Goes round, so that an address rests before it is used again."""
+
+    network: str = POD_NETWORK
+    _leased: dict[tuple[str, str], str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _last: int = 1
+
+    @property
+    def prefix(self) -> int:
+        return ipaddress.ip_network(self.network).prefixlen
+
+    def lease(self, gang: str, hostname: str) -> str:
+        key = (gang, hostname)
+        if key not in self._leased:
+            self._leased[key] = self._choose()
+        return self._leased[key]
+
+    def restore(self, gang: str, hostname: str, address: str) -> None:
+        """What a Pod directory says: it outranks what was decided since."""
+        self._leased[gang, hostname] = address
+        self._taken.add(address)
+        number = int(ipaddress.ip_address(address)) - int(ipaddress.ip_network(self.network).network_address)
+        self._last = max(self._last, number)
+
+    def release(self, gang: str) -> None:
+        """When the last Pod of the gang is gone."""
+        for key in [key for key in self._leased if key[0] == gang]:
+            self._taken.discard(self._leased.pop(key))
+
+    def _choose(self) -> str:
+        network = ipaddress.ip_network(self.network)
+        size = network.num_addresses
+        for step in range(1, size):
+            number = (self._last + step) % size
+            address = str(network.network_address + number)
+            # The network's own address, the switch's and the broadcast address belong to nobody.
+            if 1 < number < size - 1 and address not in self._taken:
+                self._taken.add(address)
+                self._last = number
+                return address
+        raise AddressesExhausted(f"all addresses of {self.network} are taken")
+
+
+def get_gang(pod: Object) -> str:
+    """Pods that know each other by name: those of one JobSet, else of one headless Service, else the Pod alone."""
+    meta = pod["metadata"]
+    jobset = (meta.get("labels") or {}).get(JOBSET_UID)
+    if jobset:
+        return str(jobset)
+    subdomain = pod["spec"].get("subdomain")
+    return f"{meta['namespace']}/{subdomain}" if subdomain else str(meta["uid"])
+
+
+def list_peer_names(jobset: Object) -> list[tuple[str, str]]:
+    """(hostname, subdomain) of every Pod that the JobSet makes, whether it exists already or not."""
+    name, spec = jobset["metadata"]["name"], jobset["spec"]
+    subdomain = (spec.get("network") or {}).get("subdomain") or name
+    found = []
+    for job in spec.get("replicatedJobs") or ():
+        inner = (job.get("template") or {}).get("spec") or {}
+        pods = inner.get("parallelism", 1) if inner.get("completions") is None else inner["completions"]
+        for index in range(job.get("replicas", 1)):
+            found += [(f"{name}-{job['name']}-{index}-{rank}", subdomain) for rank in range(pods)]
+    return found
+
+
+def build_hosts(addresses: Addresses, pod: Object, peers: Iterable[tuple[str, str]]) -> tuple[Line, ...]:
+    """The Pod's own line first, because its fully qualified name must be the first name of its own address."""
+    namespace, gang = pod["metadata"]["namespace"], get_gang(pod)
+    hostname, domain = build_names(pod)
+    hostname = hostname.partition(".")[0]
+    own = (hostname, domain.partition(".")[0])
+    members = dict.fromkeys([own, *peers])
+    lines = [_build_line(addresses.lease(gang, host), host, sub, namespace) for host, sub in members]
+    groups: dict[str, list[str]] = {}
+    for host, sub in members:
+        if sub:
+            groups.setdefault(sub, []).append(addresses.lease(gang, host))
+    for name, members_of in groups.items():
+        lines += [(address, *build_service_names(name, namespace, namespace)) for address in members_of]
+    return tuple(lines)
+
+
+def _build_line(address: str, hostname: str, subdomain: str, namespace: str) -> Line:
+    if not subdomain:
+        return (address, hostname)
+    short = f"{hostname}.{subdomain}"
+    full = [f"{short}.{namespace}.{CLUSTER_DOMAIN}", f"{short}.{namespace}.svc", f"{short}.{namespace}"]
+    return (address, *full, short, hostname)
+
+
+def build_service_names(name: str, namespace: str, seen_from: str) -> Line:
+    """As a cluster's name service answers them, search domains included."""
+    full = (f"{name}.{namespace}.{CLUSTER_DOMAIN}", f"{name}.{namespace}.svc", f"{name}.{namespace}")
+    return (*full, name) if namespace == seen_from else full
+
+
+def build_service_lines(services: Iterable[Object], pods: Sequence[tuple[Object, str]], seen_from: str) -> list[Line]:
+    """Services with a selector resolve to their Pods' addresses; there is no virtual address and no port mapping."""
+    lines = []
+    for service in services:
+        meta, selector = service["metadata"], (service.get("spec") or {}).get("selector") or {}
+        names = build_service_names(meta["name"], meta["namespace"], seen_from)
+        if selector:
+            lines += [(address, *names) for pod, address in pods if _selects(meta["namespace"], selector, pod)]
+    return lines
+
+
+def _selects(namespace: str, selector: Mapping[str, str], pod: Object) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    return pod["metadata"]["namespace"] == namespace and all(labels.get(k) == v for k, v in selector.items())
+
+
+def list_mapped_ports(service: Object) -> list[str]:
+    """Ports that a client cannot reach under the Service's own number here, in words; for an event."""
+    found = []
+    for port in (service.get("spec") or {}).get("ports") or ():
+        target = port.get("targetPort", port["port"])
+        if target != port["port"]:
+            found.append(f"port {port['port']} of Service {service['metadata']['name']} is not mapped: use {target}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class WaysOut:
+    """What leads out of a Pod's own network."""
+
+    api: tuple[str, int] | None = None
+    """Where the API server listens on this machine."""
+    egress: bool = True
+    upstream: str = ""
+    """The machine's own proxy, when it has one."""
+
+    def build_relays(self) -> tuple[Relay, ...]:
+        relays = []
+        if self.api is not None:
+            relays.append(Relay(API_ADDRESS, API_PORT, *self.api))
+        if self.egress:
+            relays.append(Relay(PROXY_ADDRESS, PROXY_PORT, upstream=self.upstream))
+        return tuple(relays)
+
+    def build_lines(self) -> tuple[Line, ...]:
+        if self.api is None:
+            return ()
+        return ((API_ADDRESS, *build_service_names("kubernetes", "default", "default")),)
+
+    def build_variables(self, hosts: Sequence[Line]) -> dict[str, str]:
+        """For pip, curl, git and the like. Upper case only: gRPC reads the lower-case names, and must not."""
+        if not self.egress:
+            return {}
+        proxy = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
+        direct = ["localhost", "127.0.0.1", "::1", API_ADDRESS, POD_NETWORK, ".svc", ".cluster.local"]
+        direct += dict.fromkeys(name for line in hosts[:64] for name in line[1:] if name.count(".") < 2)
+        skipped = ",".join(direct)
+        return {
+            "HTTP_PROXY": proxy,
+            "HTTPS_PROXY": proxy,
+            "ALL_PROXY": proxy,
+            "NO_PROXY": skipped,
+            "no_proxy": skipped,
+        }
