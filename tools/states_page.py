@@ -74,7 +74,7 @@ WAITING: Mapping[str, Words] = {
     ),
     "RestartBackOff": Words(
         "the job failed and is restarted; repeated failures make the pause longer, `until` says when it ends",
-        "look at the log of the Pod that failed",
+        "`status.failure` says who failed first, and its last words",
     ),
     "RuntimeNotFound": Words(
         "the runtime that the TrainJob names does not exist",
@@ -99,14 +99,16 @@ CONDITIONS: Mapping[tuple[str, str, str], Words] = {
         "raise the deadline and submit it again",
     ),
     ("Failed", "True", "FailJobSetFailurePolicyAction"): Words(
-        "a rule of the failure policy says that this failure is final", "look at the log of the Pod that failed"
+        "a rule of the failure policy says that this failure is final",
+        "the message ends with who failed first and its last words",
     ),
     ("Failed", "True", "FailedJobs"): Words(
-        "a Job failed, and the runtime has no failure policy", "look at the log of the Pod that failed"
+        "a Job failed, and the runtime has no failure policy",
+        "the message ends with who failed first and its last words",
     ),
     ("Failed", "True", "ReachedMaxRestarts"): Words(
         "it failed again after the last restart that `maxRestarts` allows",
-        "look at the log of the Pod that failed; raise `maxRestarts` in the runtime if the cause was outside",
+        "the message ends with who failed first; raise `maxRestarts` in the runtime if the cause was outside",
     ),
     ("Suspended", "True", "Suspended"): Words("somebody set `spec.suspend`; nothing of it runs", "set it to false"),
     ("Suspended", "False", "Resumed"): Words("it was suspended once, and is not any more", "nothing"),

@@ -99,7 +99,8 @@ class ScriptedNode:
         if code < 0:
             return
         await clock.sleep(self.get_seconds(pod))
-        ended = {"exitCode": code, "startedAt": moment, "finishedAt": format_time(clock.now()), "reason": "Script"}
+        ended: Object = {"exitCode": code, "startedAt": moment, "finishedAt": format_time(clock.now())}
+        ended |= {"reason": "Script"} if code == 0 else {"reason": "Error", "message": f"step 3\nValueError: run {run}"}
         container = _container(pod, {"terminated": ended}, ready=False)
         phase = "Succeeded" if code == 0 else "Failed"
         await _report(client, pod, {"phase": phase, "conditions": [], "containerStatuses": [container]})

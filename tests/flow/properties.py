@@ -288,6 +288,8 @@ def normalise(view: View, free: Sequence[GVR] = ()) -> dict[str, list[Any]]:
     for gvr in KINDS:
         for obj in view.list(gvr):
             names[obj["metadata"]["uid"]] = f"<{gvr.plural}>"
+            if gvr == PODS and "generateName" in obj["metadata"]:
+                names[obj["metadata"]["name"]] = obj["metadata"]["generateName"] + "?????"
     kinds = [gvr for gvr in KINDS if gvr not in free]
     return {gvr.plural: sorted((_mask(obj, names) for obj in view.list(gvr)), key=str) for gvr in kinds}
 
@@ -302,4 +304,7 @@ def _mask(value: Any, names: Mapping[str, str]) -> Any:
         return {key: "<time>" if key in _TIMES and item else _mask(item, names) for key, item in kept.items()}
     if isinstance(value, list):
         return [_mask(item, names) for item in value]
-    return names.get(value, value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        for name, mask in names.items():
+            value = value.replace(name, mask)
+    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.flow.stage import CLUSTER, EMBEDDED, Stage, is_finished, make_trainjob, only_on, scripted
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.contract import DeleteOptions
 
 
@@ -66,9 +66,22 @@ async def test_a_failing_rank_restarts_the_whole_gang_and_the_job_recovers(stage
     await stage.submit()
     trainjob = await stage.wait_for(TRAIN_JOBS, "first", is_finished)
     assert is_true(list_conditions(trainjob), "Complete")
+    assert "failure" not in trainjob["status"], "it has recovered; the event stays"
     jobset = (await stage.list_all(JOB_SETS))[0]
     assert jobset["status"]["restarts"] == 1
     assert [get_attempt(pod) for pod in await stage.list_all(PODS)] == [1, 1]
+
+
+@only_on(EMBEDDED, "upstream's JobSet manager may remove the Pods before a cache on a cluster has shown them")
+@scripted(fail_once)
+async def test_every_attempt_that_fails_says_who_failed_first(stage: Stage) -> None:
+    await stage.submit()
+    failing = await stage.wait_for(TRAIN_JOBS, "first", lambda job: job.get("status", {}).get("failure"))
+    assert (failing["status"]["failure"]["rank"], failing["status"]["failure"]["exitCode"]) == (1, 1)
+    assert "conditions" not in failing["status"]
+    await stage.wait_for(TRAIN_JOBS, "first", is_finished)
+    texts = [event["message"] for event in await stage.list_all(EVENTS) if event["reason"] == "RankFailed"]
+    assert len(texts) == 1 and texts[0].startswith("first failure: rank 1 of job first-node-0 (Pod ")
 
 
 @scripted(fail_always)
@@ -78,7 +91,11 @@ async def test_after_six_restarts_the_job_has_failed_and_says_which_job(stage: S
     condition = trainjob["status"]["conditions"][0]
     assert (condition["type"], condition["reason"]) == ("Failed", "ReachedMaxRestarts")
     text = "jobset failed due to reaching max number of restarts (first failed job: first-node-0)"
-    assert condition["message"] == text
+    assert condition["message"].startswith(f"{text}; first failure: rank ")
+    assert "ended with exit code 1; its last words:\nstep 3\nValueError: run " in condition["message"]
+    failure = trainjob["status"]["failure"]
+    assert (failure["attempt"], failure["job"], failure["exitCode"]) == (6, "first-node-0", 1)
+    assert failure["pod"] in condition["message"]
     assert (await stage.list_all(JOB_SETS))[0]["status"]["restarts"] == 6
     # Seven attempts of two Pods; a Pod may not have got as far as running when the other one failed.
     assert 7 <= len(stage.node.started) <= 14

@@ -71,6 +71,10 @@ def serve(pod: Object) -> int | None:
     return None if pod["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] == "node" else 0
 
 
+def fail(pod: Object) -> int | None:
+    return 3
+
+
 SCENARIOS = (
     Scenario(
         "an override that changes while suspended is there after the resumption",
@@ -96,6 +100,7 @@ SCENARIOS = (
     ),
     Scenario("a deadline ends the job and its Pods", [submit(activeDeadlineSeconds=30)], hang),
     Scenario("a JobSet that somebody deletes is made anew", [submit(), delete(JOB_SETS, "tj"), end_the_pods], hang),
+    Scenario("a job that fails says who failed first", [submit()], fail),
 )
 
 
@@ -110,7 +115,14 @@ COVERAGE = TestProperties.coverage
     ("scenario", "want"),
     [
         pytest.param(SCENARIOS[number], want, id=SCENARIOS[number].name)
-        for number, want in ((0, "Complete"), (1, "Complete"), (2, "Complete"), (4, "Failed"), (5, "Complete"))
+        for number, want in (
+            (0, "Complete"),
+            (1, "Complete"),
+            (2, "Complete"),
+            (4, "Failed"),
+            (5, "Complete"),
+            (6, "Failed"),
+        )
     ],
 )
 def test_the_scenarios_mean_what_they_say(scenario: Scenario, want: str) -> None:

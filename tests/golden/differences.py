@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tests.golden.comparison import Difference, matches
@@ -28,6 +28,13 @@ class Field:
     """running, end, events, the name of a step, ...; see the case's `acts`."""
     name: str = "*"
     """Of the object, as masked."""
+    begins: bool = False
+    """Our text begins with upstream's, or it is not this difference."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Several are written in one, with bars between them."""
+        return tuple(self.path.split(" | "))
 
     def is_about(self, case: str) -> bool:
         return fnmatch.fnmatchcase(case, self.cases)
@@ -38,7 +45,8 @@ class Field:
             and matches(self.moment, difference.moment)
             and matches(self.kind, difference.kind)
             and matches(self.name, difference.name)
-            and matches(self.path, difference.path)
+            and any(matches(path, difference.path) for path in self.paths)
+            and (not self.begins or difference.ours.startswith(difference.upstream.removesuffix('"')))
         )
 
 
@@ -65,6 +73,79 @@ class Answer:
 _NEWER = "as Trainer 2.3 with JobSet 0.12 does"
 _DISTURBED = "upstream is stuck here while its conditions say otherwise; ours applies what may change, and runs"
 _UNDISTURBED = "upstream let the change in and is stuck; ours refused it, so suspending and resuming just work"
+_STUCK = "upstream reports that it is stuck; there is nothing to report here"
+
+_TOGGLED = {
+    "TrainJob": "status.jobsStatus[node].suspended",
+    "JobSet": "metadata.generation | spec.suspend | status.replicatedJobsStatus[node].suspended",
+    "Job": "metadata.generation | spec.suspend | status.startTime",
+}
+"""What differs when only one of the two was suspended or resumed."""
+_RESUMED = {
+    "JobSet": " | ".join(f"status.conditions[Suspended].{part}" for part in ("status", "reason", "message")),
+    "Job": " | ".join(f"status.conditions[Suspended].{part}" for part in ("status", "reason", "message")),
+    "Pod": "(object)",
+}
+_RUNNING = {
+    "TrainJob": "status.jobsStatus[node].active | status.jobsStatus[node].ready",
+    "JobSet": "status.replicatedJobsStatus[node].active | status.replicatedJobsStatus[node].ready",
+    "Job": "status.active | status.ready",
+}
+_COMPLETED = {
+    "TrainJob": "status.conditions[Complete] | status.jobsStatus[node].succeeded",
+    "JobSet": "status.conditions[Completed] | status.replicatedJobsStatus[node].succeeded | status.terminalState",
+    "Job": "status.succeeded | status.completedIndexes | status.completionTime"
+    " | status.conditions[SuccessCriteriaMet] | status.conditions[Complete]",
+}
+_SUSPENDED = {"JobSet": "status.conditions", "Job": "status.conditions", "Pod": "(object)"}
+_SELECTOR = "template.spec.nodeSelector"
+
+
+def _list_fields(case: str, moment: str, reason: str, *groups: Mapping[str, str]) -> tuple[Field, ...]:
+    return tuple(Field(case, kind, path, reason, moment) for group in groups for kind, path in group.items())
+
+
+def _list_stuck() -> tuple[Field, ...]:
+    """Changes of a TrainJob on whose JobSet upstream's controller gives up."""
+    s2, s4, s6 = "2.1/s2-suspended-while-running", "2.1/s4-numnodes-running", "2.1/s6-volume-suspended"
+    job = "spec.replicatedJobs[node].template.spec"
+    applied = {"JobSet": f"{job}.template.metadata | {job}.{_SELECTOR}"}
+    moved = {**applied, "Job": f"spec.{_SELECTOR}"}
+    found = [
+        *_list_fields(s2, "2-changed", _DISTURBED, {"JobSet": "metadata.generation"}, applied),
+        *_list_fields(s2, "3-resumed", _DISTURBED, _TOGGLED, _RESUMED, _RUNNING, moved),
+        *_list_fields(s2, "end", _DISTURBED, _TOGGLED, _RESUMED, _RUNNING, moved),
+        *_list_fields(
+            s2,
+            "events",
+            _DISTURBED,
+            {"JobSet": "event ResumeJobs", "Job": "event Resumed | event SuccessfulCreate", "Pod": "event Scheduled"},
+        ),
+        *_list_fields(s4, "end", _UNDISTURBED, _TOGGLED, _SUSPENDED, _RUNNING),
+        *_list_fields(
+            s4,
+            "events",
+            _UNDISTURBED,
+            {"JobSet": "event SuspendedJobs", "Job": "event Suspended | event SuccessfulDelete"},
+        ),
+        Field(
+            s6,
+            "TrainJob",
+            "metadata.generation | spec.podTemplateOverrides",
+            "the refused change leaves the TrainJob as it was",
+        ),
+    ]
+    for case in ("2.1/s3-numnodes-suspended", s6):
+        found += _list_fields(case, "end", _UNDISTURBED, _TOGGLED, _RESUMED, _COMPLETED)
+        events = {
+            "JobSet": "event ResumeJobs | event AllJobsCompleted",
+            "Job": "event Resumed | event SuccessfulCreate | event Completed",
+            "Pod": "event Scheduled",
+        }
+        found += _list_fields(case, "events", _UNDISTURBED, events)
+    found.append(Field("2.1/s[2346]-*", "TrainJob", "event TrainJobResourcesCreationFailed", _STUCK, "events"))
+    return tuple(found)
+
 
 FIELDS = (
     # Every case
@@ -96,6 +177,16 @@ FIELDS = (
         "restarts of a gang after the first wait a little longer each time, and JobSet and TrainJob say so",
         "events",
     ),
+    Field(
+        "*-failed-*",
+        "TrainJob",
+        "status.conditions[Failed].message",
+        "upstream's text, and after it who failed first, how, and its last words",
+        "end",
+        begins=True,
+    ),
+    Field("*-failed-*", "TrainJob", "status.failure", "the same as fields", "end"),
+    Field("*-failed-*", "TrainJob", "event RankFailed", "and of every attempt as an event", "events"),
     # What only the older version does
     Field(
         "2.1/*",
@@ -115,7 +206,17 @@ FIELDS = (
     Field("2.1/r1-*", "JobSet", "event DefaultFailurePolicy", f"the event is there, {_NEWER}", "events"),
     Field("2.1/r1-*", "JobSet", "event JobSetFailed", f"the event is there, {_NEWER}", "events"),
     Field("2.1/r1-*", "JobSet", "event JobsReady", f"the event is there, {_NEWER}", "events"),
-    Field("2.1/q1-managed-by-kueue", "*", "*", f"a TrainJob managed by somebody else is left alone, {_NEWER}"),
+    *(
+        Field("2.1/q1-managed-by-kueue", kind, path, f"a TrainJob managed by somebody else is left alone, {_NEWER}", at)
+        for kind, path, at in (
+            ("TrainJob", "status", "end"),
+            ("TrainJob", "Complete", "until"),
+            *((kind, "(object)", "end") for kind in ("JobSet", "Service", "Job", "Pod")),
+            ("JobSet", "event AllJobsCompleted", "events"),
+            ("Job", "event SuccessfulCreate | event Completed", "events"),
+            ("Pod", "event Scheduled", "events"),
+        )
+    ),
     Field(
         "2.1/m2-mlx",
         "Job",
@@ -167,19 +268,11 @@ FIELDS = (
     Field("2.1/p5-ttl-rerun", "*", "(object)", "a finished TrainJob never runs again; upstream makes all anew", "end"),
     Field("2.1/p5-ttl-rerun", "TrainJob", "status.jobsStatus*", "and so the counts are those of the one run", "end"),
     Field("2.1/p5-ttl-rerun", "*", "event *", "and so there is one run to report, not four", "events"),
-    Field("2.1/s2-suspended-while-running", "*", "*", _DISTURBED, "3-resumed"),
-    Field("2.1/s2-suspended-while-running", "*", "*", _DISTURBED, "end"),
-    Field("2.1/s2-suspended-while-running", "*", "*", _DISTURBED, "events"),
     Field("2.1/s[34]-*", "TrainJob", "answer 0", f"spec.trainer cannot be changed, {_NEWER}", "patch"),
     Field("2.1/s[34]-*", "TrainJob", "spec.trainer.numNodes", "the refused change leaves the TrainJob as it was"),
     Field("2.1/s[34]-*", "TrainJob", "metadata.generation", "the refused change leaves the TrainJob as it was"),
-    Field("2.1/s[34]-*", "*", "*", _UNDISTURBED, "end"),
-    Field("2.1/s[34]-*", "*", "*", _UNDISTURBED, "events"),
-    Field("2.1/s2-suspended-while-running", "JobSet", "*", _DISTURBED, "2-changed"),
     Field("2.1/s6-volume-suspended", "TrainJob", "answer 0", "a volume cannot reach the JobSet any more", "patch"),
-    Field("2.1/s6-volume-suspended", "TrainJob", "*", "the refused change leaves the TrainJob as it was", "1-changed"),
-    Field("2.1/s6-volume-suspended", "*", "*", _UNDISTURBED, "end"),
-    Field("2.1/s6-volume-suspended", "*", "*", _UNDISTURBED, "events"),
+    *_list_stuck(),
     Field("2.1/e2-*", "TrainJob", "event NotAsAsked", "what the runtime ignores is said", "events"),
     Field("2.3/h-deadline", "TrainJob", "event DeadlineExceeded", "the end by a deadline is also an event", "events"),
     Field("2.1/p[23]-*", "*/PodGroup", "spec.minResources*", f"the sum of all requests, {_NEWER}"),
@@ -307,7 +400,7 @@ def render() -> str:
     lines = [HEAD, "## Objects and events\n", "| cases | when | kind | field | why |", "|---|---|---|---|---|"]
     lines += [
         f"| {_code(entry.cases)} | {'always' if entry.moment == '*' else entry.moment} | "
-        f"{_kind(entry)} | {'all' if entry.path == '*' else _code(entry.path)} | "
+        f"{_kind(entry)} | {', '.join(map(_code, entry.paths))} | "
         f"{entry.reason} |"
         for entry in FIELDS
     ]

@@ -21,11 +21,14 @@ from dataclasses import dataclass
 from trainmaster import __version__
 from trainmaster.api import catalogue
 from trainmaster.api.conditions import is_true, list_conditions
+from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
     CONFIG_MAPS,
     COSCHEDULING_POD_GROUPS,
     JOB_SETS,
+    JOBS,
+    PODS,
     SECRETS,
     TRAIN_JOBS,
     VOLCANO_POD_GROUPS,
@@ -58,6 +61,8 @@ LEASE_NAME = "trainmaster-operator"
 _KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 """Read where a cluster has them; each is served only where its scheduler is installed."""
+OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
+"""Of these only what belongs to a JobSet is followed, to say who failed; a cluster has many others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +161,25 @@ class News:
 def build_cache(
     client: Client, collections: list[GVR], settings: OperatorSettings, *, clock: Clock, ids: Ids
 ) -> WatchCache:
-    slim: dict[GVR, Slim] = dict.fromkeys((*collections, *POD_GROUPS), drop_ownership)
-    slim |= {CONFIG_MAPS: drop_content_of_others, SECRETS: drop_content_of_others}
+    followed = [*collections, *POD_GROUPS, PODS]
+    slim: dict[GVR, Slim] = dict.fromkeys(followed, drop_ownership)
+    slim |= {CONFIG_MAPS: drop_content_of_others, SECRETS: drop_content_of_others, JOBS: drop_spec, PODS: drop_spec}
     return WatchCache(
         client,
-        [*collections, *POD_GROUPS],
+        followed,
         clock=clock,
         ids=ids,
         namespace=settings.namespace,
         cluster_scoped=frozenset(kind.gvr for kind in catalogue.build().kinds if not kind.namespaced),
         optional=POD_GROUPS,
         slim=slim,
+        selectors=OF_JOB_SETS,
     )
+
+
+def drop_spec(obj: Object) -> Object:
+    """Of Jobs and Pods only labels, owner and status are read."""
+    return {key: value for key, value in drop_ownership(obj).items() if key != "spec"}
 
 
 def drop_ownership(obj: Object) -> Object:

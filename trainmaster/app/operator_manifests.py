@@ -26,6 +26,9 @@ RULES: list[Object] = [
     # Where owners that block deletion are checked, whoever names one must be allowed this.
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/finalizers"], "verbs": ["update"]},
     {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": [*_READ, "create", "patch", "delete"]},
+    # To say which rank failed, and how.
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _READ},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
     {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": [*_READ, "create", "patch"]},
     {
         "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],

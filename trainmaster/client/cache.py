@@ -139,13 +139,16 @@ class WatchCache:
         cluster_scoped: Container[GVR] = (),
         optional: Container[GVR] = (),
         slim: Mapping[GVR, Slim] | None = None,
+        selectors: Mapping[GVR, str] | None = None,
     ) -> None:
-        """`namespace` "" is all; kinds in `cluster_scoped` are followed as a whole in any case."""
+        """`namespace` "" is all; kinds in `cluster_scoped` are followed as a whole in any case. `selectors`: of these
+        kinds only what has such labels."""
         self._client = client
         self._clock = clock
         self._ids = ids
         self._namespace = namespace
         self._cluster_scoped = cluster_scoped
+        self._selectors = dict(selectors or {})
         self._collections = {
             gvr: Collection((slim or {}).get(gvr), optional=gvr in optional) for gvr in dict.fromkeys(collections)
         }
@@ -239,10 +242,11 @@ class WatchCache:
     async def _relist(self, gvr: GVR, collection: Collection) -> None:
         objects: list[Object] = []
         token, version = "", ""
-        limit = _PAGE
+        limit, selector = _PAGE, self._selectors.get(gvr, "")
         while True:
             try:
-                page = await self._client.list(gvr, self._scope(gvr), ListOptions(limit=limit, continue_token=token))
+                options = ListOptions(label_selector=selector, limit=limit, continue_token=token)
+                page = await self._client.list(gvr, self._scope(gvr), options)
             except Expired:
                 if not token:
                     raise
@@ -260,7 +264,10 @@ class WatchCache:
 
     async def _follow_watch(self, gvr: GVR, collection: Collection, backoff: Backoff) -> None:
         options = WatchOptions(
-            resource_version=collection.resource_version, bookmarks=True, timeout_seconds=_WATCH_SECONDS
+            label_selector=self._selectors.get(gvr, ""),
+            resource_version=collection.resource_version,
+            bookmarks=True,
+            timeout_seconds=_WATCH_SECONDS,
         )
         heard = False
         async with (

@@ -172,6 +172,26 @@ def test_in_one_namespace_cluster_scoped_kinds_are_followed_as_a_whole() -> None
     assert asked == {PODS: "a", nodes: ""}
 
 
+def test_of_a_kind_with_a_selector_only_that_part_is_listed_and_watched() -> None:
+    asked = list[str]()
+
+    class Client(FakeClient):
+        async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ListOptions()) -> ObjectList:  # noqa: B008
+            asked.append(options.label_selector)
+            return ObjectList([], "1")
+
+    async def body() -> None:
+        client = Client()
+        client.watches = [ScriptedWatch([], hang=True)]
+        async with WatchCache(client, [PODS], clock=VirtualClock(), selectors={PODS: "x"}) as cache:
+            await cache.wait_synced()
+            await settle()
+            asked.extend(options.label_selector for options in client.watch_calls)
+
+    run_virtual(body())
+    assert asked == ["x", "x"]
+
+
 def test_only_the_slim_part_of_an_object_is_kept() -> None:
     client = FakeClient()
     client.lists = [ObjectList([{**make_object("p", 1), "spec": {"much": True}}], "10")]

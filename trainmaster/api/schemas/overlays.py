@@ -4,7 +4,8 @@ Applied once to the parsed data of a file, before any node is built from it:
 
 - TrainJob takes the override shapes of Trainer 2.1 (`podTemplateOverrides`, `labels`, `annotations`) and 2.0
   (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
-- TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting` and `status.retention`;
+- TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`,
+  `status.failure` and `status.retention`;
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
 The generated files stay as the generator writes them, so that a new upstream version is one run of the tool.
@@ -81,6 +82,16 @@ def _trainjob(data: Raw) -> None:
             "until": _TIME,
         },
         "required": ["reason"],
+    }
+    text, number = {"type": "string", "maxLen": 1024}, {"type": "integer", "format": "int32"}
+    status["props"]["failure"] = {
+        "type": "object",
+        "props": {
+            **dict.fromkeys(("attempt", "jobIndex", "rank", "exitCode", "signal"), number),
+            **dict.fromkeys(("job", "replicatedJob", "pod", "container", "reason", "message"), text),
+            "finishedAt": _TIME,
+        },
+        "required": ["attempt", "job", "pod"],
     }
     status["props"]["retention"] = {
         "type": "object",

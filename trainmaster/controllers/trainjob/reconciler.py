@@ -11,7 +11,7 @@ says so. What retrying cannot help ends there too, so nothing loops without a re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from trainmaster.api.meta import Object
@@ -20,6 +20,7 @@ from trainmaster.api.resources import (
     CONFIG_MAPS,
     COSCHEDULING_POD_GROUPS,
     JOB_SETS,
+    JOBS,
     SECRETS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
@@ -32,7 +33,7 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.ownership import is_owned_by, is_terminating
-from trainmaster.controllers.trainjob import deadline, suspension
+from trainmaster.controllers.trainjob import deadline, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import NOT_FOUND, Runtime, resolve_runtime
@@ -64,6 +65,8 @@ class _Outcome:
     remarks: tuple[str, ...] = ()
     suspended: bool | None = None
     """Whether the JobSet is suspended once the writes are done; None: as the TrainJob asks."""
+    failure: verdict.Failure | None = None
+    """The first of the newest attempt that had one."""
 
 
 def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
@@ -81,6 +84,10 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
     if left is not None and left <= 0:
         note = Note(trainjob, deadline.REASON, deadline.MESSAGE, warning=True)
         return _report(trainjob, fail(trainjob, deadline.REASON, deadline.MESSAGE, now.wall), notes=(note,))
+    failure = None if own is None else verdict.find_failure(view, trainjob, own)
+    pause = 0.0 if own is None else verdict.find_pause(view, own, failure, now)
+    if pause > 0:
+        return Plan(requeue_after=pause)
     if refusals:
         outcome = _explain_refusal(refusals[0], own)
     elif own is not None:
@@ -89,7 +96,7 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
         outcome = _Outcome(waiting=_explain_foreign(jobset))
     else:
         outcome = _start(context, view, trainjob, runtime)
-    return _finish(trainjob, own, outcome, now, left)
+    return _finish(trainjob, own, replace(outcome, failure=failure), now, left)
 
 
 def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Waiting) -> _Outcome:
@@ -183,8 +190,11 @@ def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: Now
     """Adds the status patch, and an event when the reason for waiting is news."""
     before = trainjob.get("status") or {}
     waiting = outcome.waiting
-    after = build_status(trainjob, jobset, waiting, now.wall, suspended=outcome.suspended)
+    failure = outcome.failure
+    after = build_status(trainjob, jobset, waiting, now.wall, suspended=outcome.suspended, failure=failure)
     notes = [Note(trainjob, REMARK_REASON, text, warning=True) for text in outcome.remarks]
+    if failure is not None and failure != before.get("failure"):
+        notes.append(Note(trainjob, verdict.REASON, _cut("", verdict.describe(failure)), warning=True))
     if waiting is not None and (before.get("waiting") or {}).get("message") != waiting.message:
         if waiting.reason in (MISSING, TERMINATING):
             notes.append(Note(trainjob, waiting.reason, waiting.message, warning=True))
@@ -262,6 +272,7 @@ def build_controller(context: Context | None = None) -> Controller:
         sources=(
             Source(TRAIN_JOBS, map_to_self),
             Source(JOB_SETS, map_child),
+            Source(JOBS, verdict.map_failed_job),
             Source(CONFIG_MAPS, map_child),
             Source(SECRETS, map_child),
             Source(TRAINING_RUNTIMES, map_runtime),

@@ -19,6 +19,7 @@ from trainmaster.api.conditions import (
     set_condition,
 )
 from trainmaster.api.meta import Object
+from trainmaster.controllers.trainjob.verdict import Failure, describe
 from trainmaster.controllers.waiting import Waiting, find_annotated
 
 _COUNTS = ("name", "ready", "succeeded", "failed", "active", "suspended")
@@ -30,11 +31,18 @@ def is_finished(trainjob: Object) -> bool:
 
 
 def build_status(
-    trainjob: Object, jobset: Object | None, waiting: Waiting | None, now: datetime, *, suspended: bool | None = None
+    trainjob: Object,
+    jobset: Object | None,
+    waiting: Waiting | None,
+    now: datetime,
+    *,
+    suspended: bool | None = None,
+    failure: Failure | None = None,
 ) -> Object:
     """The whole status as it should be; fields of others (`trainerStatus`) are kept.
 
     `suspended` is whether the JobSet is; None means as the TrainJob asks. A verdict that is stored is never changed.
+    `failure` is what went wrong in the JobSet's attempts so far.
     """
     status: Object = dict(trainjob.get("status") or {})
     finished = is_finished(trainjob)
@@ -42,16 +50,19 @@ def build_status(
     conditions = _set_suspended(list_conditions(trainjob), asked if suspended is None else suspended, now)
     if jobset is not None:
         if not finished:
-            conditions = _fold_jobset(conditions, jobset)
+            conditions = _fold_jobset(conditions, jobset, failure)
         _set_counts(status, (jobset.get("status") or {}).get("replicatedJobsStatus") or ())
     elif finished and status.get("jobsStatus"):
         # Nothing of it runs any more.
         status["jobsStatus"] = [{**entry, "active": 0, "ready": 0} for entry in status["jobsStatus"]]
+    if not finished:
+        _set_failure(status, None if is_true(conditions, "Complete") else failure)
     if conditions:
         status["conditions"] = conditions
     reason = _decide_waiting(status, jobset, waiting, now)
     if is_true(conditions, "Complete") or is_true(conditions, "Failed") or reason is None:
-        if status.pop("waiting", None) and not status:
+        status.pop("waiting", None)
+        if not status and trainjob.get("status"):
             # The schema has no empty status, and what no longer holds must go before there is anything else to say.
             status["jobsStatus"] = []
     else:
@@ -83,12 +94,25 @@ def _set_suspended(conditions: list[Condition], suspended: bool, now: datetime) 
     return conditions
 
 
-def _fold_jobset(conditions: list[Condition], jobset: Object) -> list[Condition]:
+def _set_failure(status: Object, failure: Failure | None) -> None:
+    """Of a job that has recovered, events tell the story; a JobSet that is made anew counts from the beginning."""
+    if failure is not None:
+        status["failure"] = dict(failure)
+    else:
+        status.pop("failure", None)
+
+
+def _fold_jobset(conditions: list[Condition], jobset: Object, failure: Failure | None) -> list[Condition]:
+    """Reasons and texts are the JobSet's. After that of a failure stands who failed first."""
     theirs = list_conditions(jobset)
     for source, target in (("Completed", "Complete"), ("Failed", "Failed")):
         condition = find_condition(theirs, source)
-        if condition is not None and condition.get("status") == "True":
-            conditions = set_condition(conditions, {**condition, "type": target})
+        if condition is None or condition.get("status") != "True":
+            continue
+        new = {**condition, "type": target}
+        if target == "Failed" and failure is not None:
+            new["message"] = f"{condition.get('message', '')}; {describe(failure)}"
+        conditions = set_condition(conditions, new)
     return conditions
 
 
