@@ -106,8 +106,13 @@ class ScriptedNode:
         await _report(client, pod, {"phase": phase, "conditions": [], "containerStatuses": [container]})
 
     async def _terminate(self, client: Client, clock: Clock, pod: Object) -> None:
+        """As a node: it says how the Pod ended, then lets the object go (a Job with podFailurePolicy waits for that)."""
         await clock.sleep(0.2)
         meta = pod["metadata"]
+        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            ended = {"exitCode": 143, "finishedAt": format_time(clock.now()), "reason": "Error"}
+            container = _container(pod, {"terminated": ended}, ready=False)
+            await _report(client, pod, {"phase": "Failed", "conditions": [], "containerStatuses": [container]})
         try:
             await client.delete(PODS, meta["name"], meta["namespace"], DeleteOptions(grace_seconds=0, uid=meta["uid"]))
         except NotFound:

@@ -49,6 +49,11 @@ def test_every_shipped_runtime_restarts_the_gang_and_is_named_like_its_file(name
     for replicated in jobset["replicatedJobs"]:
         job = replicated["template"]["spec"]
         assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+        assert job["podFailurePolicy"]["rules"] == [
+            {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}
+        ]
+    (rule,) = jobset["failurePolicy"]["rules"]
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("RestartJobSetAndIgnoreMaxRestarts", ["PodFailurePolicy"])
 
 
 def test_these_runtimes_are_shipped() -> None:
@@ -70,7 +75,7 @@ def _strip(value: Any) -> Any:
     if isinstance(value, dict):
         kept = {key: _strip(item) for key, item in value.items() if key not in ("groupName", "replicas", "status")}
         kept = {key: item for key, item in kept.items() if item != {} or key in ("torch", "jax", "xgboost")}
-        for name in ("failurePolicy", "backoffLimit", "restartPolicy"):
+        for name in ("failurePolicy", "backoffLimit", "podFailurePolicy", "restartPolicy"):
             kept.pop(name, None)
         if "image" in kept:
             kept["image"] = kept["image"].removeprefix("ghcr.io/").removeprefix("nvcr.io/")
