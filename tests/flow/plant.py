@@ -105,14 +105,18 @@ class ScriptedNode:
         phase = "Succeeded" if code == 0 else "Failed"
         await _report(client, pod, {"phase": phase, "conditions": [], "containerStatuses": [container]})
 
-    async def _terminate(self, client: Client, clock: Clock, pod: Object) -> None:
-        """As a node: it says how the Pod ended, then lets the object go (a Job with podFailurePolicy waits for that)."""
-        await clock.sleep(0.2)
-        meta = pod["metadata"]
+    async def report_stopped(self, client: Client, clock: Clock, pod: Object) -> None:
+        """Its program has heeded the request to end."""
         if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
             ended = {"exitCode": 143, "finishedAt": format_time(clock.now()), "reason": "Error"}
             container = _container(pod, {"terminated": ended}, ready=False)
             await _report(client, pod, {"phase": "Failed", "conditions": [], "containerStatuses": [container]})
+
+    async def _terminate(self, client: Client, clock: Clock, pod: Object) -> None:
+        """As a node: it says how the Pod ended, then lets the object go (a podFailurePolicy waits for that)."""
+        await clock.sleep(0.2)
+        meta = pod["metadata"]
+        await self.report_stopped(client, clock, pod)
         try:
             await client.delete(PODS, meta["name"], meta["namespace"], DeleteOptions(grace_seconds=0, uid=meta["uid"]))
         except NotFound:

@@ -53,7 +53,11 @@ class KwokNode(ScriptedNode):
                         async for event in events:
                             pod = event.object
                             uid = pod["metadata"]["uid"]
-                            if uid not in seen and (pod.get("status") or {}).get("phase") == "Running":
+                            if pod["metadata"].get("deletionTimestamp") and f"{uid}/end" not in seen:
+                                # kwok does not say how it ended, as a kubelet does; the Job's finalizer keeps it.
+                                seen |= {uid, f"{uid}/end"}
+                                scope.spawn_guarded(self.report_stopped(client, clock, pod), name="node.stopped")
+                            elif uid not in seen and (pod.get("status") or {}).get("phase") == "Running":
                                 seen.add(uid)
                                 moment = format_time(clock.now())
                                 work = self.end(client, clock, pod, self.count_start(pod), moment)
