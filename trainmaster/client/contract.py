@@ -119,6 +119,8 @@ class LogOptions:
     timestamps: bool = False
     tail_lines: int | None = None
     limit_bytes: int | None = None
+    stream: str = ""
+    """Stdout or Stderr; empty and All are both."""
 
 
 class Client(Protocol):

@@ -441,6 +441,7 @@ def _log_query(options: LogOptions) -> dict[str, str]:
         "previous": "true" if options.previous else "",
         "timestamps": "true" if options.timestamps else "",
         "sinceTime": options.since_time,
+        "stream": options.stream,
     }
     for key, number in (
         ("sinceSeconds", options.since_seconds),

@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _MODIFY = 0x00000002
+_MOVED_FROM = 0x00000040
+_CREATE = 0x00000100
+_CHANGES = _MODIFY | _MOVED_FROM | _CREATE
 _CLOEXEC = 0o2000000
 _NONBLOCK = 0o4000
 _HEADER = struct.Struct("iIII")
@@ -36,8 +39,8 @@ class Inotify:
 
     @contextmanager
     def watch(self, path: Path) -> Iterator[asyncio.Event]:
-        """An event that is set whenever the file has grown; the reader clears it."""
-        watch = self._call(self._libc.inotify_add_watch(self._fd, os.fsencode(path), _MODIFY))
+        """Set whenever the file, or one in the directory, has grown, appeared or moved; the reader clears it."""
+        watch = self._call(self._libc.inotify_add_watch(self._fd, os.fsencode(path), _CHANGES))
         event = asyncio.Event()
         waiters = self._waiters.setdefault(watch, set())
         waiters.add(event)

@@ -17,6 +17,7 @@ from trainmaster.client.contract import DeleteOptions, ListOptions, LogOptions, 
 _META = "meta.k8s.io"
 _NO_WRITE_OPTIONS = WriteOptions()
 _PROPAGATIONS = ("", "Background", "Foreground", "Orphan")
+_STREAMS = ("All", "Stdout", "Stderr")
 
 
 def _refuse(kind: str, errors: list[FieldError]) -> None:
@@ -148,6 +149,11 @@ def read_log_options(query: Query) -> LogOptions:
         errors.append(fields.invalid("sinceSeconds", since, "must be greater than 0"))
     if since is not None and query.get("sinceTime"):
         errors.append(fields.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    stream = query.get("stream")
+    if stream not in ("", *_STREAMS):
+        errors.append(fields.not_supported("stream", stream, _STREAMS))
+    if stream not in ("", "All") and tail is not None:
+        errors.append(fields.forbidden("", "`tailLines` and specific `stream` are mutually exclusive for now"))
     if errors:
         raise status.invalid("", "PodLogOptions", "", errors)
     return LogOptions(
@@ -159,4 +165,5 @@ def read_log_options(query: Query) -> LogOptions:
         timestamps=query.flag("timestamps"),
         tail_lines=tail,
         limit_bytes=limit,
+        stream="" if stream == "All" else stream,
     )
