@@ -9,6 +9,7 @@
       store/          the SQLite file
       pki/            the CA, keys and tokens
       pods/           working directories and logs of Pods
+      history/        records and logs of jobs that are over
       logs/           server.log (--detach), audit.log
 
 Whether a server runs is decided by the lock alone: the kernel lets go of it when the process ends, however it ends, so
@@ -82,6 +83,7 @@ class Home:
         self.pki = self.root / "pki"
         self.logs = self.root / "logs"
         self.pods = self.root / "pods"
+        self.history = self.root / "history"
         self.server_log = self.logs / "server.log"
         self.audit_log = self.logs / "audit.log"
         self._lock = self.root / "lock"

@@ -10,16 +10,17 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import Registry
+from trainmaster.app.home import Home
+from trainmaster.app.records import Witness, running_history
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
-from trainmaster.controllers.lifecycle.limits import CONTROLLER as HISTORY_LIMITS
-from trainmaster.controllers.lifecycle.retention import CONTROLLER as RETENTION
+from trainmaster.controllers.lifecycle import limits, retention
+from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
 from trainmaster.engine.apply import apply_in_one
@@ -30,30 +31,37 @@ from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.runner import Settings as NodeSettings
 
-CONTROLLERS = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, RETENTION, HISTORY_LIMITS)
+CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER)
+CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER)
+"""All of them, as they are without a history."""
 
 
 @asynccontextmanager
 async def running_workloads(
-    registry: Registry, pods: Path, environ: Mapping[str, str], clock: Clock, metrics: Metrics
+    registry: Registry, home: Home, environ: Mapping[str, str], clock: Clock, metrics: Metrics
 ) -> AsyncIterator[NodeAgent]:
     """Controllers and node at work. Leaving stops them and leaves the processes of Pods alone."""
     client = LocalClient(registry)
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
-    manager = Manager(
-        CONTROLLERS,
-        view=view,
-        feed=view,
-        apply=apply_in_one(client),
-        recorder=recorder,
-        clock=clock,
-        metrics=metrics,
-    )
-    settings = NodeSettings(root=pods, python_prefix=sys.prefix, path=environ.get("PATH", os.defpath))
+    settings = NodeSettings(root=home.pods, python_prefix=sys.prefix, path=environ.get("PATH", os.defpath))
+    witness = Witness()
+    registry.state.admission.add(witness)
     try:
         await install_runtimes(client)
-        async with manager.running(), NodeAgent(client, recorder, clock, settings).running() as agent:
-            yield agent
+        async with running_history(home.history, home.pods, client, view, clock, witness) as history:
+            lifecycle = Context(ledger=history)
+            manager = Manager(
+                (*CHAIN, retention.build_controller(lifecycle), limits.build_controller(lifecycle)),
+                view=view,
+                feed=view,
+                apply=apply_in_one(client),
+                recorder=recorder,
+                clock=clock,
+                metrics=metrics,
+                effects={retention.ARCHIVE: history.archive},
+            )
+            async with manager.running(), NodeAgent(client, recorder, clock, settings).running() as agent:
+                yield agent
     finally:
         view.close()

@@ -1,0 +1,166 @@
+"""The keeper on a whole plant in virtual time: no way of deleting a job loses its record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.flow.plant import Plant, ScriptedNode, running_plant
+from tests.flow.stage import is_finished, make_trainjob
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import NAMESPACES, TRAIN_JOBS
+from trainmaster.api.status import NotFound
+from trainmaster.controllers.lifecycle import limits, retention
+from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.retention import ARCHIVE
+from trainmaster.history.archive import Archive, Filter
+from trainmaster.history.gather import ViewGather
+from trainmaster.history.keeper import UNSEEN, Keeper
+from trainmaster.history.record import Record
+from trainmaster.kit.scopes import Scope
+from trainmaster.store.contract import Store
+from trainmaster.store.memory import MemoryStore
+from trainmaster.testing.virtual import run_virtual
+
+pytestmark = pytest.mark.unit
+
+
+class Late:
+    """Stands for the keeper where the controllers are built before it is."""
+
+    keeper: Keeper
+
+    def is_archived(self, uid: str) -> bool:
+        return self.keeper.is_archived(uid)
+
+    def find_trouble(self, uid: str) -> str | None:
+        return self.keeper.find_trouble(uid)
+
+    async def archive(self, trainjob: Object) -> bool:
+        return await self.keeper.archive(trainjob)
+
+
+@asynccontextmanager
+async def running(
+    directory: Path, *, seconds: float = 5.0, store: Store | None = None
+) -> AsyncIterator[tuple[Plant, Archive]]:
+    late = Late()
+    context = Context(ledger=late)
+    controllers = (retention.build_controller(context), limits.build_controller(context))
+    node = ScriptedNode(seconds=seconds)
+    archive = Archive.open(directory)
+    async with running_plant(node, lifecycle=controllers, effects={ARCHIVE: late.archive}, store=store) as plant:
+        gather = ViewGather(plant.cluster.view, plant.cluster.view)
+        late.keeper = Keeper(
+            archive, plant.client, gather, plant.cluster.clock, find_deleter=lambda uid: ("me", "test")
+        )
+        async with Scope("test") as scope, late.keeper.running():
+            scope.spawn_forever(gather.follow(), name="test.gather")
+            yield plant, archive
+    archive.close()
+
+
+def run(directory: Path, body: Callable[[Plant, Archive], Awaitable[None]], seconds: float = 5.0) -> None:
+    async def main() -> None:
+        async with running(directory, seconds=seconds) as (plant, archive):
+            await body(plant, archive)
+
+    run_virtual(main(), limit=86_400)
+
+
+async def wait_until_gone(plant: Plant, name: str = "first") -> None:
+    while True:
+        try:
+            await plant.client.get(TRAIN_JOBS, name, "default")
+        except NotFound:
+            return
+        await asyncio.sleep(1)
+
+
+async def wait_for_record(archive: Archive, **wanted: object) -> Record:
+    while not (found := archive.select(Filter(**wanted))):  # type: ignore[arg-type]
+        await asyncio.sleep(1)
+    record = archive.find(found[0].uid)
+    assert record is not None
+    return record
+
+
+def test_a_job_that_goes_by_its_ttl_leaves_a_complete_record(tmp_path: Path) -> None:
+    async def body(plant: Plant, archive: Archive) -> None:
+        await plant.apply((TRAIN_JOBS, make_trainjob(ttlSecondsAfterFinished=60)))
+        await plant.wait_for(TRAIN_JOBS, "first", is_finished)
+        before = await wait_for_record(archive, deleted=False)
+        assert (before.state, before.deletion) == ("Complete", None)
+        assert len(before.document["pods"]) == 2
+        assert before.document["runtime"]
+        await wait_until_gone(plant)
+        after = await wait_for_record(archive, deleted=True)
+        assert after.uid == before.uid
+        assert (after.state, after.finished) == ("Complete", before.finished)
+        assert after.deletion is not None and (after.deletion.by, after.deletion.why) == ("me", "test")
+        assert len(after.document["pods"]) == 2
+        assert len(archive.list_jobsets(after.uid)) == 1
+        assert archive.list_open() == {}
+
+    run(tmp_path, body)
+
+
+def test_a_running_job_that_somebody_deletes_is_recorded_as_deleted(tmp_path: Path) -> None:
+    async def body(plant: Plant, archive: Archive) -> None:
+        await plant.apply((TRAIN_JOBS, make_trainjob()))
+        await asyncio.sleep(3)
+        await plant.client.delete(TRAIN_JOBS, "first", "default")
+        record = await wait_for_record(archive, deleted=True)
+        assert record.state == "Deleted"
+        assert len(record.document["pods"]) == 2
+
+    run(tmp_path, body, seconds=500)
+
+
+def test_jobs_of_a_namespace_that_is_deleted_are_recorded(tmp_path: Path) -> None:
+    async def body(plant: Plant, archive: Archive) -> None:
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+        await plant.client.create(NAMESPACES, space)
+        for name in ("one", "two"):
+            trainjob = make_trainjob(name=name)
+            trainjob["metadata"]["namespace"] = "team"
+            await plant.apply((TRAIN_JOBS, trainjob))
+        await asyncio.sleep(3)
+        await plant.client.delete(NAMESPACES, "team")
+        while len(archive.select(Filter(namespace="team", deleted=True))) < 2:
+            await asyncio.sleep(1)
+
+    run(tmp_path, body, seconds=500)
+
+
+def test_a_job_that_vanished_while_nobody_looked_is_recorded_at_the_next_start(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        async with running(tmp_path, seconds=500, store=store) as (plant, archive):
+            await plant.apply((TRAIN_JOBS, make_trainjob()))
+            while not archive.list_open():
+                await asyncio.sleep(1)
+        async with running_plant(ScriptedNode(), store=store, runtimes=False) as plant:
+            await plant.client.delete(TRAIN_JOBS, "first", "default")
+            await wait_until_gone(plant)
+        async with running(tmp_path, store=store) as (plant, archive):
+            record = await wait_for_record(archive, deleted=True)
+            assert record.state == "Deleted"
+            assert record.document["gaps"] == [UNSEEN]
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_two_jobs_of_one_name_are_two_records(tmp_path: Path) -> None:
+    async def body(plant: Plant, archive: Archive) -> None:
+        for _ in range(2):
+            await plant.apply((TRAIN_JOBS, make_trainjob(ttlSecondsAfterFinished=0)))
+            await wait_until_gone(plant)
+        while len(archive.select(Filter(name="first", deleted=True))) < 2:
+            await asyncio.sleep(1)
+
+    run(tmp_path, body)

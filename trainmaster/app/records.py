@@ -1,0 +1,105 @@
+"""History, put together for embedded mode: the archive in the home, its keeper, and who deleted what.
+
+An archive that cannot be opened does not keep the server from starting: jobs run, finished ones with a TTL are kept,
+and each says why.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.places import find_place
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.local import LocalClient
+from trainmaster.apiserver.local_view import LocalView
+from trainmaster.controllers.lifecycle.contract import Ledger
+from trainmaster.history import logs
+from trainmaster.history.archive import Archive, ArchiveError
+from trainmaster.history.gather import ViewGather
+from trainmaster.history.keeper import Keeper
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED = 4096
+
+
+class Recorder(Ledger, Protocol):
+    """The ledger, and the one who carries out the effect `archive`."""
+
+    async def archive(self, trainjob: Object) -> bool: ...
+
+
+class Witness(Plugin):
+    """Sees who deletes a TrainJob and with which program. Memory only: after a crash nobody knows."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, tuple[str, str]] = OrderedDict()
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.gvr == TRAIN_JOBS
+
+    def validate(self, attributes: Attributes) -> None:
+        if attributes.operation is not Operation.DELETE or attributes.old is None or attributes.dry_run:
+            return
+        call = attributes.call
+        program = call.user_agent.partition(" ")[0]
+        self._seen.setdefault(attributes.old["metadata"]["uid"], (call.identity.user, program))
+        while len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+
+    def find(self, uid: str) -> tuple[str, str] | None:
+        return self._seen.pop(uid, None)
+
+
+class Closed:
+    """Stands for a history that cannot be opened."""
+
+    def __init__(self, trouble: str) -> None:
+        self._trouble = trouble
+
+    def is_archived(self, uid: str) -> bool:
+        return False
+
+    def find_trouble(self, uid: str) -> str | None:
+        return self._trouble
+
+    async def archive(self, trainjob: Object) -> bool:
+        return False
+
+
+@asynccontextmanager
+async def running_history(
+    directory: Path, pods: Path, client: LocalClient, view: LocalView, clock: Clock, witness: Witness
+) -> AsyncIterator[Recorder]:
+    try:
+        archive = Archive.open(directory)
+    except ArchiveError as error:
+        log.error("history is closed", extra={"action": "history.closed", "error": str(error)})
+        yield Closed(f"{error}; repair or move it away, and start the server again")
+        return
+    try:
+        gather = ViewGather(view, view)
+        keep_logs = partial(keep_pod_logs, directory, pods)
+        keeper = Keeper(archive, client, gather, clock, keep_logs=keep_logs, find_deleter=witness.find)
+        async with Scope("history.events") as scope, keeper.running():
+            scope.spawn_forever(gather.follow(), name="history.events")
+            yield keeper
+    finally:
+        archive.close()
+
+
+def keep_pod_logs(archive: Path, pods: Path, pod: Object) -> None:
+    place = find_place(pod)
+    if place is not None:
+        logs.keep(archive, str(place), pods / pod["metadata"]["uid"])

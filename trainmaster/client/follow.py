@@ -1,0 +1,47 @@
+"""Following one kind through any client: everything that exists, then every change, with list and watch as upstream.
+
+For parts that need the difference between "changed" and "gone", which a `Feed` does not tell. After a gap the whole is
+listed again: what is missing then went unseen, and the follower is told the whole, not the difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.status import StatusError
+from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
+from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.clock import Clock
+
+log = logging.getLogger(__name__)
+
+Begin = Callable[[list[Object]], Awaitable[None]]
+Change = Callable[[WatchEvent], Awaitable[None]]
+
+
+async def follow(
+    client: Client, clock: Clock, gvr: GVR, begin: Begin, change: Change, *, field_selector: str = ""
+) -> NoReturn:
+    """Runs for ever. `begin` gets all there is, at the start and after every gap; `change` what comes after it."""
+    backoff = Backoff(Policy(first=0.1, cap=30.0))
+    while True:
+        try:
+            page = await client.list(gvr, "", ListOptions(field_selector=field_selector))
+            await begin(page.items)
+            options = WatchOptions(
+                field_selector=field_selector, resource_version=page.resource_version, bookmarks=True
+            )
+            async with client.watch(gvr, "", options) as events:
+                async for event in events:
+                    backoff.reset()
+                    if event.type != "BOOKMARK":
+                        await change(event)
+        except (StatusError, OSError) as error:
+            log.warning("watch broke, listing again", extra={"resource": gvr.qualified, "error": str(error)})
+            await clock.sleep(backoff.next())
+        # A server that ends every watch at once must not make this a tight loop.
+        await asyncio.sleep(0)

@@ -1,0 +1,235 @@
+"""The archive on disk: one SQLite file of records, and below it the logs that Pods left (`logs.py`).
+
+    <directory>/history.db
+    <directory>/logs/...
+
+A record is written whole, by uid, in one transaction that is on disk before the call returns; writing it twice is the
+same as once. `open` rows hold the last that was seen of each TrainJob that is not deleted yet: whoever starts after a
+crash finds there what vanished meanwhile. Those are written in passing and may lag behind.
+
+Blocking calls; one writer (the control plane), any number of readers, also while no server runs. ArchiveError says in
+one sentence what is wrong with the disk; the caller keeps the job and tries again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+import orjson
+
+from trainmaster.history.record import Deletion, Record
+
+FILE = "history.db"
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE jobs (
+    uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, runtime TEXT NOT NULL, state TEXT NOT NULL,
+    created TEXT NOT NULL, finished TEXT NOT NULL, deleted TEXT NOT NULL, deletion BLOB, bytes INTEGER NOT NULL,
+    document BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX jobs_by_name ON jobs (namespace, name, created);
+CREATE INDEX jobs_by_end ON jobs (finished);
+CREATE TABLE open (uid TEXT PRIMARY KEY, object BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE jobsets (uid TEXT PRIMARY KEY, trainjob TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX jobsets_by_trainjob ON jobsets (trainjob);
+"""
+_COLUMNS = "uid, namespace, name, runtime, state, created, finished, deletion, bytes"
+
+
+class ArchiveError(OSError):
+    """The archive cannot be read or written; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One line of a listing."""
+
+    uid: str
+    namespace: str
+    name: str
+    runtime: str
+    state: str
+    created: str
+    finished: str
+    deletion: Deletion | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    namespace: str = ""
+    name: str = ""
+    state: str = ""
+    deleted: bool | None = None
+    """True: only jobs whose object is gone; False: only those that still exist."""
+    before: str = ""
+    """Ended before that moment (RFC 3339, UTC)."""
+    limit: int = 0
+
+
+class Archive:
+    def __init__(self, directory: Path, connection: apsw.Connection) -> None:
+        self.directory = directory
+        self._connection = connection
+
+    @classmethod
+    def open(cls, directory: Path, *, read_only: bool = False) -> Archive:
+        path = directory / FILE
+        try:
+            if read_only:
+                return cls(directory, apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY))
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            connection = apsw.Connection(str(path))
+            path.chmod(0o600)
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "full")
+            connection.set_busy_timeout(5000)
+            _prepare(connection, path)
+        except (apsw.Error, OSError) as error:
+            raise ArchiveError(f"cannot open {path}: {error}") from error
+        return cls(directory, connection)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # Writing
+
+    def put(self, records: Sequence[Record]) -> None:
+        """All of them or none; on disk when this returns."""
+        rows = [_to_row(record) for record in records]
+        with self._transaction("write a record"):
+            self._connection.executemany(f"INSERT OR REPLACE INTO jobs VALUES ({', '.join('?' * 11)})", rows)
+            gone = [(record.uid,) for record in records if record.deletion is not None]
+            self._connection.executemany("DELETE FROM open WHERE uid = ?", gone)
+
+    def note(self, opened: Mapping[str, bytes], jobsets: Mapping[str, str]) -> None:
+        """What was seen of TrainJobs that exist, by uid, and whose JobSets are which (JobSet uid to TrainJob uid)."""
+        with self._transaction("note what exists"):
+            self._connection.executemany("INSERT OR REPLACE INTO open VALUES (?, ?)", list(opened.items()))
+            self._connection.executemany("INSERT OR IGNORE INTO jobsets VALUES (?, ?)", list(jobsets.items()))
+
+    def remove(self, uids: Sequence[str]) -> None:
+        """Forgets records. Their logs are up to the caller (`logs.remove`), before this."""
+        with self._transaction("remove records"):
+            for table, column in (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob")):
+                self._connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(uid,) for uid in uids])
+
+    # Reading
+
+    def select(self, wanted: Filter = Filter()) -> list[Summary]:  # noqa: B008  # frozen
+        """The newest first, by the time of their end."""
+        clauses, values = ["1"], []
+        for column, value in (("namespace", wanted.namespace), ("name", wanted.name), ("state", wanted.state)):
+            if value:
+                clauses.append(f"{column} = ?")
+                values.append(value)
+        if wanted.before:
+            clauses.append("finished < ?")
+            values.append(wanted.before)
+        if wanted.deleted is not None:
+            clauses.append("deleted != ''" if wanted.deleted else "deleted = ''")
+        query = f"SELECT {_COLUMNS} FROM jobs WHERE {' AND '.join(clauses)} ORDER BY finished DESC, created DESC, uid"
+        if wanted.limit:
+            query += f" LIMIT {int(wanted.limit)}"
+        with _explained("read the archive"):
+            return [_to_summary(row) for row in self._connection.execute(query, values)]
+
+    def find(self, uid: str) -> Record | None:
+        with _explained("read a record"):
+            row = self._connection.execute(f"SELECT {_COLUMNS}, document FROM jobs WHERE uid = ?", (uid,)).fetchone()
+        if row is None:
+            return None
+        head = _to_summary(row[:-1])
+        document = orjson.loads(zlib.decompress(row[-1]))
+        return Record(
+            head.uid, head.namespace, head.name, head.runtime, head.state, head.created, head.finished, head.deletion,
+            document,
+        )  # fmt: skip
+
+    def list_jobsets(self, uid: str) -> list[str]:
+        """The uids of the JobSets that the TrainJob had: logs are kept by them."""
+        with _explained("read the archive"):
+            return [row[0] for row in self._connection.execute("SELECT uid FROM jobsets WHERE trainjob = ?", (uid,))]
+
+    def list_open(self) -> dict[str, dict[str, Any]]:
+        with _explained("read the archive"):
+            return {uid: orjson.loads(raw) for uid, raw in self._connection.execute("SELECT uid, object FROM open")}
+
+    def list_kept(self) -> set[str]:
+        """Uids of records whose TrainJob still exists: what a ledger starts with."""
+        with _explained("read the archive"):
+            return {row[0] for row in self._connection.execute("SELECT uid FROM jobs WHERE deleted = ''")}
+
+    def measure(self) -> tuple[int, int]:
+        """(records, bytes of their documents)."""
+        with _explained("read the archive"):
+            rows = self._connection.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM jobs")
+            ((count, size),) = rows
+        return int(count), int(size)
+
+    @contextmanager
+    def _transaction(self, what: str) -> Iterator[None]:
+        with _explained(what):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # A full disk has already rolled it back.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except apsw.FullError as error:
+        raise ArchiveError(f"cannot {what}: no space is left on the disk") from error
+    except (apsw.ReadOnlyError, apsw.PermissionsError, apsw.CantOpenError) as error:
+        raise ArchiveError(f"cannot {what}: the archive is not writable ({error})") from error
+    except apsw.Error as error:
+        raise ArchiveError(f"cannot {what}: {error}") from error
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> None:
+    version = connection.pragma("user_version")
+    if version == 0:
+        with connection:
+            connection.execute(_SCHEMA)
+            connection.pragma("user_version", _VERSION)
+    elif version > _VERSION:
+        raise ArchiveError(
+            f"{path} was written by a newer version of trainmaster (format {version}): upgrade to use it"
+        )
+
+
+def _to_row(record: Record) -> tuple[Any, ...]:
+    raw = zlib.compress(orjson.dumps(record.document), 1)
+    deletion = None if record.deletion is None else orjson.dumps(asdict(record.deletion))
+    return (
+        record.uid,
+        record.namespace,
+        record.name,
+        record.runtime,
+        record.state,
+        record.created,
+        record.finished,
+        "" if record.deletion is None else record.deletion.at,
+        deletion,
+        len(raw),
+        raw,
+    )
+
+
+def _to_summary(row: Sequence[Any]) -> Summary:
+    uid, namespace, name, runtime, state, created, finished, deletion, size = row
+    told = None if deletion is None else Deletion(**orjson.loads(deletion))
+    return Summary(uid, namespace, name, runtime, state, created, finished, told, size)

@@ -1,0 +1,61 @@
+"""Collects what a record is made of, from a view: the TrainJob's children and the events about all of them.
+
+Events are found through an index by the uid that they are about, fed as the controllers are: looking through all
+events of a namespace for every job that ends would cost more with every job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeAlias
+
+from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
+from trainmaster.api.training import snapshots
+from trainmaster.client.view import View
+from trainmaster.engine.feed import Feed
+from trainmaster.history.record import Sources
+
+Gather: TypeAlias = Callable[[Object, Collection[str]], Awaitable[Sources]]
+"""(the TrainJob, uids of its JobSets): the chain is followed by labels, because the links between may be gone."""
+
+
+class ViewGather:
+    def __init__(self, view: View, feed: Feed) -> None:
+        self._view = view
+        self._feed = feed
+        self._events: dict[str, set[tuple[str, str]]] = {}
+
+    async def follow(self) -> None:
+        """Keeps the index of events; runs for ever."""
+        await self._feed.follow(EVENTS, self._notice)
+
+    async def __call__(self, trainjob: Object, known: Collection[str]) -> Sources:
+        view, meta = self._view, trainjob["metadata"]
+        namespace = meta["namespace"]
+        snapshot = view.find(CONFIG_MAPS, namespace, snapshots.get_name(trainjob))
+        jobsets = list(view.owned(JOB_SETS, meta["uid"]))
+        uids_below = sorted({*known, *(jobset["metadata"]["uid"] for jobset in jobsets)})
+        jobs = [job for uid in uids_below for job in view.list(JOBS, namespace, {JOBSET_UID: uid})]
+        pods = [pod for uid in uids_below for pod in view.list(PODS, namespace, {JOBSET_UID: uid})]
+        uids = [obj["metadata"]["uid"] for obj in (trainjob, *jobsets, *jobs, *pods)]
+        return Sources(trainjob, snapshot, jobsets, jobs, pods, [event for uid in uids for event in self._list(uid)])
+
+    def _list(self, uid: str) -> list[Object]:
+        found = (self._view.find(EVENTS, *key) for key in sorted(self._events.get(uid, ())))
+        return [event for event in found if event is not None]
+
+    def _notice(self, event: Object) -> None:
+        meta = event["metadata"]
+        key = (meta["namespace"], meta["name"])
+        uid = (event.get("involvedObject") or {}).get("uid")
+        if not uid:
+            return
+        if self._view.find(EVENTS, *key) is not None:
+            self._events.setdefault(uid, set()).add(key)
+            return
+        known = self._events.get(uid, set())
+        known.discard(key)
+        if not known:
+            self._events.pop(uid, None)

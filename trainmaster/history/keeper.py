@@ -1,0 +1,276 @@
+"""Keeps the archive: follows TrainJobs, writes their records, and knows which are safe (the ledger).
+
+A job is archived when it has ended (the effect `archive` of `controllers/lifecycle`), and once more when its object is
+gone, however that came: TTL, kubectl, the namespace. What vanished while nobody looked is found at the next start: the
+archive remembers the last that was seen of each job.
+
+Records are written by one thread, many at a time under load; nobody waits in the event loop. A record that cannot be
+written leaves its reason in the ledger, and the job is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import orjson
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
+from trainmaster.client.contract import Client, WatchEvent
+from trainmaster.client.follow import follow
+from trainmaster.history.archive import Archive, ArchiveError
+from trainmaster.history.gather import Gather
+from trainmaster.history.record import Deletion, Record, Sources, build_record, merge
+from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.clock import Clock, format_time
+from trainmaster.kit.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+UNSEEN = "deleted while no controller was running: by whom is not known, and the last status may be missing"
+CONTROL_PLANE = "system:trainmaster"
+"""The user as which our own controllers act when embedded."""
+_NOTE_SECONDS = 1.0
+"""How far the notes of what exists may lag behind."""
+_BATCH = 64
+_RETRY = Policy(first=1.0, cap=60.0)
+
+T = TypeVar("T")
+
+KeepLogs = Callable[[Object], None]
+"""Keeps the logs of one Pod, in a thread."""
+FindDeleter = Callable[[str], tuple[str, str] | None]
+"""Who deleted the object with that uid, and why, if anybody saw it."""
+
+
+def nobody(uid: str) -> tuple[str, str] | None:
+    return None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    record: Record
+    done: asyncio.Future[ArchiveError | None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class Keeper:
+    """`controllers.lifecycle.contract.Ledger`, and the one who carries out the effect."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        client: Client,
+        gather: Gather,
+        clock: Clock,
+        *,
+        keep_logs: KeepLogs | None = None,
+        find_deleter: FindDeleter = nobody,
+    ) -> None:
+        self._archive = archive
+        self._client = client
+        self._gather = gather
+        self._clock = clock
+        self._keep_logs = keep_logs
+        self._find_deleter = find_deleter
+        self._kept: set[str] = set()
+        self._troubles: dict[str, str] = {}
+        self._jobsets: dict[str, str] = {}
+        """Not yet noted: JobSet uid to TrainJob uid."""
+        self._below: dict[str, set[str]] = {}
+        """Of TrainJobs that exist: the uids of their JobSets."""
+        self._opened: dict[str, bytes] = {}
+        self._waiting: list[_Waiting] = []
+        self._work = asyncio.Event()
+        self._dirty = asyncio.Event()
+        self._slots = asyncio.Semaphore(_BATCH)
+        self._scope: Scope
+        self._thread = ThreadPoolExecutor(1, "history")
+
+    def is_archived(self, uid: str) -> bool:
+        return uid in self._kept
+
+    def find_trouble(self, uid: str) -> str | None:
+        return self._troubles.get(uid)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Keeper]:
+        self._kept = await self._call(self._archive.list_kept)
+        try:
+            async with Scope("history") as scope:
+                self._scope = scope
+                scope.spawn_forever(self._write(), name="history.write")
+                scope.spawn_forever(self._note(), name="history.note")
+                scope.spawn_forever(self._follow_trainjobs(), name="history.trainjobs")
+                scope.spawn_forever(self._follow_jobsets(), name="history.jobsets")
+                yield self
+        finally:
+            self._thread.shutdown()
+
+    async def archive(self, trainjob: Object) -> bool:
+        """The effect: the record of a finished job, on disk. True when the ledger has changed."""
+        uid = trainjob["metadata"]["uid"]
+        await self._client.durable(int(trainjob["metadata"]["resourceVersion"]))
+        sources = await self._gather(trainjob, self._below.get(uid, ()))
+        trouble = await self._put(build_record(sources), sources)
+        before = self._troubles.get(uid)
+        if trouble is None:
+            self._kept.add(uid)
+            self._troubles.pop(uid, None)
+            return True
+        self._troubles[uid] = str(trouble)
+        if before is None:
+            log.warning("record not written", extra={"action": "history.failed", "error": str(trouble), "uid": uid})
+        return before != str(trouble)
+
+    async def _put(self, record: Record, sources: Sources, *, note: bool = False) -> ArchiveError | None:
+        """`note`: first what is known of its JobSets, because nobody will see them again."""
+        try:
+            if self._keep_logs is not None:
+                await self._call(partial(_keep_all, self._keep_logs, sources))
+            if note:
+                await self._flush()
+        except ArchiveError as error:
+            return error
+        except OSError as error:
+            return ArchiveError(f"cannot keep the logs: {error.strerror}")
+        waiting = _Waiting(record)
+        self._waiting.append(waiting)
+        self._work.set()
+        return await waiting.done
+
+    async def _write(self) -> None:
+        """One transaction for all that came together."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while batch := self._waiting[:_BATCH]:
+                del self._waiting[:_BATCH]
+                trouble: ArchiveError | None = None
+                try:
+                    await self._call(partial(self._store, [item.record for item in batch]))
+                except ArchiveError as error:
+                    trouble = error
+                for item in batch:
+                    if not item.done.done():
+                        item.done.set_result(trouble)
+
+    def _store(self, records: list[Record]) -> None:
+        merged = []
+        for record in records:
+            old = self._archive.find(record.uid)
+            merged.append(record if old is None else merge(old, record))
+        self._archive.put(merged)
+
+    # What exists, and what is gone
+
+    async def _follow_trainjobs(self) -> None:
+        async def begin(items: list[Object]) -> None:
+            present = {item["metadata"]["uid"] for item in items}
+            for uid, trainjob in (await self._call(self._archive.list_open)).items():
+                if uid not in present:
+                    await self._bury(trainjob, (UNSEEN,))
+            for item in items:
+                self._see(item)
+
+        async def change(event: WatchEvent) -> None:
+            if event.type == "DELETED":
+                # Many go together (a namespace, one TTL for all): their records share transactions.
+                await self._slots.acquire()
+                self._scope.spawn(self._bury_one(event.object), name="history.bury")
+            else:
+                self._see(event.object)
+
+        await follow(self._client, self._clock, TRAIN_JOBS, begin, change)
+
+    async def _follow_jobsets(self) -> None:
+        async def begin(items: list[Object]) -> None:
+            for item in items:
+                self._see_jobset(item)
+
+        async def change(event: WatchEvent) -> None:
+            if event.type != "DELETED":
+                self._see_jobset(event.object)
+
+        await follow(self._client, self._clock, JOB_SETS, begin, change)
+
+    def _see(self, trainjob: Object) -> None:
+        self._opened[trainjob["metadata"]["uid"]] = orjson.dumps(trainjob)
+        self._dirty.set()
+
+    def _see_jobset(self, jobset: Object) -> None:
+        if "deletionTimestamp" in jobset["metadata"]:
+            return
+        for owner in jobset["metadata"].get("ownerReferences") or ():
+            if owner.get("kind") == "TrainJob" and owner.get("controller"):
+                known = self._below.setdefault(owner["uid"], set())
+                if jobset["metadata"]["uid"] not in known:
+                    known.add(jobset["metadata"]["uid"])
+                    self._jobsets[jobset["metadata"]["uid"]] = owner["uid"]
+                    self._dirty.set()
+
+    async def _bury_one(self, trainjob: Object) -> None:
+        try:
+            await self._bury(trainjob)
+        finally:
+            self._slots.release()
+
+    async def _bury(self, trainjob: Object, gaps: tuple[str, ...] = ()) -> None:
+        """The object is gone: its record gets the last word, and who had it."""
+        meta = trainjob["metadata"]
+        uid = meta["uid"]
+        self._opened.pop(uid, None)
+        if not gaps:
+            await self._client.durable(int(meta["resourceVersion"]))
+        by, why = self._find_deleter(uid) or ("", "")
+        retention = (trainjob.get("status") or {}).get("retention") or {}
+        if by == CONTROL_PLANE and retention:
+            why = f"{retention['ttlSecondsAfterFinished']} s after its end, by {retention['source']}"
+        moment = meta.get("deletionTimestamp") or format_time(self._clock.now())
+        sources = await self._gather(trainjob, self._below.pop(uid, ()))
+        delay = Backoff(_RETRY)
+        while trouble := await self._put(build_record(sources, Deletion(moment, by, why), gaps), sources, note=True):
+            # The object is gone, so this is the only copy. It is held until the disk takes it.
+            log.error("record of a deleted job not written", extra={"action": "history.failed", "error": str(trouble)})
+            await self._clock.sleep(delay.next())
+        self._kept.discard(uid)
+        self._troubles.pop(uid, None)
+
+    async def _note(self) -> None:
+        while True:
+            await self._dirty.wait()
+            await self._clock.sleep(_NOTE_SECONDS)
+            try:
+                await self._flush()
+            except ArchiveError as error:
+                log.warning("notes not written", extra={"action": "history.failed", "error": str(error)})
+
+    async def _flush(self) -> None:
+        self._dirty.clear()
+        opened, jobsets = self._opened, self._jobsets
+        self._opened, self._jobsets = {}, {}
+        if not opened and not jobsets:
+            return
+        try:
+            await self._call(partial(self._archive.note, opened, jobsets))
+        except ArchiveError:
+            # Newer ones may have come meanwhile; they count.
+            self._opened, self._jobsets = {**opened, **self._opened}, {**jobsets, **self._jobsets}
+            self._dirty.set()
+            raise
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _keep_all(keep_logs: KeepLogs, sources: Sources) -> None:
+    for pod in sources.pods:
+        keep_logs(pod)

@@ -1,0 +1,120 @@
+"""The logs that Pods left: kept as the files that they are, under `<archive>/logs/<place>/<container>.<n>.log`.
+
+Embedded, keeping is a hard link: no byte is copied, a Pod that still writes goes on writing into the kept file, and the
+Pod's directory can go at any time. On another file system, or from a cluster, it is a copy. Lines are in the form that
+shims write: `<RFC 3339 nano> <stdout|stderr> <F|P> <text>`; what a cluster hands out is stored in the same form.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmaster.api.places import Place, parse_place
+
+FOLDER = "logs"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The output of one attempt of one container of one Pod."""
+
+    place: Place
+    container: str
+    restart: int
+    """Restart of the container within its Pod."""
+    pieces: tuple[Path, ...]
+    """Oldest first: rotation cuts long logs."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(piece.stat().st_size for piece in self.pieces)
+
+
+def keep(archive: Path, place: str, pod_directory: Path) -> int:
+    """Keeps all logs of a Pod directory; how many files are new. Doing it again adds only what is new."""
+    target = archive / FOLDER / place
+    source = pod_directory / "logs"
+    count = 0
+    for folder in sorted(source.iterdir()) if source.is_dir() else ():
+        for file in sorted(folder.iterdir()):
+            name = target / f"{folder.name}.{file.name}"
+            count += _keep_file(file, name)
+    return count
+
+
+def _keep_file(file: Path, name: Path) -> bool:
+    if name.exists():
+        if name.samefile(file):
+            return False
+        # Rotation gave the name to another file: what was kept under it moves on in the same way.
+        name.unlink()
+    name.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.link(file, name)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        shutil.copy2(file, name)
+    return True
+
+
+def list_logs(archive: Path, jobsets: list[str]) -> list[Log]:
+    """All logs of those JobSets: by attempt, then by job and index, then in the order of restarts."""
+    found: dict[tuple[Place, str, int], list[tuple[int, Path]]] = {}
+    for jobset in jobsets:
+        root = archive / FOLDER / jobset
+        for path in root.glob("*/*/*/*") if root.is_dir() else ():
+            place = parse_place(str(path.parent.relative_to(archive / FOLDER)))
+            container, restart, piece = _parse_name(path.name)
+            found.setdefault((place, container, restart), []).append((piece, path))
+    logs = [
+        Log(place, container, restart, tuple(path for _, path in sorted(pieces, reverse=True)))
+        for (place, container, restart), pieces in found.items()
+    ]
+    return sorted(
+        logs,
+        key=lambda log: (
+            log.place.attempt,
+            log.place.job,
+            log.place.job_index,
+            log.place.index,
+            log.container,
+            log.restart,
+        ),
+    )
+
+
+def _parse_name(name: str) -> tuple[str, int, int]:
+    """`node.0.log.2` is the second piece of the first attempt of `node`; 0 is the newest piece."""
+    head, _, piece = name.partition(".log")
+    container, _, restart = head.rpartition(".")
+    return container, int(restart), int(piece[1:] or 0)
+
+
+def remove(archive: Path, jobsets: list[str]) -> None:
+    for jobset in jobsets:
+        shutil.rmtree(archive / FOLDER / jobset, ignore_errors=True)
+
+
+def read_lines(log: Log) -> Iterator[tuple[str, str, bytes]]:
+    """(time, stdout or stderr, text without its line break); parts of a long line come joined."""
+    held: dict[str, list[bytes]] = {}
+    for piece in log.pieces:
+        with piece.open("rb") as file:
+            for raw in file:
+                moment, stream, flag, text = (*raw.rstrip(b"\n").split(b" ", 3), b"", b"", b"")[:4]
+                parts = held.setdefault(stream.decode(errors="replace"), [])
+                parts.append(text)
+                if flag != b"P":
+                    yield moment.decode(errors="replace"), stream.decode(errors="replace"), b"".join(parts)
+                    parts.clear()
+    for name, parts in held.items():
+        if parts:
+            yield "", name, b"".join(parts)

@@ -1,0 +1,157 @@
+"""What is kept of a TrainJob. Pure: from the objects, as they are at that moment, to one JSON document.
+
+A record is written when a job has ended, and again, over the first, when it is deleted. The second one sees less (its
+children may be gone), so what only the first saw is kept (`merge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainmaster.api.conditions import list_conditions
+from trainmaster.api.meta import Object
+from trainmaster.api.training import snapshots
+
+Document = dict[str, Any]
+
+DELETED = "Deleted"
+"""State of a job that was deleted before its end."""
+_CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What the record is made from. Everything but the TrainJob may be missing."""
+
+    trainjob: Object
+    snapshot: Object | None = None
+    """The ConfigMap with the runtime as it was."""
+    jobsets: Sequence[Object] = ()
+    jobs: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    at: str
+    by: str = ""
+    """Who asked for it; "" when nobody knows."""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    uid: str
+    namespace: str
+    name: str
+    runtime: str
+    state: str
+    """Complete, Failed or Deleted."""
+    created: str
+    finished: str
+    """When it ended; when it was deleted, if it had not ended."""
+    deletion: Deletion | None = None
+    document: Document = field(default_factory=dict)
+
+
+def build_record(sources: Sources, deletion: Deletion | None = None, gaps: Sequence[str] = ()) -> Record:
+    trainjob = sources.trainjob
+    meta = trainjob["metadata"]
+    state, finished = DELETED, deletion.at if deletion is not None else ""
+    for condition in list_conditions(trainjob):
+        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
+            state, finished = condition["type"], condition.get("lastTransitionTime") or finished
+    text = ((sources.snapshot or {}).get("data") or {}).get(snapshots.DATA_KEY)
+    document: Document = {
+        "trainjob": _strip(trainjob),
+        "runtime": text if isinstance(text, str) else None,
+        "jobsets": [_sum_up(jobset) for jobset in sources.jobsets],
+        "jobs": [_sum_up(job) for job in sources.jobs],
+        "pods": [_sum_up(pod) for pod in sources.pods],
+        "events": [_shorten(event) for event in _sort(sources.events)],
+        "gaps": list(gaps),
+    }
+    return Record(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        runtime=trainjob["spec"]["runtimeRef"]["name"],
+        state=state,
+        created=meta["creationTimestamp"],
+        finished=finished,
+        deletion=deletion,
+        document=document,
+    )
+
+
+def merge(old: Record, new: Record) -> Record:
+    """The newer record, with what it could not see any more taken from the older one."""
+    document = dict(new.document)
+    document["runtime"] = document["runtime"] or old.document.get("runtime")
+    for name in ("jobsets", "jobs", "pods", "events"):
+        document[name] = _unite(old.document.get(name) or [], document[name])
+    document["gaps"] = list(dict.fromkeys([*(old.document.get("gaps") or ()), *document["gaps"]]))
+    state, finished = (old.state, old.finished) if new.state == DELETED != old.state else (new.state, new.finished)
+    return Record(
+        new.uid,
+        new.namespace,
+        new.name,
+        new.runtime,
+        state,
+        new.created,
+        finished,
+        new.deletion or old.deletion,
+        document,
+    )
+
+
+def _unite(old: Sequence[Document], new: Sequence[Document]) -> list[Document]:
+    """By uid; the newer of two, at the place of the older."""
+    merged = {entry["uid"]: entry for entry in old}
+    merged.update({entry["uid"]: entry for entry in new})
+    return list(merged.values())
+
+
+def _strip(obj: Mapping[str, Any]) -> Document:
+    meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    return {**obj, "metadata": meta}
+
+
+def _sum_up(obj: Mapping[str, Any]) -> Document:
+    """Identity, labels and status of a child: its spec follows from the TrainJob and the runtime."""
+    meta = obj["metadata"]
+    status = dict(obj.get("status") or {})
+    for name in _CONTAINER_LISTS:
+        if not status.get(name):
+            status.pop(name, None)
+    return {
+        "uid": meta["uid"],
+        "name": meta["name"],
+        "labels": meta.get("labels") or {},
+        "created": meta.get("creationTimestamp", ""),
+        "node": (obj.get("spec") or {}).get("nodeName", ""),
+        "status": status,
+    }
+
+
+def _sort(events: Sequence[Object]) -> list[Object]:
+    return sorted(events, key=lambda event: event.get("firstTimestamp") or event.get("eventTime") or "")
+
+
+def _shorten(event: Mapping[str, Any]) -> Document:
+    about = event.get("involvedObject") or {}
+    series = event.get("series") or {}
+    return {
+        "uid": event["metadata"]["uid"],
+        "type": event.get("type", "Normal"),
+        "reason": event.get("reason", ""),
+        "message": event.get("message", ""),
+        "count": event.get("count") or series.get("count") or 1,
+        "first": event.get("firstTimestamp") or event.get("eventTime") or "",
+        "last": event.get("lastTimestamp") or series.get("lastObservedTime") or event.get("eventTime") or "",
+        "about": f"{about.get('kind', '')}/{about.get('name', '')}",
+        "from": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
+    }
