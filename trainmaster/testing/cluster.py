@@ -18,9 +18,12 @@ from pathlib import Path
 
 from trainmaster.api import catalogue
 from trainmaster.api.kinds import Catalogue
+from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.local import Authorizer, LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import Registry
+from trainmaster.app.policies import StorePolicies
+from trainmaster.auth.service_accounts import SERVICE_ACCOUNTS, ServiceAccountTokens
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids, SeededIds
 from trainmaster.store.contract import Store
@@ -28,6 +31,7 @@ from trainmaster.store.memory import MemoryStore
 from trainmaster.store.sqlite import SqliteStore
 from trainmaster.testing.virtual import VirtualClock
 
+SIGNING_SECRET = b"a test signs with this secret, known to all"
 ROOT_CA = "-----BEGIN CERTIFICATE-----\n(a test)\n-----END CERTIFICATE-----\n"
 
 
@@ -65,6 +69,8 @@ async def running_cluster(
             else:
                 store = await stack.enter_async_context(SqliteStore.open(directory, clock))
         registry = Registry(store, kinds or catalogue.build(), clock, ids)
+        accounts = ServiceAccountTokens(SIGNING_SECRET, StorePolicies(store), clock=clock, ids=ids)
+        registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
         stack.callback(registry.close)
         view = LocalView(registry)
         stack.callback(view.close)

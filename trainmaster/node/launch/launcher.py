@@ -72,7 +72,7 @@ class _Live:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class PodReader:
     """`volumes.downward.Reader` for one Pod."""
 
     pod: Object
@@ -176,7 +176,7 @@ class Launcher:
             private=live.site.level == PLAIN,
             owner=_find_owner(live.pod, live.site.level),
         )
-        read = _Reader(live.pod, live.site, self._allocatable)
+        read = PodReader(live.pod, live.site, self._allocatable)
         return make_all(live.pod, live.volumes, supplies, read)
 
     async def _fetch_tokens(self, live: _Live) -> dict[TokenKey, str]:
@@ -219,7 +219,7 @@ class Launcher:
         self._plan_next(uid, live)
         self._check_sizes(uid, live)
 
-    async def release(self, pod: Object, directory: str) -> None:
+    async def release(self, pod: Object) -> None:
         """Everything of the Pod that goes with it and is not below its directory."""
         uid = pod["metadata"]["uid"]
         self._live.pop(uid, None)
