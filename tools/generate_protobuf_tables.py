@@ -22,6 +22,7 @@ PACKAGES = {
     "batch.v1": "api@{}/batch/v1",
     "rbac.v1": "api@{}/rbac/v1",
     "scheduling.v1": "api@{}/scheduling/v1",
+    "storage.v1": "api@{}/storage/v1",
     "authentication.v1": "api@{}/authentication/v1",
     "authorization.v1": "api@{}/authorization/v1",
     "coordination.v1": "api@{}/coordination/v1",
@@ -31,12 +32,13 @@ PACKAGES = {
 KINDS = {
     "v1": (
         "core.v1",
-        "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolumeClaim Pod ResourceQuota Secret Service "
-        "ServiceAccount Binding",
+        "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod ResourceQuota "
+        "Secret Service ServiceAccount Binding",
     ),
     "batch/v1": ("batch.v1", "Job"),
     "rbac.authorization.k8s.io/v1": ("rbac.v1", "Role RoleBinding ClusterRole ClusterRoleBinding"),
     "scheduling.k8s.io/v1": ("scheduling.v1", "PriorityClass"),
+    "storage.k8s.io/v1": ("storage.v1", "StorageClass"),
     "coordination.k8s.io/v1": ("coordination.v1", "Lease"),
     "events.k8s.io/v1": ("events.v1", "Event"),
     "authentication.k8s.io/v1": ("authentication.v1", "TokenRequest TokenReview SelfSubjectReview"),

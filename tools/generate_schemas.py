@@ -36,6 +36,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
         "io.k8s.api.core.v1.LimitRange",
         "io.k8s.api.core.v1.Namespace",
         "io.k8s.api.core.v1.Node",
+        "io.k8s.api.core.v1.PersistentVolume",
         "io.k8s.api.core.v1.PersistentVolumeClaim",
         "io.k8s.api.core.v1.Pod",
         "io.k8s.api.core.v1.ResourceQuota",
@@ -76,6 +77,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
         "io.k8s.api.rbac.v1.RoleBinding",
     ),
     "apis/scheduling.k8s.io/v1": ("io.k8s.api.scheduling.v1.PriorityClass",),
+    "apis/storage.k8s.io/v1": ("io.k8s.api.storage.v1.StorageClass",),
 }
 
 # Custom kinds: the CRD, the definition name that a server's OpenAPI gives to it, and the output file.

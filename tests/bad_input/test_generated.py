@@ -36,6 +36,7 @@ DOCUMENTS = (
     "apis/events.k8s.io/v1",
     "apis/coordination.k8s.io/v1",
     "apis/scheduling.k8s.io/v1",
+    "apis/storage.k8s.io/v1",
     "apis/apiextensions.k8s.io/v1",
     "apis/jobset.x-k8s.io/v1alpha2",
     "apis/trainer.kubeflow.org/v1alpha1",

@@ -20,6 +20,7 @@ from trainmaster.api.kindsets import (
     jobset_v1alpha2,
     rbac_v1,
     scheduling_v1,
+    storage_v1,
     trainer_v1alpha1,
 )
 
@@ -36,6 +37,7 @@ def build() -> Catalogue:
             *rbac_v1.KINDS,
             *apiextensions_v1.KINDS,
             *scheduling_v1.KINDS,
+            *storage_v1.KINDS,
             *coordination_v1.KINDS,
             *jobset_v1alpha2.KINDS,
             *trainer_v1alpha1.KINDS,

@@ -344,6 +344,11 @@ SERVICE_SPEC: Table = {
     "type": (A, "ClusterIP; others are refused"),
 }
 
+_CLOUD_SOURCES = (
+    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker",
+    "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd",
+    "scaleIO", "storageos", "vsphereVolume",
+)  # fmt: skip
 _ACCESS: Table = {**_OBJECT, "spec": H, "status": H}
 _RUNTIME: Table = {**_OBJECT, "spec": RUNTIME_SPEC}
 
@@ -379,10 +384,29 @@ TABLES: Mapping[tuple[str, str], Table] = {
             "dataSourceRef": R,
             "resources": (A, "the size is recorded, not enforced"),
             "selector": R,
-            "storageClassName": (A, "one class: directories of the home"),
+            "storageClassName": (A, "`local-directory`, or volumes that somebody made by hand"),
             "volumeAttributesClassName": R,
             "volumeMode": (A, "Filesystem"),
-            "volumeName": R,
+            "volumeName": H,
+        },
+        "status": H,
+    },
+    ("", "PersistentVolume"): {
+        **_OBJECT,
+        "spec": {
+            **dict.fromkeys(_CLOUD_SOURCES, _NO_CLOUD),
+            "accessModes": (A, "every mode is given: there is one machine"),
+            "capacity": (A, "recorded, not enforced"),
+            "claimRef": H,
+            "csi": (A, "of our own driver, whose handle names a directory of the home"),
+            "hostPath": H,
+            "local": (A, "as hostPath"),
+            "mountOptions": R,
+            "nodeAffinity": (N, "one machine is one place"),
+            "persistentVolumeReclaimPolicy": (A, "Delete removes directories of the home; others are left"),
+            "storageClassName": H,
+            "volumeAttributesClassName": R,
+            "volumeMode": (A, "Filesystem"),
         },
         "status": H,
     },
@@ -428,6 +452,16 @@ TABLES: Mapping[tuple[str, str], Table] = {
         "globalDefault": H,
         "preemptionPolicy": H,
         "value": H,
+    },
+    ("storage.k8s.io", "StorageClass"): {
+        **_OBJECT,
+        "allowVolumeExpansion": (A, "always: sizes are not enforced"),
+        "allowedTopologies": (N, "one machine is one place"),
+        "mountOptions": R,
+        "parameters": R,
+        "provisioner": (A, "volumes are made for our own; claims of others wait for a volume made by hand"),
+        "reclaimPolicy": H,
+        "volumeBindingMode": (A, "Immediate"),
     },
     ("coordination.k8s.io", "Lease"): {**_OBJECT, "spec": H},
     ("jobset.x-k8s.io", "JobSet"): {**_OBJECT, "spec": JOB_SET_SPEC, "status": H},

@@ -1,4 +1,4 @@
-"""What every installation starts with besides its namespaces: the built-in roles, bindings and priority classes.
+"""What every installation starts with besides its namespaces: roles, bindings, priority classes, the storage class.
 
 Written when they are missing; what exists is an administrator's to change and stays as it is.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from trainmaster.api import catalogue
 from trainmaster.api.kindsets.scheduling_v1 import PRIORITY_CLASS, build_system_classes
+from trainmaster.api.kindsets.storage_v1 import STORAGE_CLASS
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import NotFound
+from trainmaster.api.storage import build_storage_class
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.registry import Registry
@@ -25,6 +27,7 @@ def ensure_built_ins(registry: Registry) -> int:
             (CLUSTER_ROLES, build_cluster_roles()),
             (CLUSTER_ROLE_BINDINGS, build_cluster_role_bindings()),
             (PRIORITY_CLASS.gvr, build_system_classes()),
+            (STORAGE_CLASS.gvr, [build_storage_class()]),
         ):
             for obj in objects:
                 made += _ensure(registry, gvr, obj)

@@ -23,6 +23,8 @@ from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
+from trainmaster.controllers.volumes.claims import CONTROLLER as CLAIMS
+from trainmaster.controllers.volumes.volumes import CONTROLLER as VOLUMES
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
@@ -31,7 +33,7 @@ from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.runner import Settings as NodeSettings
 
-CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER)
+CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
 CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER)
 """All of them, as they are without a history."""
 

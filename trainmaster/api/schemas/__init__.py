@@ -34,6 +34,7 @@ _FILES = {
     "io.k8s.api.policy.v1.": "policy_v1",
     "io.k8s.api.rbac.v1.": "rbac_v1",
     "io.k8s.api.scheduling.v1.": "scheduling_v1",
+    "io.k8s.api.storage.v1.": "storage_v1",
     "io.k8s.apiextensions-apiserver.": "apiextensions_v1",
     "io.k8s.apimachinery.": "apimachinery",
     "io.x-k8s.jobset.v1alpha2.": "jobset_v1alpha2",

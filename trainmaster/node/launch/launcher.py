@@ -42,6 +42,7 @@ from trainmaster.node.volumes import claim, empty_dir
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.node.volumes.making import Needs, Supplies, list_needs, list_volumes, make_all
 from trainmaster.node.volumes.projected import TokenKey, get_token_key
+from trainmaster.node.volumes.reclaim import Reclaimer
 from trainmaster.node.volumes.tokens import Token, request_token
 from trainmaster.node.volumes.writer import Owner
 from trainmaster.shim.protocol import PLAIN
@@ -108,6 +109,8 @@ class Launcher:
             for gvr in (CONFIG_MAPS, SECRETS):
                 scope.spawn_forever(self._follow(gvr), name=f"launcher.{gvr.plural}")
             scope.spawn_forever(self._work(), name="launcher.refresh")
+            reclaimer = Reclaimer(self._client, self._clock, self._settings.claims)
+            scope.spawn_forever(reclaimer.follow(), name="launcher.reclaim")
             yield self
 
     # Before the start

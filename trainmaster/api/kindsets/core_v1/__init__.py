@@ -9,6 +9,7 @@ from trainmaster.api.kindsets.core_v1.limitranges import LIMIT_RANGE
 from trainmaster.api.kindsets.core_v1.namespaces import NAMESPACE
 from trainmaster.api.kindsets.core_v1.nodes import NODE
 from trainmaster.api.kindsets.core_v1.persistentvolumeclaims import PERSISTENT_VOLUME_CLAIM
+from trainmaster.api.kindsets.core_v1.persistentvolumes import PERSISTENT_VOLUME
 from trainmaster.api.kindsets.core_v1.pods import POD
 from trainmaster.api.kindsets.core_v1.resourcequotas import RESOURCE_QUOTA
 from trainmaster.api.kindsets.core_v1.secrets import SECRET
@@ -22,6 +23,7 @@ KINDS = (
     LIMIT_RANGE,
     NAMESPACE,
     NODE,
+    PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     RESOURCE_QUOTA,

@@ -11,7 +11,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 from trainmaster.api.validation import names
 
-_MODES = {"ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOnce": "RWO", "ReadWriteOncePod": "RWOP"}
+MODES = {"ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOnce": "RWO", "ReadWriteOncePod": "RWOP"}
 _IMMUTABLE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
@@ -38,8 +38,8 @@ def check_spec(spec: Object, path: str) -> list[FieldError]:
     if not modes:
         errors.append(fields.required(f"{path}.accessModes", "at least 1 access mode is required"))
     for mode in modes:
-        if mode not in _MODES:
-            errors.append(fields.not_supported(f"{path}.accessModes", mode, sorted(_MODES)))
+        if mode not in MODES:
+            errors.append(fields.not_supported(f"{path}.accessModes", mode, sorted(MODES)))
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         errors.append(fields.forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes"))
     size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
@@ -59,6 +59,9 @@ def _fixed(claim: Object, stored: Object) -> Object:
     spec = dict(claim.get("spec") or {})
     if not (stored.get("spec") or {}).get("volumeName"):
         spec.pop("volumeName", None)
+        if "storageClassName" not in (stored.get("spec") or {}):
+            # The default class may be written into a claim that named none, until it is bound.
+            spec.pop("storageClassName", None)
     if (stored.get("status") or {}).get("phase") == "Bound":
         spec.pop("resources", None)
         spec.pop("volumeAttributesClassName", None)
@@ -79,7 +82,7 @@ def _get_capacity(claim: Object, now: float) -> str:
 def _get_modes(claim: Object, now: float) -> str:
     if not (claim.get("spec") or {}).get("volumeName"):
         return ""
-    return cells.join(_MODES.get(mode, mode) for mode in (claim.get("status") or {}).get("accessModes") or ())
+    return cells.join(MODES.get(mode, mode) for mode in (claim.get("status") or {}).get("accessModes") or ())
 
 
 PERSISTENT_VOLUME_CLAIM = Kind(

@@ -1,0 +1,1 @@
+"""Claims and volumes: binds PersistentVolumeClaims to directories of the home (`local-directory`)."""

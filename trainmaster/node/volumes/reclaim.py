@@ -1,0 +1,76 @@
+"""Removes the directories of PersistentVolumes that are being deleted, and lets their objects go.
+
+A volume of our class holds a finalizer until its directory is gone. The directory is renamed first, so that nothing can
+be mounted half removed; after a crash the next start finds the object still there and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from pathlib import Path
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import PERSISTENT_VOLUMES
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.storage import DRIVER, FINALIZER
+from trainmaster.client.contract import Client, PatchType, WatchOptions, WriteOptions
+from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.clock import Clock
+from trainmaster.node.volumes.claim import get_directory
+from trainmaster.node.volumes.contract import VolumeError
+
+log = logging.getLogger(__name__)
+_OPTIONS = WriteOptions(field_manager="trainmaster-node")
+
+
+class Reclaimer:
+    def __init__(self, client: Client, clock: Clock, root: Path) -> None:
+        self._client = client
+        self._clock = clock
+        self._root = root
+
+    async def follow(self) -> None:
+        backoff = Backoff(Policy(first=0.1, cap=30.0))
+        while True:
+            try:
+                async with self._client.watch(PERSISTENT_VOLUMES, "", WatchOptions()) as events:
+                    async for event in events:
+                        backoff.reset()
+                        if event.type in ("ADDED", "MODIFIED"):
+                            await self.look(event.object)
+            except (StatusError, OSError) as error:
+                log.warning("volumes not followed", extra={"error": str(error)})
+                await self._clock.sleep(backoff.next())
+            await asyncio.sleep(0)
+
+    async def look(self, volume: Object) -> None:
+        meta, csi = volume["metadata"], volume["spec"].get("csi") or {}
+        finalizers = meta.get("finalizers") or []
+        if "deletionTimestamp" not in meta or FINALIZER not in finalizers or csi.get("driver") != DRIVER:
+            return
+        if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+            try:
+                directory = get_directory(self._root, csi.get("volumeHandle", ""))
+            except VolumeError as error:
+                log.warning("directory not removed", extra={"volume": meta["name"], "error": str(error)})
+            else:
+                await asyncio.get_running_loop().run_in_executor(None, _remove, directory)
+                log.info("volume removed", extra={"action": "volumes.removed", "volume": meta["name"]})
+        left = [name for name in finalizers if name != FINALIZER]
+        patch = {
+            "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": left or None}
+        }
+        try:
+            await self._client.patch(PERSISTENT_VOLUMES, meta["name"], PatchType.MERGE, patch, options=_OPTIONS)
+        except NotFound:
+            return
+
+
+def _remove(directory: Path) -> None:
+    going = directory.with_name(f".going-{directory.name}")
+    if directory.exists() and not going.exists():
+        directory.rename(going)
+    shutil.rmtree(going, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
