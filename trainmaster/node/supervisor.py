@@ -39,6 +39,7 @@ from trainmaster.shim.protocol import (
     encode,
     write_whole,
 )
+from trainmaster.shim.sandbox import clean_up
 from trainmaster.shim.wire import Message
 
 log = logging.getLogger(__name__)
@@ -313,6 +314,8 @@ class Supervisor:
     async def _sweep_fallen(self) -> None:
         uids = set(self._fallen)
         await asyncio.to_thread(kill_marked, uids)
+        for uid in uids:
+            await asyncio.to_thread(clean_up, self.get_paths(uid))
         self._fallen -= uids
 
     # The end
@@ -359,6 +362,7 @@ class Supervisor:
                 os.unlink(paths.pod)
             if read_found(paths, alive=False).list_lost():
                 await self._kill_leftovers(uid)
+            await asyncio.to_thread(clean_up, paths)
         finally:
             os.close(lock)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -55,6 +56,7 @@ class Attempt:
         self._loop = loop
         self._paths = paths
         self._sandbox = sandbox
+        self._over_limit = False
         self._on_started = on_started
         self._on_exited = on_exited
         self._sink: LogSink | None = None
@@ -105,7 +107,8 @@ class Attempt:
         try:
             stdio = self._open_terminal(opened) if self.spec.tty else self._open_pipes(opened)
             enter = lambda: self._sandbox.enter(self.spec)  # noqa: E731 - a closure for the child
-            self.pid, self._report = birth.fork_program(self.spec, stdio, enter, tty=self.spec.tty)
+            fork = lambda: self._sandbox.fork(self.spec)  # noqa: E731
+            self.pid, self._report = birth.fork_program(self.spec, stdio, enter, tty=self.spec.tty, fork=fork)
         except OSError:
             for fd in tuple(self._outputs):
                 self._close_output(fd)
@@ -236,6 +239,11 @@ class Attempt:
             # Before setsid there is no such group yet; of a group that changed its user only the leader may be ours.
             kill_quietly(self.pid, number)
 
+    def note_over_limit(self) -> None:
+        """It uses more memory than it may, and nobody but us enforces that."""
+        self._over_limit = True
+        self.signal(signal.SIGKILL)
+
     def note_death(self, status: int) -> None:
         self._status = status
         self._died_at = get_wall()
@@ -276,9 +284,8 @@ class Attempt:
         if self.started.error:
             return Exited(endings.START_FAILED, self._died_at, error=self.started.error)
         message = endings.read_message(self._paths, self.spec, failed=self._status != 0)
-        return endings.build_exited(
-            self._status, self._died_at, message, oom_killed=self._sandbox.was_oom_killed(self.spec.name)
-        )
+        killed = self._sandbox.was_oom_killed(self.spec.name) or self._over_limit
+        return endings.build_exited(self._status, self._died_at, message, oom_killed=killed)
 
     def _record_end(self) -> None:
         """On a full disk the end is kept and tried again; nobody is told before it is on disk."""

@@ -25,13 +25,18 @@ class ExecError(Exception):
 
 
 def fork_program(
-    spec: ContainerSpec, stdio: tuple[int, int, int], enter: Callable[[], None], *, tty: bool
+    spec: ContainerSpec,
+    stdio: tuple[int, int, int],
+    enter: Callable[[], None],
+    *,
+    tty: bool,
+    fork: Callable[[], int] = os.fork,
 ) -> tuple[int, int]:
     """(pid, reading end of the report). The caller's descriptors stay open; the child gets `stdio` as 0, 1 and 2."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     parent = os.getpid()
     try:
-        pid = os.fork()
+        pid = fork()
     except OSError:
         os.close(reader)
         os.close(writer)

@@ -24,6 +24,7 @@ from trainmaster.shim.wire import Message
 
 _LOOK_AGAIN = 0.05
 """Between two looks at a tree that does not die at once: a process in the kernel's hands gives no notice."""
+_WATCH_SECONDS = 1.0
 _REFUSALS = (SessionError, SandboxError, AlreadyBegun, OSError, KeyError, TypeError, ValueError)
 
 Answer = tuple[Message, list[int]]
@@ -52,6 +53,7 @@ class Pod:
         self._closing: list[tuple[Peer, int]] = []
         self._is_closing = False
         self._look_set = False
+        self._watch_set = False
         self._ops: dict[str, Callable[[Peer, Message, list[int]], Answer | None]] = {
             "subscribe": self._op_subscribe,
             "start": self._op_start,
@@ -68,6 +70,8 @@ class Pod:
         }
         loop.add(listener.fileno(), self._accept)
         loop.watch_children(self._reap)
+        self._relay = 0
+        self._watch_ways_out()
 
     def run_once(self) -> None:
         self._loop.run_once()
@@ -144,6 +148,18 @@ class Pod:
             if peer.subscribed:
                 self._send(peer, message)
 
+    # Ways out of the Pod's network
+
+    def _watch_ways_out(self) -> None:
+        """The relay is a process of its own, and most Pods never need it."""
+        for fd in self._sandbox.listeners:
+            self._loop.add(fd, self._start_relay)
+
+    def _start_relay(self, _: int) -> None:
+        for fd in self._sandbox.listeners:
+            self._loop.remove(fd)
+        self._relay = self._sandbox.serve()
+
     # Containers
 
     def start(self, container: str, number: int) -> None:
@@ -159,6 +175,21 @@ class Pod:
         attempt.claim()
         self._attempts[container] = attempt
         attempt.begin()
+        if self._sandbox.needs_watch(spec.limits) and not self._watch_set:
+            self._watch_memory()
+
+    def _watch_memory(self) -> None:
+        """Where no control group limits memory: looks once a second while a limited container runs."""
+        running = {
+            attempt.pid: (attempt.spec.name, attempt.spec.limits.memory)
+            for attempt in self._attempts.values()
+            if attempt.running
+        }
+        for name in self._sandbox.find_over_limit(running):
+            self._attempts[name].note_over_limit()
+        self._watch_set = bool(running)
+        if running:
+            self._loop.call_after(_WATCH_SECONDS, self._watch_memory)
 
     def _note_started(self, attempt: Attempt) -> None:
         assert attempt.started is not None
@@ -184,6 +215,8 @@ class Pod:
             for attempt in self._attempts.values():
                 if attempt.pid == pid and attempt.running:
                     attempt.note_death(status)
+            if pid == self._relay and not self.closed:
+                self._watch_ways_out()
             session = self._sessions.pop(pid, None)
             if session is not None:
                 self._end_session(session, status)

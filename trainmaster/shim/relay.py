@@ -57,9 +57,18 @@ def start(listeners: Sequence[int], relays: Sequence[Relay]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
+        _close_others({0, 1, 2, *listeners})
         run([socket.socket(fileno=handle) for handle in listeners], relays)
     finally:
         os._exit(1)
+
+
+def _close_others(kept: set[int]) -> None:
+    """What the shim holds: its connections and the containers' pipes must end when the shim ends them."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):  # the one that the listing itself used
+                os.close(int(name))
 
 
 def run(listeners: Sequence[socket.socket], relays: Sequence[Relay]) -> None:

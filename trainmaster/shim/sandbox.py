@@ -11,6 +11,7 @@ All containers of a Pod share its network, UTS, IPC and PID namespaces; each has
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import socket
@@ -140,6 +141,7 @@ def clean_up(paths: Paths) -> None:
         cgroups.kill_group(path)
     for path in groups:
         cgroups.remove_group(path)
+    os.unlink(f"{paths.directory}/{GROUPS}")
 
 
 class Sandbox:
@@ -184,23 +186,21 @@ class Sandbox:
     def _may_return(self) -> bool:
         return self.pod.level == FULL
 
-    def fork(self, container: ContainerSpec) -> tuple[int, int]:
-        """As `linux.clone`, for a child that will `enter` or `join`: (pid, pidfd), in the child (0, -1)."""
-        group = -1
-        if self._group is not None:
-            try:
-                group = self._group.prepare(container.name, container.limits)
-            except OSError as error:
-                raise SandboxError(f"cannot make control groups: {error}") from error
+    def fork(self, container: ContainerSpec) -> int:
+        """For a child that will `enter` or `join`: it begins its life in the container's control group."""
+        if self._group is None:
+            return os.fork()
+        group = self._group.prepare(container.name, container.limits)
+        if group < 0:
+            return os.fork()
         try:
             pid, pidfd = linux.clone(0, group)
-        except OSError as error:
-            raise SandboxError(f"cannot fork: {error}") from error
         finally:
-            if group >= 0:
-                os.close(group)
+            os.close(group)
         self._born_inside = pid == 0
-        return pid, pidfd
+        if pid:
+            os.close(pidfd)
+        return pid
 
     def enter(self, container: ContainerSpec) -> None:
         """In the child, just before exec: everything but the descriptors, the session and the signals."""
@@ -232,7 +232,7 @@ class Sandbox:
     def _build_wishes(self, container: ContainerSpec) -> rootfs.Wishes:
         is_root = self.pod.level == FULL
         return rootfs.Wishes(
-            mounts=(*self._etc, *container.mounts),
+            mounts=(*self._etc, self._build_message_mount(container), *container.mounts),
             hide=self.pod.hide,
             writable=self.pod.host_writable,
             read_only_root=container.read_only_root,
@@ -243,6 +243,9 @@ class Sandbox:
             scratch=f"{self.paths.directory}/scratch/{container.name}.{container.attempt}",
             user_namespace=not is_root,
         )
+
+    def _build_message_mount(self, container: ContainerSpec) -> Mount:
+        return Mount(container.message_path, self.paths.message(container.name, container.attempt))
 
     def _copy_shm(self, container: ContainerSpec) -> int:
         """All containers share it; on kernels that cannot copy a detached tree, each has its own."""
@@ -369,9 +372,14 @@ class Sandbox:
         if self._shm >= 0:
             os.close(self._shm)
             self._shm = -1
+        self._open_layers()
         if self._group is not None:
-            self._group.kill()
-            self._group.remove()
+            clean_up(self.paths)
+
+    def _open_layers(self) -> None:
+        """Overlays leave directories that not even their owner may list; whoever removes the Pod's directory must."""
+        for path in glob.glob(f"{glob.escape(self.paths.directory)}/scratch/*/layer*/work/work"):
+            os.chmod(path, 0o700)
 
 
 def _change_plain_identity(container: ContainerSpec) -> None:

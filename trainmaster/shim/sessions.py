@@ -47,7 +47,7 @@ class Session:
         pidfd = os.pidfd_open(attempt.pid)
         try:
             self.pid, self._report = birth.fork_program(
-                spec, stdio, lambda: sandbox.join(spec, pidfd), tty=self.tty >= 0
+                spec, stdio, lambda: sandbox.join(spec, pidfd), tty=self.tty >= 0, fork=lambda: sandbox.fork(spec)
             )
         finally:
             os.close(pidfd)

@@ -20,7 +20,7 @@ import traceback
 from trainmaster.shim import entry, linux, processes, wire
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, write_whole
-from trainmaster.shim.sandbox import SandboxError, clone_flags, prepare_zygote
+from trainmaster.shim.sandbox import SandboxError, clean_up, clone_flags, prepare_zygote
 from trainmaster.shim.wire import Message
 
 FOLDER = ".zygote"
@@ -39,6 +39,7 @@ class Zygote:
         self._listener: socket.socket | None = wire.listen_in(self._folder, SOCKET)
         self._links: dict[int, socket.socket] = {}
         self._shims: dict[int, str] = {}
+        self._root = root
         self._loop.add(self._listener.fileno(), self._accept)
         self._loop.watch_children(self._reap)
 
@@ -149,6 +150,8 @@ class Zygote:
         fallen -= set(self._shims.values())
         if fallen:
             processes.kill_marked(fallen, _reap_quietly)
+            for uid in fallen:
+                _clean_up(f"{self._root}/{uid}")
 
     def _retire(self) -> None:
         """A newer zygote takes the place: no new Pods, and no longer than the old ones live."""
@@ -174,6 +177,13 @@ def _answer(link: socket.socket, message: Message) -> None:
         wire.send(link, message)
     except OSError:
         return  # whoever asked has gone
+
+
+def _clean_up(directory: str) -> None:
+    try:
+        clean_up(Paths(directory))
+    except OSError:
+        traceback.print_exc()  # whoever removes the Pod's directory tries again
 
 
 def _reap_quietly() -> None:
