@@ -83,6 +83,10 @@ WAITING: Mapping[str, Words] = {
     "TrainingRuntimeNotSupported": Words(
         "`runtimeRef` names a kind that is no runtime", "use a TrainingRuntime or a ClusterTrainingRuntime"
     ),
+    "Queued": Words(
+        "the node has no room for all Pods of the job now, or others were first",
+        "nothing: the message says what is missing, the position in the queue, and what would free it",
+    ),
     "Unschedulable": Words(
         "no node suits a Pod", "read the message: it says what the Pod asks for and what the node has"
     ),

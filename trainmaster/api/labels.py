@@ -60,3 +60,9 @@ ENVIRONMENT = "trainmaster.io/environment"
 """Annotation on Pods, by their author: the name of a Python environment from the image rules."""
 PACKAGES = "trainmaster.io/packages"
 """Annotation on Pods, by their author: requirements that the environment has besides, by commas or new lines."""
+DEVICES = "trainmaster.io/devices"
+"""Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
+Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation on Pods that only show something which runs elsewhere: the parts of the control plane. Written by `app`;
+the scheduler and the node leave such Pods alone."""

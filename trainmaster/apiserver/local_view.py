@@ -2,7 +2,7 @@
 
 Parsed objects are kept in a bounded cache, keyed by revision, and shared between readers. Listing by owner uses the
 index of `owners`; listing by label builds an index for a label key the first time somebody asks for it, and keeps it
-current from then on.
+current from then on; so it is with summaries (`client.view.Summary`).
 
 It is the feed of the controllers too (`follow`): whoever follows hears of a change right after the transaction, as the
 same parsed object that the view shows, without a watch in between.
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.registry import Registry
+from trainmaster.client.view import S, Summary
 from trainmaster.store.contract import Event, EventType, Record
 
 _SLICE = 256
@@ -31,6 +32,10 @@ class LocalView:
         self._parsed: dict[tuple[str, str], tuple[int, Object]] = {}
         self._labels: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
         """(bucket, label key) to label value to record names."""
+        self._summaries: dict[object, Summary] = {}
+        """By who builds them."""
+        self._summarized: dict[str, list[tuple[GVR, Summary]]] = {}
+        """The same by bucket."""
         self._followers: dict[str, list[_Follower]] = {}
         self._end: Callable[[], None] = self._store.subscribe(self._follow)
 
@@ -67,6 +72,17 @@ class LocalView:
             if obj is not None and _controls(owner_uid, obj):
                 found.append(obj)
         return found
+
+    def summary(self, build: Callable[[], S]) -> S:
+        found = self._summaries.get(build)
+        if found is None:
+            found = self._summaries[build] = build()
+            for gvr in found.gvrs:
+                bucket = stored.bucket_of(gvr)
+                for record in self._store.scan(bucket):
+                    found.put(gvr, self._parse(record))
+                self._summarized.setdefault(bucket, []).append((gvr, found))
+        return found  # type: ignore[return-value]  # what this builder has built
 
     async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
         """See `engine.feed.Feed`. An error of `notice` is raised here, not in whoever wrote."""
@@ -113,6 +129,8 @@ class LocalView:
             for (bucket, key), index in self._labels.items():
                 if bucket == record.bucket:
                     _move(index, key, event)
+            if (summaries := self._summarized.get(record.bucket)) is not None:
+                self._tell(summaries, event)
         # Once the view shows all of the transaction.
         for event in events:
             followers = self._followers.get(event.record.bucket)
@@ -121,6 +139,13 @@ class LocalView:
                 obj = self._parse(event.record) if is_there else stored.parse(event.record.value)
                 for follower in followers:
                     follower.tell(obj)
+
+    def _tell(self, summaries: Sequence[tuple[GVR, Summary]], event: Event) -> None:
+        for gvr, summary in summaries:
+            if event.type is EventType.PUT:
+                summary.put(gvr, self._parse(event.record))
+            else:
+                summary.drop(gvr, *stored.split_name(event.record.name))
 
 
 class _Follower:

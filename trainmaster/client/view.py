@@ -6,8 +6,8 @@ stale, and the tests make it so. Objects are shared: never change what a view re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
 from trainmaster.api.meta import GVR, Object
 
@@ -22,3 +22,38 @@ class View(Protocol):
     def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
         """Objects of the kind that name that uid as their controller (ownerReferences with controller: true)."""
         ...
+
+
+class Summary(Protocol):
+    """What somebody wants to know about all objects of some kinds, so that nobody has to look at each of them again.
+
+    It is a function of what the view shows: fed with every object that exists, and then with every change. `put` may be
+    called with an object that it has, or with news of it; it never raises.
+    """
+
+    gvrs: ClassVar[tuple[GVR, ...]]
+
+    def put(self, gvr: GVR, obj: Object) -> None: ...
+
+    def drop(self, gvr: GVR, namespace: str, name: str) -> None: ...
+
+
+S = TypeVar("S", bound=Summary)
+
+
+@runtime_checkable
+class SummaryView(Protocol):
+    """A view that keeps summaries current."""
+
+    def summary(self, build: Callable[[], S]) -> S: ...
+
+
+def summarize(view: View, build: Callable[[], S]) -> S:
+    """The summary of a view, which must not be changed. A view that keeps none has it made anew each time."""
+    if isinstance(view, SummaryView):
+        return view.summary(build)
+    made = build()
+    for gvr in made.gvrs:
+        for obj in view.list(gvr):
+            made.put(gvr, obj)
+    return made

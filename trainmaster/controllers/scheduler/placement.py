@@ -1,6 +1,7 @@
-"""Whether the node suits a Pod, and if not, why: in the words of upstream's scheduler, and in words that help.
+"""Whether the node would take a Pod at all; if not, why, in the words of upstream's scheduler and in words that help.
 
-Looked at: node selector, required node affinity, and devices. What a Pod prefers makes no difference with one node.
+Looked at, in upstream's order: whether the node is cordoned, its taints, node selector and required node affinity,
+spreading. Whether there is room is another question (`room`). What a Pod prefers makes no difference with one node.
 """
 
 from __future__ import annotations
@@ -15,6 +16,16 @@ from trainmaster.api.selectors import ABSENT, EXISTS, GREATER, IN, LESS, NOT_IN,
 _OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT, "Gt": GREATER, "Lt": LESS}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+_SPREAD = "node(s) didn't match pod topology spread constraints (missing required label)"
+_UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+_MEMORY_PRESSURE = "node.kubernetes.io/memory-pressure"
+_KEEPS_OFF = ("NoSchedule", "NoExecute")
+_ADVICE = {
+    "node.kubernetes.io/disk-pressure": "the disk is nearly full; free some space",
+    _MEMORY_PRESSURE: "memory is nearly used up; only Pods with requests are taken until some is free",
+    "node.kubernetes.io/pid-pressure": "the machine has nearly as many processes as it can have",
+    "node.kubernetes.io/not-ready": "the node agent is not ready",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,33 +36,79 @@ class Misfit:
     """What the Pod asks for and what the node has."""
 
 
-def find_misfit(pod: Object, node: Object) -> Misfit | None:
-    refused = list(_list_refused(pod["spec"]))
+def find_misfit(pod: Object, node: Object, *, approximates_selectors: bool = False) -> Misfit | None:
+    spec = pod["spec"]
+    refused = list(_list_refused(spec))
     if refused:
         text = f"this version does not carry out {', '.join(refused)}"
         return Misfit(f"0/1 nodes are available: {text}.", text)
-    labels = node["metadata"].get("labels") or {}
     name = node["metadata"]["name"]
-    wrong = _list_unmet(pod["spec"], labels, name)
+    tolerations = spec.get("tolerations") or ()
+    node_spec = node.get("spec") or {}
+    cordon = {"key": _UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
+    if node_spec.get("unschedulable") and not _tolerates(tolerations, cordon):
+        hint = f"node {name} takes no new Pods; `kubectl uncordon {name}` changes that"
+        return Misfit("0/1 nodes are available: 1 node(s) were unschedulable.", hint)
+    taints = [taint for taint in node_spec.get("taints") or () if _keeps_off(taint, pod, tolerations)]
+    if taints:
+        hint = "; ".join(_describe_taint(taint, name) for taint in taints)
+        return Misfit("0/1 nodes are available: 1 node(s) had untolerated taint(s).", hint)
+    labels = node["metadata"].get("labels") or {}
+    wrong = () if approximates_selectors else list_unmet(spec, labels, name)
     if wrong:
         return Misfit(f"0/1 nodes are available: 1 {_MISMATCH}.", f"no node has {'; '.join(wrong)}")
-    offered = (node.get("status") or {}).get("allocatable") or {}
-    missing = sorted({device for device in _list_devices(pod) if device not in offered})
-    if not missing:
-        return None
-    text = ", ".join(f"1 Insufficient {device}" for device in missing)
-    return Misfit(f"0/1 nodes are available: {text}.", f"node {name} has no {', no '.join(missing)}")
+    keys = [key for key in _list_spread_keys(spec) if key not in labels]
+    if keys:
+        return Misfit(
+            f"0/1 nodes are available: 1 {_SPREAD}.", f"no node has the label {', '.join(keys)} to spread over"
+        )
+    return None
+
+
+def _list_spread_keys(spec: Mapping[str, Any]) -> Iterable[str]:
+    """One node is one domain, over which Pods are always evenly spread; it only has to be a domain."""
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
+            yield constraint["topologyKey"]
+
+
+def _keeps_off(taint: Mapping[str, Any], pod: Object, tolerations: Sequence[Mapping[str, Any]]) -> bool:
+    if taint.get("effect") not in _KEEPS_OFF or _tolerates(tolerations, taint):
+        return False
+    # As upstream's admission: only Pods without any request are kept off when memory runs short.
+    is_light = (pod.get("status") or {}).get("qosClass", "BestEffort") == "BestEffort"
+    return taint.get("key") != _MEMORY_PRESSURE or is_light
+
+
+def _tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Mapping[str, Any]) -> bool:
+    for toleration in tolerations:
+        if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+            continue
+        key = toleration.get("key")
+        if key and key != taint.get("key"):
+            continue
+        if toleration.get("operator") == "Exists":
+            return True
+        if key and toleration.get("value", "") == taint.get("value", ""):
+            return True
+    return False
+
+
+def _describe_taint(taint: Mapping[str, Any], node: str) -> str:
+    key = taint.get("key", "")
+    if key in _ADVICE:
+        return f"node {node}: {_ADVICE[key]}"
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"node {node} has the taint {key}{value}:{taint.get('effect')}, which the Pod does not tolerate"
 
 
 def _list_refused(spec: Mapping[str, Any]) -> Iterable[str]:
-    if spec.get("topologySpreadConstraints"):
-        yield "spec.topologySpreadConstraints"
     for name in ("podAffinity", "podAntiAffinity"):
         if ((spec.get("affinity") or {}).get(name) or {}).get(_REQUIRED):
             yield f"spec.affinity.{name}.{_REQUIRED}"
 
 
-def _list_unmet(spec: Mapping[str, Any], labels: Mapping[str, str], node: str) -> list[str]:
+def list_unmet(spec: Mapping[str, Any], labels: Mapping[str, str], node: str) -> list[str]:
     """What keeps the Pod off the node, each with what the node has instead."""
     wrong = []
     for key, value in (spec.get("nodeSelector") or {}).items():
@@ -91,12 +148,3 @@ def _describe_terms(required: Mapping[str, Any], labels: Mapping[str, str], node
 
 def _describe(labels: Mapping[str, str], key: str, node: str) -> str:
     return f"node {node} has {key}={labels[key]}" if key in labels else f"node {node} has no label {key}"
-
-
-def _list_devices(pod: Object) -> Iterable[str]:
-    """Extended resources, which are never shared: their names have a domain."""
-    for container in pod["spec"].get("containers") or ():
-        for side in ("requests", "limits"):
-            for name, quantity in ((container.get("resources") or {}).get(side) or {}).items():
-                if "/" in name and str(quantity) != "0":
-                    yield name

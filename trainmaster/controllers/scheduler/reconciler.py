@@ -1,9 +1,12 @@
-"""One pass over a Pod that has no node yet.
+"""The scheduler: one pass over the queue of the one node.
 
-There is one node, `local`. A Pod is bound when it suits the node (`placement`); otherwise its PodScheduled condition
-says why, in the words of upstream's scheduler, and an annotation says what would match, for the TrainJob's
-`status.waiting`. A Pod with scheduling gates waits until they are gone. CPU and memory are not accounted for yet, and a
-gang is bound Pod by Pod.
+A request names the node, not a Pod: who may start depends on everybody else. A pass binds what fits, whole gangs only;
+a plan with more Pods than one transaction takes is cut (docs/decisions/0008), and what a crash leaves of it is finished
+first, because a gang with one bound Pod holds the place of all of them (`ledger`).
+
+Those that wait say why: each Pod in its PodScheduled condition, in the words of upstream's scheduler, and one Pod of a
+gang in an annotation, which its Job, JobSet and TrainJob copy up to `status.waiting`. The sentence changes whenever the
+queue moves; it is rewritten at most once a second, under a request of its own.
 """
 
 from __future__ import annotations
@@ -11,101 +14,223 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from trainmaster.api.conditions import build_condition, find_condition, list_conditions, set_condition
-from trainmaster.api.labels import WAITING
+from trainmaster.api.conditions import build_condition, list_conditions, set_condition
+from trainmaster.api.devices import Device, render_lease
+from trainmaster.api.labels import DEVICES, WAITING
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import NODES, PODS
-from trainmaster.client.view import View
-from trainmaster.client.writes import Patch, Refusal
+from trainmaster.api.node_policy import NAME, NAMESPACE, is_node_policy, read_node_policy
+from trainmaster.api.pods.requests import GPU
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS
+from trainmaster.client.view import View, summarize
+from trainmaster.client.writes import Patch, Refusal, Write
 from trainmaster.controllers.ownership import is_terminating
-from trainmaster.controllers.scheduler.placement import Misfit, find_misfit
+from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, Ledger
+from trainmaster.controllers.scheduler.look import ENOUGH, REFUSED, Kind, Look, Verdict, Walk
+from trainmaster.controllers.scheduler.placement import list_unmet
+from trainmaster.controllers.scheduler.room import make_room
+from trainmaster.controllers.scheduler.words import describe
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import Source
 from trainmaster.kit.timeline import Now
 
 NODE = "local"
-SCHEDULER = "default-scheduler"
+BIND = Request("", NODE)
+REPORT = Request("", f"{NODE}.queue")
+"""Not the name of a node: a dot keeps the two apart from any name that a second node could have."""
+REPORT_SECONDS = 1.0
 _NO_NODE = "the node agent has not registered the local node yet"
-_GATED = "Scheduling is blocked due to non-empty scheduling gates"
+AT_ONCE = 0.001
 
 
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
-    pod = view.find(PODS, request.namespace, request.name)
-    if pod is None or is_terminating(pod) or pod["spec"].get("nodeName"):
+    ledger = summarize(view, Ledger)
+    if not ledger.is_anybody_waiting:
         return NOTHING
-    if pod["spec"].get("schedulerName", SCHEDULER) != SCHEDULER or _is_over(pod):
-        return NOTHING
-    if pod["spec"].get("schedulingGates"):
-        return Plan((), _build_status(pod, "SchedulingGated", _GATED, now.wall))
-    misfit = _find_misfit(view, pod, refusals)
-    if misfit is not None:
-        return _explain(pod, misfit, now.wall)
+    teller = _Teller(view, now.wall)
+    if refusals:
+        return _explain_refusal(ledger, teller, refusals[0])
+    node = view.find(NODES, "", NODE)
+    if node is None:
+        for gang in list(ledger.list_queue())[:ENOUGH]:
+            teller.tell(gang, f"0/0 nodes are available: {_NO_NODE}.", _say_stuck(gang, _NO_NODE))
+        return teller.build_plan()
+    policy = read_node_policy(view.find(CONFIG_MAPS, NAMESPACE, NAME))
+    room = make_room(node, held=ledger.held, used=ledger.used, leases=ledger.leases)
+    look = Walk(view, ledger, node, room, policy).run()
+    if look.admitted:
+        return _bind(view, look, node if policy.approximates_selectors else None)
+    for verdict in look.waiting:
+        if request == REPORT or _is_news(verdict):
+            _tell(teller, look, ledger, verdict)
+    return teller.build_plan(None if look.is_complete else AT_ONCE)
+
+
+def _bind(view: View, look: Look, node: Object | None) -> Plan:
+    """`node`: selectors that it does not meet are let through, and that is said."""
+    writes: list[Write] = []
+    notes: list[Note] = []
+    for verdict, devices in look.admitted:
+        rest = list(devices)
+        for entry in verdict.gang.list_waiting():
+            pod = view.find(PODS, *entry.place)
+            if pod is None or pod["metadata"]["uid"] != entry.uid or is_terminating(pod):
+                continue
+            count = entry.amounts.get(GPU, 0)
+            own, rest = rest[:count], rest[count:]
+            writes.append(_build_binding(pod, own))
+            name = f"{entry.place[0]}/{entry.place[1]}"
+            notes.append(Note(pod, "Scheduled", f"Successfully assigned {name} to {NODE}", action="Binding"))
+            unmet = list_unmet(pod["spec"], node["metadata"].get("labels") or {}, NODE) if node is not None else ()
+            if unmet:
+                text = f"no node has {'; '.join(unmet)}: ignored, as the policy {NAMESPACE}/{NAME} says"
+                notes.append(Note(pod, "Approximated", text, action="Binding"))
+    return Plan(tuple(writes), None, tuple(notes), AT_ONCE)
+
+
+def _build_binding(pod: Object, devices: Sequence[Device]) -> Patch:
     meta = pod["metadata"]
     head: Object = {"uid": meta["uid"]}
+    annotations: dict[str, str | None] = {}
     if WAITING in (meta.get("annotations") or {}):
-        head["annotations"] = {WAITING: None}
-    bind = Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "spec": {"nodeName": NODE}})
-    text = f"Successfully assigned {request} to {NODE}"
-    return Plan((bind,), None, (Note(pod, "Scheduled", text, action="Binding"),))
+        annotations[WAITING] = None
+    if devices:
+        # A lease that was given must not be given again by somebody who has not seen it.
+        head["resourceVersion"] = meta["resourceVersion"]
+        annotations[DEVICES] = render_lease(pod["spec"], devices)
+    if annotations:
+        head["annotations"] = annotations
+    return Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "spec": {"nodeName": NODE}})
+
+
+def _tell(teller: _Teller, look: Look, ledger: Ledger, verdict: Verdict) -> None:
+    gang = verdict.gang
+    match verdict.kind:
+        case Kind.GATED:
+            teller.tell(gang, verdict.message, None, reason="SchedulingGated")
+        case Kind.STUCK:
+            text = describe(verdict, look.room, ())
+            teller.tell(gang, verdict.message, _say_stuck(gang, text))
+        case Kind.WAITS:
+            text = describe(verdict, look.room, ledger.list_holders())
+            teller.tell(gang, verdict.message, Waiting("Queued", text))
+
+
+def _say_stuck(gang: Gang, text: str) -> Waiting:
+    """What concerns a Pod names it."""
+    leader = gang.find_leader()
+    name = "" if leader is None or text.startswith("the job") else f"Pod {leader[1]} waits: "
+    return Waiting("Unschedulable", f"{name}{text}")
+
+
+def _is_news(verdict: Verdict) -> bool:
+    """Whether a Pod of the gang does not say yet what it should."""
+    gang = verdict.gang
+    is_marked = bool(gang.marked) or verdict.kind is Kind.GATED
+    return not is_marked or any(set(part.said) - {verdict.message} for _, part in gang.list_parts())
+
+
+def _explain_refusal(ledger: Ledger, teller: _Teller, refusal: Refusal) -> Plan:
+    write = refusal.write
+    entry = ledger.find_entry((write.namespace, write.name)) if isinstance(write, Patch) else None
+    if entry is None:
+        return NOTHING
+    gang, text = ledger.gangs[entry.gang], f"{REFUSED}{refusal.error.message}"
+    teller.tell(gang, text, _say_stuck(gang, text))
+    return teller.build_plan()
+
+
+class _Teller:
+    """Collects what Pods that wait say about it."""
+
+    def __init__(self, view: View, now: datetime) -> None:
+        self._view = view
+        self._now = now
+        self._writes: list[Write] = []
+        self._notes: list[Note] = []
+
+    def build_plan(self, requeue_after: float | None = None) -> Plan:
+        return Plan(tuple(self._writes), None, tuple(self._notes), requeue_after)
+
+    def tell(self, gang: Gang, message: str, waiting: Waiting | None, *, reason: str = "Unschedulable") -> None:
+        """`message` stands on every Pod of the gang, `waiting` on one, for the objects above it."""
+        entries = gang.list_waiting()
+        leader = gang.find_leader()
+        is_large = len(entries) > ENOUGH
+        for entry in entries:
+            is_leader = entry.place == leader
+            if entry.said == message and not is_leader and not entry.is_marked:
+                continue
+            pod = self._view.find(PODS, *entry.place)
+            if pod is None or pod["metadata"]["uid"] != entry.uid or is_terminating(pod):
+                continue
+            self._mark(pod, waiting if is_leader else None)
+            if entry.said != message:
+                self._set_condition(pod, reason, message)
+                if waiting is not None and (is_leader or not is_large):
+                    self._notes.append(Note(pod, "FailedScheduling", message, warning=True, action="Scheduling"))
+
+    def _mark(self, pod: Object, waiting: Waiting | None) -> None:
+        meta = pod["metadata"]
+        patch = build_annotation_patch(pod, waiting, self._now)
+        if patch is not None:
+            patch["metadata"]["resourceVersion"] = meta["resourceVersion"]
+            self._writes.append(Patch(PODS, meta["namespace"], meta["name"], patch))
+
+    def _set_condition(self, pod: Object, reason: str, message: str) -> None:
+        meta = pod["metadata"]
+        condition = {**build_condition("PodScheduled", False, reason, message, self._now), "lastProbeTime": None}
+        body = {"conditions": set_condition(list_conditions(pod), condition)}
+        patch = {"metadata": {"uid": meta["uid"]}, "status": body}
+        self._writes.append(Patch(PODS, meta["namespace"], meta["name"], patch, "status"))
+
+
+def map_pod(view: View, pod: Object) -> Iterable[Request]:
+    """Pods that wait, and Pods that give something back. Most changes concern Pods that go on running."""
+    meta = pod["metadata"]
+    if not pod["spec"].get("nodeName") or _is_over(pod) or view.find(PODS, meta["namespace"], meta["name"]) is None:
+        return (BIND,)
+    return ()
+
+
+def map_to_report(view: View, pod: Object) -> Iterable[Request]:
+    """Whenever the queue may have moved: a Pod has come, has got a node, has ended or is gone."""
+    is_new = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
+    return (REPORT,) if is_new or any(map_pod(view, pod)) else ()
 
 
 def _is_over(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _find_misfit(view: View, pod: Object, refusals: Sequence[Refusal]) -> Misfit | None:
-    if refusals:
-        return Misfit(refusals[0].error.message, refusals[0].error.message)
-    node = view.find(NODES, "", NODE)
-    if node is None:
-        return Misfit(f"0/0 nodes are available: {_NO_NODE}.", _NO_NODE)
-    return find_misfit(pod, node)
-
-
-def _explain(pod: Object, misfit: Misfit, now: datetime) -> Plan:
-    meta = pod["metadata"]
-    waiting = Waiting("Unschedulable", f"Pod {meta['name']} waits: {misfit.hint}")
-    patch = build_annotation_patch(pod, waiting, now)
-    # The first write of the two tells whether the view was stale; the second follows only when it was not.
-    status = _build_status(pod, "Unschedulable", misfit.message, now, is_first=patch is None)
-    note = Note(pod, "FailedScheduling", misfit.message, warning=True, action="Scheduling")
-    notes = () if status is None else (note,)
-    if patch is None:
-        return Plan((), status, notes)
-    patch["metadata"]["resourceVersion"] = meta["resourceVersion"]
-    return Plan((Patch(PODS, meta["namespace"], meta["name"], patch),), status, notes)
-
-
-def _build_status(pod: Object, reason: str, message: str, now: datetime, *, is_first: bool = True) -> Patch | None:
-    old = find_condition(list_conditions(pod), "PodScheduled")
-    if old is not None and (old.get("reason"), old.get("message")) == (reason, message):
-        return None
-    condition = {**build_condition("PodScheduled", False, reason, message, now), "lastProbeTime": None}
-    meta = pod["metadata"]
-    head = {"uid": meta["uid"], **({"resourceVersion": meta["resourceVersion"]} if is_first else {})}
-    body = {"conditions": set_condition(list_conditions(pod), condition)}
-    return Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "status": body}, "status")
-
-
-def map_pod(view: View, pod: Object) -> Iterable[Request]:
-    """Most changes of Pods concern those that have a node."""
-    return () if pod["spec"].get("nodeName") else map_to_self(view, pod)
+def map_any(view: View, obj: Object) -> Iterable[Request]:
+    return (BIND,)
 
 
 def map_node(view: View, node: Object) -> Iterable[Request]:
-    """Every Pod that waits for a node; there is nothing to do for the others."""
-    for pod in view.list(PODS):
-        if not pod["spec"].get("nodeName") and not _is_over(pod):
-            yield Request(pod["metadata"]["namespace"], pod["metadata"]["name"])
+    return (BIND, REPORT) if node["metadata"]["name"] == NODE else ()
+
+
+def map_policy(view: View, config_map: Object) -> Iterable[Request]:
+    return (BIND,) if is_node_policy(config_map) else ()
+
+
+def wait_for_more(view: View, obj: Object) -> float:
+    return REPORT_SECONDS
 
 
 CONTROLLER = Controller(
     name="scheduler",
-    kind=PODS,
+    kind=NODES,
     reconcile=reconcile,
     reporter=SCHEDULER,
-    sources=(Source(PODS, map_pod), Source(NODES, map_node)),
+    sources=(
+        Source(PODS, map_pod),
+        Source(PODS, map_to_report, wait_for_more),
+        Source(JOB_SETS, map_any),
+        Source(NODES, map_node),
+        Source(CONFIG_MAPS, map_policy),
+    ),
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.controllers.world import World
-from trainmaster.api.resources import NODES, PODS
-from trainmaster.controllers.scheduler.reconciler import CONTROLLER, map_node
+from trainmaster.api.resources import CONFIG_MAPS, NODES, PODS
+from trainmaster.controllers.scheduler.reconciler import BIND, CONTROLLER, map_node
 from trainmaster.controllers.waiting import find_annotated
-from trainmaster.engine.request import Request
 
 pytestmark = pytest.mark.unit
 
@@ -49,6 +48,16 @@ def test_a_pod_is_bound_to_the_local_node_once() -> None:
             {"affinity": require("zone", "NotIn", "here")}, "didn't match Pod's node affinity/selector", id="affinity"
         ),
         pytest.param(
+            {"tolerations": [{"key": "other", "operator": "Exists"}]},
+            "0/1 nodes are available: 1 node(s) had untolerated taint(s).",
+            id="a taint",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack"}]},
+            "didn't match pod topology spread constraints (missing required label)",
+            id="spreading over a label that is not there",
+        ),
+        pytest.param(
             {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
             "does not carry out spec.affinity.podAffinity",
             id="affinity to other Pods",
@@ -62,6 +71,8 @@ def test_a_pod_is_bound_to_the_local_node_once() -> None:
 )
 def test_a_pod_that_does_not_fit_says_why_once(spec: dict[str, object], want: str) -> None:
     world = make_world(**spec)  # type: ignore[arg-type]  # keyword arguments pass through
+    if "taint" in want:
+        world.merge(NODES, "local", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, "")
     world.run(CONTROLLER, "p")
     assert want in get_message(world)
     assert world.run(CONTROLLER, "p").all_writes == ()
@@ -121,6 +132,56 @@ def test_the_node_wakes_the_pods_that_waited_for_it() -> None:
     world.run(CONTROLLER, "p")
     assert "has not registered" in get_message(world)
     node = world.add(NODES, {"metadata": {"name": "local"}})
-    assert list(map_node(world, node)) == [Request("default", "p")]
+    assert BIND in map_node(world, node)
     world.run(CONTROLLER, "p")
     assert world.get(PODS, "p")["spec"]["nodeName"] == "local"
+
+
+@pytest.mark.parametrize(
+    ("taint", "toleration", "suits"),
+    [
+        ({"key": "a", "effect": "NoSchedule"}, {"key": "a", "operator": "Exists"}, True),
+        ({"key": "a", "value": "1", "effect": "NoExecute"}, {"key": "a", "value": "1", "effect": "NoExecute"}, True),
+        ({"key": "a", "value": "1", "effect": "NoSchedule"}, {"key": "a", "value": "2"}, False),
+        ({"key": "a", "effect": "NoSchedule"}, {"key": "a", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "a", "effect": "NoSchedule"}, {"operator": "Exists"}, True),
+        ({"key": "a", "effect": "PreferNoSchedule"}, {"key": "b", "operator": "Exists"}, True),
+    ],
+)
+def test_taints_and_tolerations_are_heeded(taint: dict[str, str], toleration: dict[str, str], suits: bool) -> None:
+    world = make_world(tolerations=[toleration])
+    world.merge(NODES, "local", {"spec": {"taints": [taint]}}, "")
+    world.run(CONTROLLER, "p")
+    assert (world.get(PODS, "p")["spec"].get("nodeName") == "local") == suits
+
+
+def test_a_cordoned_node_takes_no_pods() -> None:
+    world = make_world()
+    world.merge(NODES, "local", {"spec": {"unschedulable": True}}, "")
+    world.run(CONTROLLER, "p")
+    assert get_message(world) == "0/1 nodes are available: 1 node(s) were unschedulable."
+    waiting = find_annotated(world.get(PODS, "p"))
+    assert waiting is not None and "kubectl uncordon local" in waiting["message"]
+
+
+@pytest.mark.parametrize(("quality", "suits"), [("BestEffort", False), ("Burstable", True)])
+def test_when_memory_runs_short_only_pods_without_requests_wait(quality: str, suits: bool) -> None:
+    world = make_world()
+    world.merge(PODS, "p", {"status": {"qosClass": quality}})
+    taint = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+    world.merge(NODES, "local", {"spec": {"taints": [taint]}}, "")
+    world.run(CONTROLLER, "p")
+    assert (world.get(PODS, "p")["spec"].get("nodeName") == "local") == suits
+
+
+def test_selectors_that_nothing_meets_are_ignored_where_the_policy_says_so() -> None:
+    world = make_world(nodeSelector={"zone": "there"})
+    meta = {"name": "trainmaster-node", "namespace": "kubeflow-system"}
+    world.add(CONFIG_MAPS, {"metadata": meta, "data": {"selectors": "approximated"}})
+    plan = world.run(CONTROLLER, "p")
+    assert world.get(PODS, "p")["spec"]["nodeName"] == "local"
+    said = [note.message for note in plan.notes if note.reason == "Approximated"]
+    assert said == [
+        "no node has the label zone=there (node local has zone=here): ignored, as the policy "
+        "kubeflow-system/trainmaster-node says"
+    ]

@@ -1,0 +1,132 @@
+"""GPUs as facts on objects: what a Node has, and what a Pod was given. Pure; nothing else knows the formats.
+
+A Node carries the annotation `trainmaster.io/devices` with one entry per GPU, written by the node agent: index, id,
+product, memory, and where it cannot be leased the reason (`unhealthy`: not again; `held`: not now). A bound Pod carries
+the same annotation with the GPUs leased to it, container by container, written by the scheduler in the write that binds
+it. That annotation is the lease: it ends when the Pod does, and there is no other record of it (design 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from trainmaster.api.labels import DEVICES
+from trainmaster.api.meta import Object
+from trainmaster.api.pods.requests import GPU, count_devices, is_sidecar, read_amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU of a machine."""
+
+    index: int
+    """Its number in PCI order, as nvidia-smi and, with CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA count."""
+    id: str
+    """Its UUID, which stays the same over reboots; `declared-N` for one that was only declared."""
+    product: str = ""
+    memory_mib: int = 0
+    unhealthy: str = ""
+    """Why it is never leased again, until somebody clears it."""
+    held: str = ""
+    """Which process that is not ours uses it."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it may be leased as far as the machine is concerned."""
+        return not self.unhealthy and not self.held
+
+
+def render_devices(devices: Sequence[Device]) -> str:
+    entries = []
+    for device in devices:
+        entry: dict[str, Any] = {"index": device.index, "id": device.id}
+        if device.product:
+            entry["product"] = device.product
+        if device.memory_mib:
+            entry["memoryMiB"] = device.memory_mib
+        if device.unhealthy:
+            entry["unhealthy"] = device.unhealthy
+        if device.held:
+            entry["held"] = device.held
+        entries.append(entry)
+    return orjson.dumps(entries).decode()
+
+
+def list_devices(node: Object) -> list[Device]:
+    """The GPUs of a Node. One that declares a count and names none (by hand) has as many nameless ones."""
+    entries = _read(node)
+    if isinstance(entries, list):
+        return [_read_device(entry) for entry in entries if isinstance(entry, dict) and "id" in entry]
+    count = read_amounts((node.get("status") or {}).get("allocatable")).get(GPU, 0)
+    return [Device(number, f"declared-{number}") for number in range(count)]
+
+
+def _read_device(entry: Mapping[str, Any]) -> Device:
+    index, memory = entry.get("index", 0), entry.get("memoryMiB", 0)
+    return Device(
+        index if isinstance(index, int) else 0,
+        str(entry["id"]),
+        str(entry.get("product", "")),
+        memory if isinstance(memory, int) else 0,
+        str(entry.get("unhealthy", "")),
+        str(entry.get("held", "")),
+    )
+
+
+def render_lease(spec: Mapping[str, Any], devices: Sequence[Device]) -> str:
+    """The annotation of a Pod that gets these devices. Containers and sidecars share them out; init containers, which
+    run before, use the same ones."""
+    shares: dict[str, list[dict[str, Any]]] = {}
+    rest = list(devices)
+    inits = spec.get("initContainers") or ()
+    for container in (*(spec.get("containers") or ()), *(entry for entry in inits if is_sidecar(entry))):
+        count = count_devices(container)
+        if count:
+            shares[container["name"]] = [{"index": item.index, "id": item.id} for item in rest[:count]]
+            rest = rest[count:]
+    for container in inits:
+        count = 0 if is_sidecar(container) else count_devices(container)
+        if count:
+            shares[container["name"]] = [{"index": item.index, "id": item.id} for item in devices[:count]]
+    return orjson.dumps(shares).decode()
+
+
+def list_leased(pod: Object) -> list[str]:
+    """Ids of the GPUs that a Pod was given, each once."""
+    shares = _read(pod)
+    if not isinstance(shares, dict):
+        return []
+    entries = (entry for share in shares.values() if isinstance(share, list) for entry in share)
+    return list(dict.fromkeys(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry))
+
+
+def devices_env(pod: Object, container: str) -> dict[str, str]:
+    """The variables with which a container's processes see their GPUs and no others; without a lease they see none.
+
+    CUDA_VISIBLE_DEVICES has numbers in PCI order, because many programs cannot read UUIDs there; for
+    NVIDIA_VISIBLE_DEVICES UUIDs are usual.
+    """
+    shares = _read(pod)
+    share = shares.get(container) if isinstance(shares, dict) else None
+    entries = [entry for entry in share if isinstance(entry, dict)] if isinstance(share, list) else []
+    if not entries:
+        return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(str(entry.get("index", 0)) for entry in entries),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(str(entry.get("id", "")) for entry in entries),
+    }
+
+
+def _read(obj: Object) -> Any:
+    text = (obj["metadata"].get("annotations") or {}).get(DEVICES)
+    if not text:
+        return None
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None

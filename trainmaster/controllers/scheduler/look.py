@@ -1,0 +1,236 @@
+"""One look at the queue: who starts now, who waits, and for what. Pure; `reconciler` turns it into writes.
+
+The queue is walked from its head. A gang that fits is admitted, a gang that does not has what it asks for set aside
+(`room`). Gangs that time alone cannot help (too large for the machine, kept off by a selector) are passed over, so
+they keep nobody waiting. The walk ends early once nothing is left that anybody behind could use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from trainmaster.api.conditions import is_true, list_conditions
+from trainmaster.api.devices import Device
+from trainmaster.api.labels import REPLICATED_JOB_NAME
+from trainmaster.api.meta import Object
+from trainmaster.api.node_policy import NO_POLICY, NodePolicy
+from trainmaster.api.pods.requests import GPU
+from trainmaster.api.resources import JOBS, PODS
+from trainmaster.client.view import View
+from trainmaster.controllers.scheduler.ledger import Entry, Gang, Ledger, Part, read_attempt
+from trainmaster.controllers.scheduler.placement import find_misfit
+from trainmaster.controllers.scheduler.room import Room
+from trainmaster.controllers.scheduler.shapes import Role
+
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
+REFUSED = "binding was refused: "
+SHOWN = 20
+"""Gangs at the head of the queue whose position is kept current. Behind them it would cost a write for each gang
+whenever one starts."""
+_FEW_JOBS = 64
+ENOUGH = 64
+"""Pods that one look binds, unless a single gang has more: what fits into one transaction."""
+
+
+class Kind(Enum):
+    FITS = "fits"
+    WAITS = "waits"
+    """For room: the only ones that have a position."""
+    STUCK = "stuck"
+    """Until somebody changes the Pod or the node."""
+    GATED = "gated"
+    SILENT = "silent"
+    """Its Pods are still being made; whoever makes them says what keeps him."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    gang: Gang
+    kind: Kind
+    message: str = ""
+    """For the Pods' condition."""
+    hint: str = ""
+    """For people, where the kind is STUCK."""
+    need: Mapping[str, int] = field(default_factory=dict)
+    growth: Mapping[str, int] = field(default_factory=dict)
+    lacking: tuple[str, ...] = ()
+    position: int = 0
+    """From 1 on, of gangs that wait for room."""
+    ahead: tuple[str, ...] = ()
+    """The labels of the next ones ahead, the nearest last; not all when there are many."""
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """What is set aside for those ahead."""
+
+
+@dataclass(slots=True)
+class Look:
+    room: Room
+    admitted: list[tuple[Verdict, list[Device]]] = field(default_factory=list)
+    waiting: list[Verdict] = field(default_factory=list)
+    """Everybody else who was looked at."""
+    is_complete: bool = True
+    """False: more could be admitted at once."""
+
+
+class Walk:
+    def __init__(self, view: View, ledger: Ledger, node: Object, room: Room, policy: NodePolicy = NO_POLICY) -> None:
+        self._view = view
+        self._ledger = ledger
+        self._node = node
+        self._room = room
+        self._policy = policy
+        self._look = Look(room)
+        self._free_devices = room.list_free_devices()
+        self._position = 0
+        self._ahead: list[str] = []
+        self._bound = 0
+
+    def run(self) -> Look:
+        look = self._look
+        postponed: list[Gang] = []
+        for gang in self._ledger.list_queue():
+            if look.admitted and self._bound >= ENOUGH:
+                look.is_complete = False
+                return look
+            if self._is_over():
+                break
+            if _was_refused(gang):
+                postponed.append(gang)
+            else:
+                self._visit(gang)
+        # What was refused once may be refused again, and would take the others' plan down with it.
+        for gang in postponed:
+            if not look.admitted:
+                self._visit(gang)
+        self._visit_silent()
+        return look
+
+    def _is_over(self) -> bool:
+        """Nothing is left of something that everybody in the queue needs, and all that show a position were seen."""
+        if self._position < SHOWN:
+            return False
+        return all(any(self._room.get_rest(name) <= 0 for name in kind) for kind in self._ledger.kinds)
+
+    def _visit_silent(self) -> None:
+        """Gangs behind the end of the walk that have not said yet why they wait."""
+        seen = {verdict.gang.id for verdict in self._look.waiting}
+        seen.update(verdict.gang.id for verdict, _ in self._look.admitted)
+        for number, name in enumerate(self._ledger.silent):
+            if number >= ENOUGH:
+                self._look.is_complete = False
+                return
+            if name not in seen:
+                self._look.waiting.append(self._judge(self._ledger.gangs[name]))
+
+    def _visit(self, gang: Gang) -> None:
+        verdict = self._judge(gang)
+        if verdict.kind is Kind.FITS:
+            count = sum(len(part.waiting) for _, part in gang.list_parts())
+            devices = self._take_devices(gang)
+            self._room.take(verdict.growth, gang.waits)
+            self._bound += count
+            self._look.admitted.append((verdict, devices))
+            return
+        # One that restarts keeps its place while its Pods are made anew.
+        if verdict.kind is Kind.WAITS or (verdict.kind is Kind.SILENT and gang.is_restarting):
+            self._room.keep(verdict.growth)
+            self._ahead.append(gang.label)
+            self._position += 1
+        self._look.waiting.append(verdict)
+
+    def _judge(self, gang: Gang) -> Verdict:
+        stuck = self._find_static(gang)
+        if stuck is not None:
+            return stuck
+        need = gang.find_need()
+        growth = {name: amount - gang.holds.get(name, 0) for name, amount in need.items()}
+        impossible = self._room.list_impossible(need)
+        if impossible:
+            message = _list_insufficient(impossible)
+            return Verdict(gang, Kind.STUCK, message, need=need, lacking=tuple(impossible))
+        if not gang.is_admitted and not self._is_whole(gang):
+            return Verdict(gang, Kind.SILENT, need=need, growth=growth)
+        lacking = self._room.list_lacking(growth, gang.waits)
+        if gang.waits.get(GPU, 0) > len(self._free_devices) and GPU not in lacking:
+            lacking.append(GPU)
+        if not lacking:
+            return Verdict(gang, Kind.FITS, need=need, growth=growth)
+        return Verdict(
+            gang,
+            Kind.WAITS,
+            _list_insufficient(lacking),
+            need=need,
+            growth=growth,
+            lacking=tuple(lacking),
+            position=self._position + 1,
+            ahead=tuple(self._ahead[-SHOWN:]),
+            kept=dict(self._room.kept),
+        )
+
+    def _find_static(self, gang: Gang) -> Verdict | None:
+        """What has nothing to do with room. Pods of one role are made from one template: one stands for all."""
+        if gang.names_jobset and gang.shape is None:
+            text = "the JobSet that the Pod names in its labels does not exist"
+            return Verdict(gang, Kind.STUCK, f"0/1 nodes are available: {text}.", text)
+        if any(part.gated for part in _list_waiting_parts(gang)):
+            return Verdict(gang, Kind.GATED, GATED)
+        for part in _list_waiting_parts(gang):
+            pod = self._find_pod(next(iter(part.waiting.values())))
+            if pod is None:
+                return Verdict(gang, Kind.SILENT)
+            misfit = find_misfit(pod, self._node, approximates_selectors=self._policy.approximates_selectors)
+            if misfit is not None:
+                return Verdict(gang, Kind.STUCK, misfit.message, misfit.hint)
+        return None
+
+    def _is_whole(self, gang: Gang) -> bool:
+        """All Pods with which the gang begins are there. Where they seem not to be, its Jobs are asked: somebody may
+        have removed Pods that had ended, which nobody makes again."""
+        shape = gang.shape
+        if shape is None or gang.is_whole():
+            return True
+        if sum(role.replicas for role in shape.roles) > _FEW_JOBS:
+            return False
+        jobs = [job for job in self._view.owned(JOBS, shape.uid) if read_attempt(job) == shape.attempt]
+        return all(_has_all(gang, role, jobs) for role in shape.roles if role.starts_first)
+
+    def _find_pod(self, entry: Entry) -> Object | None:
+        pod = self._view.find(PODS, *entry.place)
+        return pod if pod is not None and pod["metadata"]["uid"] == entry.uid else None
+
+    def _take_devices(self, gang: Gang) -> list[Device]:
+        count = gang.waits.get(GPU, 0)
+        taken, self._free_devices = self._free_devices[:count], self._free_devices[count:]
+        return taken
+
+
+def _list_waiting_parts(gang: Gang) -> Iterator[Part]:
+    return (part for _, part in gang.list_parts() if part.waiting)
+
+
+def _list_insufficient(names: list[str]) -> str:
+    texts = ", ".join("1 Too many pods" if name == "pods" else f"1 Insufficient {name}" for name in names)
+    return f"0/1 nodes are available: {texts}."
+
+
+def _was_refused(gang: Gang) -> bool:
+    return any(text.startswith(REFUSED) for _, part in gang.list_parts() for text in part.said)
+
+
+def _has_all(gang: Gang, role: Role, jobs: Sequence[Object]) -> bool:
+    part = gang.parts.get((gang.attempt, role.name))
+    own = [job for job in jobs if (job["metadata"].get("labels") or {}).get(REPLICATED_JOB_NAME) == role.name]
+    wanted = sum(_count_wanted(job) for job in own)
+    return len(own) >= role.replicas and wanted <= (part.count - part.done if part is not None else 0)
+
+
+def _count_wanted(job: Object) -> int:
+    """Pods that the Job should have now."""
+    conditions = list_conditions(job)
+    if is_true(conditions, "Complete") or is_true(conditions, "Failed"):
+        return 0
+    parallelism = int(job["spec"].get("parallelism", 1))
+    left = int(job["spec"].get("completions", parallelism)) - int((job.get("status") or {}).get("succeeded") or 0)
+    return max(0, min(parallelism, left))

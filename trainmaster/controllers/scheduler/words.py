@@ -1,0 +1,115 @@
+"""Why a gang waits, in one sentence: what it asks for and what is free, its position, what would let it start.
+
+waiting for 2 GPUs: 1 of 2 free; third in the queue behind default/a and default/b; starts when default/c ends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from trainmaster.api.pods.requests import CPU, GPU, PODS, render_amount
+from trainmaster.controllers.scheduler.ledger import Gang
+from trainmaster.controllers.scheduler.look import SHOWN, Kind, Verdict
+from trainmaster.controllers.scheduler.room import Room
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_NAMED = 3
+"""Names in one list; the others are counted."""
+_HOLDERS = 500
+"""Running gangs that are asked what they hold: enough to name some, and a bound on what a sentence costs."""
+
+
+def describe(verdict: Verdict, room: Room, holders: Iterable[Gang]) -> str:
+    if verdict.kind is Kind.STUCK:
+        return verdict.hint or _describe_impossible(verdict, room)
+    needs = ", ".join(_describe_need(verdict, room, name) for name in verdict.lacking)
+    troubles = room.list_troubles() if GPU in verdict.lacking else []
+    parts = [f"waiting for {needs}", *troubles, _describe_position(verdict), _describe_start(verdict, room, holders)]
+    return "; ".join(part for part in parts if part)
+
+
+def name_amount(name: str, amount: int) -> str:
+    if name == GPU:
+        return f"{amount} GPU{'s' if amount != 1 else ''}"
+    if name == CPU:
+        return f"{render_amount(name, amount)} CPU{'s' if amount != 1000 else ''}"
+    if name == PODS:
+        return f"{amount} place{'s' if amount != 1 else ''} for Pods"
+    if name in ("memory", "ephemeral-storage"):
+        return f"{render_amount(name, amount)} of {name}"
+    return f"{amount} of {name}"
+
+
+def _describe_need(verdict: Verdict, room: Room, name: str) -> str:
+    growth, free = verdict.growth.get(name, 0), room.get_free(name)
+    there = f"{render_amount(name, max(0, free))} of {render_amount(name, room.count(name))} free"
+    text = f"{name_amount(name, growth)}: {there}"
+    return f"{text} and kept for those ahead" if 0 < growth <= free and verdict.kept.get(name) else text
+
+
+def _describe_impossible(verdict: Verdict, room: Room) -> str:
+    texts = []
+    for name in verdict.lacking:
+        asked, there = name_amount(name, verdict.need.get(name, 0)), room.count(name)
+        texts.append(f"{asked}, node {room.node} has {render_amount(name, there) if there else 'none'}")
+    who = "the job asks" if verdict.gang.names_jobset else "it asks"
+    advice = "ask for less, or use fewer nodes" if verdict.gang.names_jobset else "ask for less"
+    return f"{who} for {'; '.join(texts)}: {advice}"
+
+
+def _describe_position(verdict: Verdict) -> str:
+    if verdict.position > SHOWN:
+        return f"behind {SHOWN} others or more in the queue"
+    number = _ORDINALS[verdict.position - 1] if verdict.position <= len(_ORDINALS) else f"{verdict.position}th"
+    if not verdict.ahead:
+        return f"{number} in the queue"
+    return f"{number} in the queue behind {join(verdict.ahead)}"
+
+
+def join(names: Sequence[str], word: str = "and") -> str:
+    """ "a", "a and b", "a, b, c and 4 others"."""
+    shown = list(names[:_NAMED])
+    more = len(names) - len(shown)
+    if more:
+        return f"{', '.join(shown)} {word} {more} other{'s' if more > 1 else ''}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {word} {shown[-1]}"
+
+
+def _describe_start(verdict: Verdict, room: Room, holders: Iterable[Gang]) -> str:
+    """Which of those that run would have to end. What those ahead wait for has to come free as well."""
+    missing = {}
+    for name in verdict.lacking:
+        gap = verdict.growth.get(name, 0) + verdict.kept.get(name, 0) - room.get_free(name)
+        if gap > 0:
+            missing[name] = gap
+    found = [gang for gang in islice(holders, _HOLDERS) if any(gang.holds.get(name) for name in missing)]
+    if not missing or not found:
+        return ""
+    single = [gang.label for gang in found if all(gang.holds.get(name, 0) >= gap for name, gap in missing.items())]
+    if len(single) == 1:
+        return f"starts when {single[0]} ends"
+    if single:
+        return f"starts when one of {join(single)} ends"
+    needed = _choose(found, dict(missing))
+    if needed:
+        return f"starts when {join(needed)} have ended"
+    return f"starts after {join(verdict.ahead)}, once enough has ended" if verdict.ahead else ""
+
+
+def _choose(gangs: Sequence[Gang], missing: dict[str, int]) -> list[str]:
+    """Some that are enough together, the largest first; none when all of them are not."""
+    chosen = []
+    for gang in sorted(gangs, key=lambda item: _measure(item.holds, missing), reverse=True):
+        chosen.append(gang.label)
+        for name in tuple(missing):
+            missing[name] -= gang.holds.get(name, 0)
+            if missing[name] <= 0:
+                del missing[name]
+        if not missing:
+            return chosen
+    return []
+
+
+def _measure(holds: Mapping[str, int], missing: Mapping[str, int]) -> float:
+    return sum(holds.get(name, 0) / gap for name, gap in missing.items())
