@@ -61,7 +61,7 @@ class Stage(World):
     def add_gang(
         self, name: str, nodes: int = 2, *, priority: int = 0, restarts: int = 0, **requests: str
     ) -> list[str]:
-        jobset = self.add_jobset(name, make_role("node", nodes, **requests), restarts=restarts)
+        jobset = self.add_jobset(name, make_role("node", nodes, None, **requests), restarts=restarts)
         return self.add_pods(jobset, "node", priority=priority)
 
     def look(self) -> Plan:
@@ -114,7 +114,7 @@ def translate(requests: dict[str, str]) -> dict[str, str]:
     return {"nvidia.com/gpu" if name == "gpu" else name: amount for name, amount in requests.items()}
 
 
-def make_role(name: str, nodes: int = 1, *, after: dict[str, str] | None = None, **requests: str) -> Object:
+def make_role(name: str, nodes: int = 1, after: dict[str, str] | None = None, **requests: str) -> Object:
     pod = {"spec": {"containers": [{"name": "main", "resources": {"requests": translate(requests)}}]}}
     job = {"parallelism": nodes, "completions": nodes, "template": pod}
     depends = [{"name": other, "status": status} for other, status in (after or {}).items()]

@@ -128,7 +128,7 @@ def test_higher_priority_goes_first_and_equals_in_the_order_of_their_coming() ->
         "young": stage.add_gang("young", 1, cpu="2"),
         "urgent": stage.add_gang("urgent", 1, priority=10, cpu="2"),
     }
-    order = []
+    order: list[str] = []
     last = running
     while len(order) < 3:
         stage.end(*last)
