@@ -140,7 +140,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             pod_logs: PodLogs | None = None
             if settings.process.workloads:
                 agent = await stack.enter_async_context(
-                    running_workloads(api.registry, home, world.environ, world.clock, api.metrics)
+                    running_workloads(api.registry, home, settings, world.environ, world.clock, api.metrics)
                 )
                 pod_logs = agent.logs
             port, notes = choose_port(home, settings)

@@ -21,11 +21,13 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.apiserver.admission import Attributes, Operation, Plugin
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
+from trainmaster.app.home import Home
+from trainmaster.app.settings import History
 from trainmaster.controllers.lifecycle.contract import Ledger
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, ArchiveError
 from trainmaster.history.gather import ViewGather
-from trainmaster.history.keeper import Keeper
+from trainmaster.history.keeper import Keeper, Limits
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
@@ -80,8 +82,9 @@ class Closed:
 
 @asynccontextmanager
 async def running_history(
-    directory: Path, pods: Path, client: LocalClient, view: LocalView, clock: Clock, witness: Witness
+    home: Home, settings: History, client: LocalClient, view: LocalView, clock: Clock, witness: Witness
 ) -> AsyncIterator[Recorder]:
+    directory, pods = home.history, home.pods
     try:
         archive = Archive.open(directory)
     except ArchiveError as error:
@@ -91,7 +94,8 @@ async def running_history(
     try:
         gather = ViewGather(view, view)
         keep_logs = partial(keep_pod_logs, directory, pods)
-        keeper = Keeper(archive, client, gather, clock, keep_logs=keep_logs, find_deleter=witness.find)
+        limits = Limits(settings.keep_days * 86400, settings.max_bytes)
+        keeper = Keeper(archive, client, gather, clock, keep_logs=keep_logs, find_deleter=witness.find, limits=limits)
         async with Scope("history.events") as scope, keeper.running():
             scope.spawn_forever(gather.follow(), name="history.events")
             yield keeper

@@ -93,6 +93,16 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """Records of jobs that are over; see `trainmaster history`."""
+
+    keep_days: float = 365.0
+    """How long the record and the logs of a deleted job are kept."""
+    max_bytes: int = 20 * 1024 * 1024 * 1024
+    """What all of them may take; above it the oldest deleted jobs are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     server: Server = field(default_factory=Server)
     storage: Storage = field(default_factory=Storage)
@@ -100,6 +110,7 @@ class Settings:
     audit: Audit = field(default_factory=Audit)
     log: Log = field(default_factory=Log)
     process: Process = field(default_factory=Process)
+    history: History = field(default_factory=History)
 
 
 @dataclass(frozen=True, slots=True)

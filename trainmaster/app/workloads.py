@@ -16,6 +16,7 @@ from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import Registry
 from trainmaster.app.home import Home
 from trainmaster.app.records import Witness, running_history
+from trainmaster.app.settings import Settings
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
@@ -40,18 +41,23 @@ CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER)
 
 @asynccontextmanager
 async def running_workloads(
-    registry: Registry, home: Home, environ: Mapping[str, str], clock: Clock, metrics: Metrics
+    registry: Registry,
+    home: Home,
+    settings: Settings,
+    environ: Mapping[str, str],
+    clock: Clock,
+    metrics: Metrics,
 ) -> AsyncIterator[NodeAgent]:
     """Controllers and node at work. Leaving stops them and leaves the processes of Pods alone."""
     client = LocalClient(registry)
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
-    settings = NodeSettings(root=home.pods, python_prefix=sys.prefix, path=environ.get("PATH", os.defpath))
+    node = NodeSettings(root=home.pods, python_prefix=sys.prefix, path=environ.get("PATH", os.defpath))
     witness = Witness()
     registry.state.admission.add(witness)
     try:
         await install_runtimes(client)
-        async with running_history(home.history, home.pods, client, view, clock, witness) as history:
+        async with running_history(home, settings.history, client, view, clock, witness) as history:
             lifecycle = Context(ledger=history)
             manager = Manager(
                 (*CHAIN, retention.build_controller(lifecycle), limits.build_controller(lifecycle)),
@@ -63,7 +69,7 @@ async def running_workloads(
                 metrics=metrics,
                 effects={retention.ARCHIVE: history.archive},
             )
-            async with manager.running(), NodeAgent(client, recorder, clock, settings).running() as agent:
+            async with manager.running(), NodeAgent(client, recorder, clock, node).running() as agent:
                 yield agent
     finally:
         view.close()

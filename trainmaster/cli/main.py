@@ -24,6 +24,7 @@ COMMANDS = {
     "down": "Stop the server; Pods live on unless --stop-jobs",
     "kubeconfig": "Print the path of the owner's kubeconfig",
     "config": "Print the effective settings and where each came from",
+    "history": "What happened to jobs, also after they are gone: list, get, logs, rerun, export, purge",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
     "restore": "Replace all objects by those of a backup",
     "operator": "Work on a Kubernetes cluster in place of Kubeflow Trainer's manager",

@@ -31,7 +31,7 @@ _SCHEMA = """
 CREATE TABLE jobs (
     uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, runtime TEXT NOT NULL, state TEXT NOT NULL,
     created TEXT NOT NULL, finished TEXT NOT NULL, deleted TEXT NOT NULL, deletion BLOB, bytes INTEGER NOT NULL,
-    document BLOB NOT NULL
+    log_bytes INTEGER NOT NULL, document BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX jobs_by_name ON jobs (namespace, name, created);
 CREATE INDEX jobs_by_end ON jobs (finished);
@@ -104,7 +104,7 @@ class Archive:
         """All of them or none; on disk when this returns."""
         rows = [_to_row(record) for record in records]
         with self._transaction("write a record"):
-            self._connection.executemany(f"INSERT OR REPLACE INTO jobs VALUES ({', '.join('?' * 11)})", rows)
+            self._connection.executemany(f"INSERT OR REPLACE INTO jobs VALUES ({', '.join('?' * 12)})", rows)
             gone = [(record.uid,) for record in records if record.deletion is not None]
             self._connection.executemany("DELETE FROM open WHERE uid = ?", gone)
 
@@ -142,14 +142,16 @@ class Archive:
 
     def find(self, uid: str) -> Record | None:
         with _explained("read a record"):
-            row = self._connection.execute(f"SELECT {_COLUMNS}, document FROM jobs WHERE uid = ?", (uid,)).fetchone()
+            row = self._connection.execute(
+                f"SELECT {_COLUMNS}, log_bytes, document FROM jobs WHERE uid = ?", (uid,)
+            ).fetchone()
         if row is None:
             return None
-        head = _to_summary(row[:-1])
+        head = _to_summary(row[:-2])
         document = orjson.loads(zlib.decompress(row[-1]))
         return Record(
             head.uid, head.namespace, head.name, head.runtime, head.state, head.created, head.finished, head.deletion,
-            document,
+            document, row[-2],
         )  # fmt: skip
 
     def list_jobsets(self, uid: str) -> list[str]:
@@ -167,7 +169,7 @@ class Archive:
             return {row[0] for row in self._connection.execute("SELECT uid FROM jobs WHERE deleted = ''")}
 
     def measure(self) -> tuple[int, int]:
-        """(records, bytes of their documents)."""
+        """(records, bytes of them and their logs)."""
         with _explained("read the archive"):
             rows = self._connection.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM jobs")
             ((count, size),) = rows
@@ -224,7 +226,8 @@ def _to_row(record: Record) -> tuple[Any, ...]:
         record.finished,
         "" if record.deletion is None else record.deletion.at,
         deletion,
-        len(raw),
+        len(raw) + record.log_bytes,
+        record.log_bytes,
         raw,
     )
 

@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
+from trainmaster.history import logs, purging
 from trainmaster.history.archive import Archive, ArchiveError
 from trainmaster.history.gather import Gather
 from trainmaster.history.record import Deletion, Record, Sources, build_record, merge
@@ -39,6 +40,7 @@ CONTROL_PLANE = "system:trainmaster"
 """The user as which our own controllers act when embedded."""
 _NOTE_SECONDS = 1.0
 """How far the notes of what exists may lag behind."""
+_TRIM_SECONDS = 3600.0
 _BATCH = 64
 _RETRY = Policy(first=1.0, cap=60.0)
 
@@ -52,6 +54,14 @@ FindDeleter = Callable[[str], tuple[str, str] | None]
 
 def nobody(uid: str) -> tuple[str, str] | None:
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long and how much is kept of jobs that are deleted."""
+
+    seconds: float = 365 * 86400.0
+    bytes: int = 20 * 1024**3
 
 
 @dataclass(slots=True)
@@ -74,6 +84,7 @@ class Keeper:
         *,
         keep_logs: KeepLogs | None = None,
         find_deleter: FindDeleter = nobody,
+        limits: Limits = Limits(),  # noqa: B008  # frozen
     ) -> None:
         self._archive = archive
         self._client = client
@@ -81,6 +92,7 @@ class Keeper:
         self._clock = clock
         self._keep_logs = keep_logs
         self._find_deleter = find_deleter
+        self._limits = limits
         self._kept: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}
@@ -109,6 +121,7 @@ class Keeper:
                 self._scope = scope
                 scope.spawn_forever(self._write(), name="history.write")
                 scope.spawn_forever(self._note(), name="history.note")
+                scope.spawn_forever(self._trim(), name="history.trim")
                 scope.spawn_forever(self._follow_trainjobs(), name="history.trainjobs")
                 scope.spawn_forever(self._follow_jobsets(), name="history.jobsets")
                 yield self
@@ -167,6 +180,8 @@ class Keeper:
         merged = []
         for record in records:
             old = self._archive.find(record.uid)
+            kept = logs.list_logs(self._archive.directory, self._archive.list_jobsets(record.uid))
+            record = replace(record, log_bytes=sum(log.bytes for log in kept))
             merged.append(record if old is None else merge(old, record))
         self._archive.put(merged)
 
@@ -252,6 +267,18 @@ class Keeper:
                 await self._flush()
             except ArchiveError as error:
                 log.warning("notes not written", extra={"action": "history.failed", "error": str(error)})
+
+    async def _trim(self) -> None:
+        while True:
+            before = purging.find_moment(self._limits.seconds, self._clock.now())
+            work = partial(purging.trim, self._archive, before=before, most_bytes=self._limits.bytes)
+            try:
+                gone = await self._call(work)
+                if gone:
+                    log.info("old records forgotten", extra={"action": "history.trimmed", "count": len(gone)})
+            except ArchiveError as error:
+                log.warning("old records not forgotten", extra={"action": "history.failed", "error": str(error)})
+            await self._clock.sleep(_TRIM_SECONDS)
 
     async def _flush(self) -> None:
         self._dirty.clear()

@@ -1,0 +1,229 @@
+"""What happened to jobs, also after they are gone: list, get, logs, rerun, export, purge.
+
+Reads the archive in the home, so it answers while no server runs. Every TrainJob leaves a record when it ends, and
+again when it is deleted, whoever deleted it: by its TTL, with kubectl, or with its namespace.
+
+  trainmaster history list
+  trainmaster history get my-job
+  trainmaster history logs my-job --rank 1
+  trainmaster history rerun my-job --name my-job-again
+  trainmaster history export my-job my-job.tar.gz
+  trainmaster history purge --older-than 90d
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.spans import parse_span
+from trainmaster.history import exporting, purging, show
+from trainmaster.history.archive import Archive, ArchiveError, Filter
+from trainmaster.history.logs import Log, list_logs, read_lines
+from trainmaster.history.record import Record
+from trainmaster.kit.clock import SystemClock
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = _add(commands, "list", "the newest first")
+    _add_namespace(listing, "")
+    listing.add_argument("--state", choices=("Complete", "Failed", "Deleted"), help="how it ended")
+    listing.add_argument("--limit", type=int, default=0, metavar="N", help="at most so many lines")
+    add_output(listing)
+    get = _add_job(commands, "get", "the record of one job")
+    add_output(get)
+    logs = _add_job(commands, "logs", "what its processes printed")
+    logs.add_argument("--rank", type=int, metavar="N", help="only this node (default: all, each line with its origin)")
+    logs.add_argument(
+        "--job",
+        dest="replicated",
+        default="",
+        metavar="NAME",
+        help="only this replicated job of the runtime (node, launcher)",
+    )
+    logs.add_argument(
+        "--attempt", type=int, metavar="N", help="only this attempt of the gang, from 0 (default: the last)"
+    )
+    logs.add_argument("--all-attempts", action="store_true", help="every attempt, in order")
+    logs.add_argument("--container", default="", metavar="NAME", help="only this container")
+    logs.add_argument("--timestamps", action="store_true", help="begin each line with its time")
+    rerun = _add_job(commands, "rerun", "submit the same TrainJob again")
+    rerun.add_argument("--name", default="", dest="new_name", metavar="NAME", help="of the new one (default: the same)")
+    rerun.add_argument("--dry-run", action="store_true", help="print the manifest and submit nothing")
+    export = _add_job(commands, "export", "record, manifest, runtime and logs as one archive")
+    export.add_argument("file", metavar="FILE", help="a .tar.gz that does not exist yet")
+    purge = _add(commands, "purge", "forget records, logs, outputs and checkpoints of deleted jobs")
+    purge.add_argument("job", nargs="?", default="", metavar="NAME", help="only the records of this name")
+    _add_namespace(purge, "")
+    purge.add_argument("--older-than", default="", metavar="SPAN", help="ended longer ago than that: 90d, 12h")
+    purge.add_argument("--all", action="store_true", help="all records of deleted jobs")
+    purge.add_argument("--yes", action="store_true", help="do it; without this the plan is only shown")
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    add_home(parser)
+    return parser
+
+
+def _add_job(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    parser = _add(commands, name, text)
+    parser.add_argument("job", metavar="NAME", help="name of the TrainJob; of several the newest")
+    _add_namespace(parser, "default")
+    parser.add_argument(
+        "--uid", default="", metavar="UID", help="this very one (`list` shows them; a beginning will do)"
+    )
+    return parser
+
+
+def _add_namespace(parser: argparse.ArgumentParser, default: str) -> None:
+    text = "default: all" if not default else "default: %(default)s"
+    parser.add_argument("-n", "--namespace", default=default, metavar="NAME", help=text)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    home = context.home(options)
+    try:
+        archive = Archive.open(home.history, read_only=options.action != "purge")
+    except ArchiveError:
+        if (home.history / "history.db").exists():
+            raise exits.Failure(f"the archive in {home.history} cannot be opened: is it yours?") from None
+        context.note(f"there is no history in {home.root} yet: it begins with the first job")
+        return exits.OK if options.action in ("list", "purge") else exits.FAILED
+    try:
+        return _ACTIONS[options.action](options, context, archive)
+    except ArchiveError as error:
+        raise exits.Failure(str(error)) from None
+    finally:
+        archive.close()
+
+
+def _list(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+    found = archive.select(Filter(options.namespace, state=options.state or "", limit=options.limit))
+    if options.output != "table":
+        print_data(context, [show.to_data(line) for line in found], options.output)
+        return exits.OK
+    if not found:
+        context.note("no records")
+        return exits.OK
+    print_table(context, show.COLUMNS, [show.to_row(line) for line in found])
+    return exits.OK
+
+
+def _get(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+    record = _find(options, archive)
+    logs = list_logs(archive.directory, archive.list_jobsets(record.uid))
+    if options.output != "table":
+        print_data(context, show.to_full_data(record, logs), options.output)
+        return exits.OK
+    for line in show.describe(record, logs):
+        context.say(line)
+    return exits.OK
+
+
+def _logs(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+    record = _find(options, archive)
+    kept = list_logs(archive.directory, archive.list_jobsets(record.uid))
+    if not kept:
+        raise exits.Failure(f"no logs of {record.namespace}/{record.name} were kept: its Pods never started")
+    chosen = [log for log in kept if _wanted(options, log, kept)]
+    if not chosen:
+        raise exits.Failure(f"no such log; there are: {show.name_logs(kept)}")
+    lone = len({(log.place.attempt, log.place.pod, log.container) for log in chosen}) == 1
+    for log in chosen:
+        prefix = b"" if lone else f"[{show.name_log(log)}] ".encode()
+        for moment, _, text in read_lines(log):
+            head = f"{moment} ".encode() if options.timestamps else b""
+            _write(context, prefix + head + text + b"\n")
+    return exits.OK
+
+
+def _wanted(options: argparse.Namespace, log: Log, kept: list[Log]) -> bool:
+    attempt = options.attempt
+    if attempt is None and not options.all_attempts:
+        attempt = max(other.place.attempt for other in kept)
+    return (
+        attempt in (None, log.place.attempt)
+        and options.rank in (None, log.place.index)
+        and options.replicated in ("", log.place.job)
+        and options.container in ("", log.container)
+    )
+
+
+def _write(context: Context, raw: bytes) -> None:
+    """Bytes as they were printed; a stand-in for the terminal gets text."""
+    if context.out is sys.stdout:
+        sys.stdout.buffer.write(raw)
+    else:
+        context.out.write(raw.decode(errors="replace"))
+
+
+def _rerun(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+    record = _find(options, archive)
+    manifest = exporting.build_manifest(record, options.new_name or record.name)
+    if options.dry_run:
+        print_data(context, manifest, "yaml")
+        return exits.OK
+    # Only this action talks to a server.
+    from trainmaster.cli.server import call  # noqa: PLC0415
+
+    created = call(context, options, lambda client: exporting.submit(client, manifest))
+    context.say(f"trainjob.trainer.kubeflow.org/{created['metadata']['name']} created")
+    return exits.OK
+
+
+def _export(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+    record = _find(options, archive)
+    logs = list_logs(archive.directory, archive.list_jobsets(record.uid))
+    path = Path(options.file).expanduser().absolute()
+    if path.exists():
+        raise exits.Failure(f"{path} exists; choose another name")
+    exporting.write(path, record, logs)
+    context.say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB, {len(logs)} logs)")
+    return exits.OK
+
+
+def _purge(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+    if not (options.job or options.older_than or options.all):
+        raise exits.Failure("say what to forget: a NAME, --older-than SPAN, or --all", exits.USAGE)
+    before = ""
+    if options.older_than:
+        try:
+            before = purging.find_moment(parse_span(options.older_than), SystemClock().now())
+        except ValueError as error:
+            raise exits.Failure(f"--older-than: {error}", exits.USAGE) from None
+    found = archive.select(Filter(options.namespace, options.job, deleted=True, before=before))
+    if not found:
+        context.note("nothing to forget: only records of deleted jobs can be purged")
+        return exits.OK
+    print_table(context, show.COLUMNS, [show.to_row(line) for line in found])
+    if not options.yes:
+        context.note(f"{len(found)} records would be forgotten with their logs; add --yes to do it")
+        return exits.OK
+    purging.purge(archive, [line.uid for line in found])
+    context.say(f"forgot {len(found)} records and their logs")
+    return exits.OK
+
+
+def _find(options: argparse.Namespace, archive: Archive) -> Record:
+    found = archive.select(Filter("" if options.uid else options.namespace, options.job))
+    chosen = [line for line in found if line.uid.startswith(options.uid)]
+    if not chosen:
+        raise exits.Failure(
+            f"no record of {options.namespace}/{options.job}: `trainmaster history list` shows what there is"
+        )
+    record = archive.find(chosen[0].uid)
+    assert record is not None
+    return record
+
+
+_ACTIONS = {"list": _list, "get": _get, "logs": _logs, "rerun": _rerun, "export": _export, "purge": _purge}

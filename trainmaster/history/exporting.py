@@ -1,0 +1,84 @@
+"""A record outside of the archive: as a manifest that can be submitted again, and as one file with everything."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.client.contract import Client
+from trainmaster.history import show
+from trainmaster.history.logs import Log
+from trainmaster.history.record import Record
+
+_OF_THE_SERVER = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "finalizers",
+    "generateName",
+)
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def build_manifest(record: Record, name: str) -> Object:
+    """The TrainJob as its author wrote it, under that name."""
+    old = record.document["trainjob"]
+    meta = {key: value for key, value in old["metadata"].items() if key not in _OF_THE_SERVER}
+    annotations = {key: value for key, value in (meta.get("annotations") or {}).items() if key != _LAST_APPLIED}
+    meta.pop("annotations", None)
+    spec = {key: value for key, value in old["spec"].items() if key != "suspend"}
+    return {
+        "apiVersion": old.get("apiVersion", "trainer.kubeflow.org/v1alpha1"),
+        "kind": "TrainJob",
+        "metadata": {**meta, "name": name, **({"annotations": annotations} if annotations else {})},
+        "spec": spec,
+    }
+
+
+async def submit(client: Client, manifest: Object) -> Object:
+    return await client.create(TRAIN_JOBS, manifest, manifest["metadata"]["namespace"])
+
+
+def write(path: Path, record: Record, logs: Sequence[Log]) -> None:
+    """A .tar.gz, written under another name and renamed when it is whole."""
+    temporary = path.with_name(path.name + ".part")
+    root = record.name
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            option = orjson.OPT_INDENT_2
+            _add(archive, f"{root}/record.json", orjson.dumps(show.to_full_data(record, logs), option=option))
+            manifest: Any = build_manifest(record, record.name)
+            _add(archive, f"{root}/trainjob.json", orjson.dumps(manifest, option=option))
+            if record.document.get("runtime"):
+                _add(archive, f"{root}/runtime.yaml", record.document["runtime"].encode())
+            for log in logs:
+                for piece in log.pieces:
+                    place = log.place
+                    name = f"{root}/logs/{place.attempt}/{place.job}-{place.job_index}-{place.index}/{piece.name}"
+                    archive.add(piece, name)
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    info.mode = 0o600
+    archive.addfile(info, io.BytesIO(content))

@@ -1,0 +1,38 @@
+"""Forgetting: records of deleted jobs go by age, by size, or because somebody says so, and their files go with them.
+
+Files first, then the record: a crash in between leaves a record without logs, which the next purge takes, and never
+files that nobody knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from trainmaster.history import logs
+from trainmaster.history.archive import Archive, Filter
+from trainmaster.kit.clock import format_time
+
+
+def find_moment(seconds: float, now: datetime) -> str:
+    """The moment that long ago, as records store it."""
+    return format_time(now - timedelta(seconds=seconds))
+
+
+def purge(archive: Archive, uids: Sequence[str]) -> None:
+    for uid in uids:
+        logs.remove(archive.directory, archive.list_jobsets(uid))
+    archive.remove(uids)
+
+
+def trim(archive: Archive, *, before: str, most_bytes: int) -> list[str]:
+    """Forgets deleted jobs that ended before that moment, and the oldest of the others until the rest fits."""
+    found = archive.select(Filter(deleted=True))
+    total = archive.measure()[1]
+    gone = []
+    for line in reversed(found):
+        if line.finished < before or total > most_bytes:
+            gone.append(line.uid)
+            total -= line.bytes
+    purge(archive, gone)
+    return gone

@@ -1,0 +1,118 @@
+"""Records as people and programs read them. Pure; the command line and the REST API share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from trainmaster.api.conditions import list_conditions
+from trainmaster.history.archive import Summary
+from trainmaster.history.logs import Log
+from trainmaster.history.record import Record
+
+COLUMNS = ("NAMESPACE", "NAME", "STATE", "ENDED", "DELETED", "BY", "RUNTIME", "UID")
+_EVENTS_SHOWN = 20
+
+
+def to_row(line: Summary) -> tuple[str, ...]:
+    deletion = line.deletion
+    return (
+        line.namespace,
+        line.name,
+        line.state,
+        line.finished or "-",
+        deletion.at if deletion else "-",
+        (deletion.by or "unknown") if deletion else "-",
+        line.runtime,
+        line.uid[:8],
+    )
+
+
+def to_data(line: Summary | Record) -> dict[str, Any]:
+    return {
+        "uid": line.uid,
+        "namespace": line.namespace,
+        "name": line.name,
+        "runtime": line.runtime,
+        "state": line.state,
+        "created": line.created,
+        "finished": line.finished,
+        "deletion": None if line.deletion is None else asdict(line.deletion),
+    }
+
+
+def to_full_data(record: Record, logs: Sequence[Log]) -> dict[str, Any]:
+    return {**to_data(record), **record.document, "logs": [_log_to_data(log) for log in logs]}
+
+
+def _log_to_data(log: Log) -> dict[str, Any]:
+    place = log.place
+    return {
+        "attempt": place.attempt,
+        "job": place.job,
+        "rank": place.index,
+        "pod": place.pod,
+        "container": log.container,
+        "restart": log.restart,
+        "bytes": log.bytes,
+    }
+
+
+def name_log(log: Log) -> str:
+    place = log.place
+    restart = f" restart {log.restart}" if log.restart else ""
+    return f"{place.job}-{place.index} attempt {place.attempt}{restart} {log.container}"
+
+
+def name_logs(logs: Sequence[Log]) -> str:
+    names = [name_log(log) for log in logs]
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def describe(record: Record, logs: Sequence[Log]) -> Iterator[str]:
+    """One job, for people."""
+    document = record.document
+    yield f"Name:       {record.name}"
+    yield f"Namespace:  {record.namespace}"
+    yield f"UID:        {record.uid}"
+    yield f"Runtime:    {record.runtime}"
+    yield f"State:      {record.state}"
+    for condition in list_conditions(document["trainjob"]):
+        if condition.get("status") == "True" and condition.get("type") == record.state:
+            yield f"Why:        {condition.get('reason', '')}: {condition.get('message', '')}"
+    yield f"Created:    {record.created}"
+    yield f"Ended:      {record.finished or '-'}"
+    if record.deletion is not None:
+        why = f" ({record.deletion.why})" if record.deletion.why else ""
+        yield f"Deleted:    {record.deletion.at} by {record.deletion.by or 'somebody unknown'}{why}"
+    restarts = max((int((js["status"] or {}).get("restarts") or 0) for js in document["jobsets"]), default=0)
+    if restarts:
+        yield f"Restarts:   {restarts}"
+    yield from (f"Gap:        {gap}" for gap in document["gaps"])
+    if document["pods"]:
+        yield "Pods:"
+        yield from (f"  {line}" for line in _describe_pods(document["pods"]))
+    if logs:
+        size = sum(log.bytes for log in logs)
+        yield f"Logs:       {len(logs)}, {size} bytes: `trainmaster history logs {record.name}`"
+    events = document["events"]
+    if events:
+        yield "Events:"
+        for event in events[-_EVENTS_SHOWN:]:
+            times = f" (x{event['count']})" if event["count"] > 1 else ""
+            yield f"  {event['last'] or event['first']}  {event['reason']}  {event['about']}: {event['message']}{times}"
+
+
+def _describe_pods(pods: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for pod in pods:
+        status = pod["status"]
+        yield f"{pod['name']}  {status.get('phase', 'Unknown')}{_describe_end(status)}"
+
+
+def _describe_end(status: dict[str, Any]) -> str:
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated") or (container.get("lastState") or {}).get("terminated")
+        if ended and ended.get("exitCode"):
+            return f"  {container['name']} ended with exit code {ended['exitCode']} ({ended.get('reason', '')})"
+    return ""
