@@ -1,9 +1,10 @@
 """The durable store: `state.StoreState` in memory, one SQLite file below it, one commit for many writers.
 
-Writes are collected until the event loop comes round, then committed together (group commit). The commit runs in the
-event loop where an fsync takes less than a thread hand-off is worth, else in a one-worker executor; large batches and
-checkpoints always run in the executor. Only one of them touches the connection at a time (`_busy`). A transaction is
-never split over two commits, because only whole transactions enter `_pending`.
+Writes are collected until the event loop comes round, then inserted and committed together (group commit). The commit
+runs in the event loop where an fsync takes less than a thread hand-off is worth and few writes wait for it, else in a
+one-worker executor; large batches and checkpoints run there with all that belongs to them. Only one of them touches the
+connection at a time (`_busy`). A transaction is never split over two commits, because only whole transactions enter
+`_pending`.
 
 A commit that fails ends the process: memory is ahead of the disk, and after a failed fsync the kernel may have dropped
 the data, so a retry would lie. The next start reads what is really there.
@@ -15,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FEW = 8
-"""Commits of at most so many writes tell how long a sync takes; in larger ones the writing counts too."""
+"""Commits of at most so many writes tell how long a sync takes; in larger ones the writing counts too. They are waited
+for in the event loop where a sync is fast; with more there is other work to do meanwhile, and more to put into the next
+commit."""
 
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -166,36 +169,54 @@ class SqliteStore(StoreState):
             self._loop.call_exception_handler({"message": "a store transaction was open across an await"})
         events = self._take_pending()
         part = self._build_slice() if len(self._garbage) >= self._options.compact_rows else None
-        if not self.commits_inline or sum(len(event.record.value) for event in events) > self._options.inline_bytes:
+        if sum([len(event.record.value) for event in events]) > self._options.inline_bytes:
             self._start_job(partial(self._write, events, part, None), partial(self._committed, events))
             return
         try:
-            removed = self._write(events, part, 0.002)
+            # In the event loop in any case: a thread would fight it for the interpreter at every row.
+            self._insert(events)
+            if not self.commits_inline or len(events) > _FEW:
+                self._start_job(partial(self._commit, len(events), part, None), partial(self._committed, events))
+                return
+            removed = self._commit(len(events), part, 0.002)
         except Exception as error:  # noqa: BLE001 - whatever it was, memory is ahead of the disk now
             self._die("a commit failed", error)
             return
         self._committed(events, removed)
 
     def _write(self, events: Sequence[Event], part: Slice | None, budget: float | None) -> int:
-        """One SQLite transaction, in the event loop or in the executor. Returns how much garbage was removed."""
+        """One SQLite transaction. Returns how much garbage was removed."""
+        self._insert(events)
+        return self._commit(len(events), part, budget)
+
+    def _insert(self, events: Sequence[Event]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        with self._undone_on_error():
+            self._connection.executemany(_INSERT, map(_build_row, events))
+
+    def _commit(self, rows: int, part: Slice | None, budget: float | None) -> int:
+        """Ends the transaction that `_insert` began, in the event loop or in the executor."""
         connection = self._connection
         began = self._clock.monotonic()
         removed = 0
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.executemany(_INSERT, map(_build_row, events))
+        with self._undone_on_error():
             if part is not None:
                 removed = remove_rows(connection, part, self._clock, budget)
             failpoints.hit("store.before_commit")
             connection.execute("COMMIT")
-        except BaseException:
-            with suppress(apsw.Error):
-                connection.execute("ROLLBACK")
-            raise
         failpoints.hit("store.after_commit_before_ack")
-        if len(events) <= _FEW and not removed:
+        if rows <= _FEW and not removed:
             self._gauge.note(self._clock.monotonic() - began)
         return removed
+
+    @contextmanager
+    def _undone_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            with suppress(apsw.Error):
+                self._connection.execute("ROLLBACK")
+            raise
 
     def _committed(self, events: Sequence[Event], removed: int) -> None:
         self._garbage.drop(removed)
