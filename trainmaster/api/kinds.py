@@ -101,6 +101,10 @@ class Kind:
     """Field selectors besides metadata.name and metadata.namespace."""
     generation: bool = True
     """metadata.generation counts changes outside metadata and status."""
+    light: dict[str, Callable[[str], list[str]]] | None = None
+    """Fields of spec that no rule reads together with others, each with the complaints about a first value. With it
+    (empty too) a patch of those, of labels or of annotations does not validate the rest again; the kind's `validate`
+    must not read labels or annotations then."""
     storage: GVR | None = None
     """Where objects are stored when that is another kind's collection (events.k8s.io shares core events)."""
     to_storage: Callable[[Object], Object] | None = None

@@ -59,6 +59,10 @@ class Plugin:
         """Whether writes of this kind are shown to the plugin. Asked once per kind."""
         return True
 
+    def follows_status(self, kind: Kind) -> bool:
+        """Whether writes to the status subresource are shown to the plugin too."""
+        return False
+
     def mutate(self, attributes: Attributes) -> None:
         """May change `attributes.new` in place, or refuse."""
 
@@ -72,24 +76,33 @@ class Admission:
 
     def __init__(self) -> None:
         self._plugins: list[Plugin] = []
-        self._chains: dict[Kind, tuple[Sequence[Step], Sequence[Step]]] = {}
-        """What to call for a kind: (mutate, validate)."""
+        self._chains: dict[tuple[Kind, bool], tuple[Sequence[Step], Sequence[Step]]] = {}
+        """What to call for a kind, or for its status subresource: (mutate, validate)."""
 
     def add(self, plugin: Plugin) -> None:
         self._plugins.append(plugin)
         self._chains.clear()
 
     def mutate(self, attributes: Attributes) -> None:
-        for step in (self._chains.get(attributes.kind) or self._build_chain(attributes.kind))[0]:
+        for step in self._find_chain(attributes.kind, attributes.subresource == "status")[0]:
             step(attributes)
 
     def validate(self, attributes: Attributes) -> None:
-        for step in (self._chains.get(attributes.kind) or self._build_chain(attributes.kind))[1]:
+        for step in self._find_chain(attributes.kind, attributes.subresource == "status")[1]:
             step(attributes)
 
-    def _build_chain(self, kind: Kind) -> tuple[Sequence[Step], Sequence[Step]]:
+    def ignores_status(self, kind: Kind) -> bool:
+        """Whether no plugin looks at status writes of this kind."""
+        return not any(self._find_chain(kind, True))
+
+    def _find_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:
+        return self._chains.get((kind, status)) or self._build_chain(kind, status)
+
+    def _build_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:
         concerned = [plugin for plugin in self._plugins if plugin.concerns(kind)]
+        if status:
+            concerned = [plugin for plugin in concerned if plugin.follows_status(kind)]
         mutate = [plugin.mutate for plugin in concerned if type(plugin).mutate is not Plugin.mutate]
         validate = [plugin.validate for plugin in concerned if type(plugin).validate is not Plugin.validate]
-        chain = self._chains[kind] = (mutate, validate)
+        chain = self._chains[kind, status] = (mutate, validate)
         return chain

@@ -198,10 +198,13 @@ class LocalClient:
 
     def _carry_out(self, call: Call, write: Write, options: WriteOptions) -> None:
         match write:
-            case Create(gvr, obj):
+            case Create(gvr, obj, decoded):
                 namespace = obj["metadata"].get("namespace", "")
                 kind = self._admit("create", gvr, namespace, obj["metadata"].get("name", ""))
-                self._registry.create(call, kind, namespace, _copy(obj), options)
+                if decoded:
+                    self._registry.create_decoded(call, kind, namespace, _detach(obj), options)
+                else:
+                    self._registry.create(call, kind, namespace, _copy(obj), options)
             case Patch(gvr, namespace, name, patch, subresource):
                 kind = self._admit("patch", gvr, namespace, name, subresource)
                 self._registry.patch(
@@ -248,6 +251,11 @@ class LocalClient:
 def _copy(obj: Any) -> Any:
     """The registry keeps what it is given; the caller keeps its own."""
     return orjson.loads(orjson.dumps(obj))
+
+
+def _detach(obj: Object) -> Object:
+    """A copy as deep as the registry writes into an object that needs no defaults."""
+    return {**obj, "metadata": {**obj["metadata"]}}
 
 
 class LocalWatch:

@@ -1,8 +1,8 @@
 """The View that reconcilers read when embedded: the store's own state, always current, parsed when first looked at.
 
-Parsed objects are kept in a bounded cache, keyed by revision, and shared between readers. Listing by owner uses the
-index of `owners`; listing by label builds an index for a label key the first time somebody asks for it, and keeps it
-current from then on; so it is with summaries (`client.view.Summary`).
+Parsed objects are shared between readers (`parsed`). Listing by owner uses the index of `owners`; listing by label
+builds an index for a label key the first time somebody asks for it, and keeps it current from then on; so it is with
+summaries (`client.view.Summary`).
 
 It is the feed of the controllers too (`follow`): whoever follows hears of a change right after the transaction, as the
 same parsed object that the view shows, without a watch in between.
@@ -17,19 +17,17 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.registry import Registry
 from trainmaster.client.view import S, Summary
-from trainmaster.store.contract import Event, EventType, Record
+from trainmaster.store.contract import Event, EventType
 
 _SLICE = 256
 """Objects that exist already are told in slices; others get their turn in between."""
-_PARSED = 8192
-"""Parsed objects kept. About 30 MB when full, and far more than one pass over the active jobs reads."""
 
 
 class LocalView:
     def __init__(self, registry: Registry) -> None:
         self._store = registry.store
+        self._parse = registry.state.parsed.get
         self._owners = registry.owners
-        self._parsed: dict[tuple[str, str], tuple[int, Object]] = {}
         self._labels: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
         """(bucket, label key) to label value to record names."""
         self._summaries: dict[object, Summary] = {}
@@ -100,17 +98,6 @@ class LocalView:
         finally:
             self._followers[bucket].remove(follower)
 
-    def _parse(self, record: Record) -> Object:
-        key = (record.bucket, record.name)
-        known = self._parsed.get(key)
-        if known is not None and known[0] == record.revision:
-            return known[1]
-        obj = stored.parse(record.value)
-        if len(self._parsed) >= _PARSED:
-            self._parsed.pop(next(iter(self._parsed)))
-        self._parsed[key] = (record.revision, obj)
-        return obj
-
     def _named(self, bucket: str, key: str, value: str) -> dict[str, None]:
         index = self._labels.get((bucket, key))
         if index is None:
@@ -124,8 +111,6 @@ class LocalView:
     def _follow(self, events: Sequence[Event]) -> None:
         for event in events:
             record = event.record
-            if event.type is EventType.DELETE:
-                self._parsed.pop((record.bucket, record.name), None)
             for (bucket, key), index in self._labels.items():
                 if bucket == record.bucket:
                     _move(index, key, event)
@@ -164,8 +149,11 @@ class _Follower:
 
 
 def _move(index: dict[str, dict[str, None]], key: str, event: Event) -> None:
-    before = stored.labels_of(event.previous).get(key) if event.previous is not None else None
-    after = stored.labels_of(event.record).get(key) if event.type is EventType.PUT else None
+    old = stored.labels_of(event.previous) if event.previous is not None else stored.NO_LABELS
+    new = stored.labels_of(event.record) if event.type is EventType.PUT else stored.NO_LABELS
+    if new is old:
+        return
+    before, after = old.get(key), new.get(key)
     if before == after:
         return
     name = event.record.name

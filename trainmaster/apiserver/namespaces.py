@@ -19,7 +19,7 @@ from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.state import State
 from trainmaster.apiserver.work import Worker
 from trainmaster.client.contract import DeleteOptions, Identity, WriteOptions
-from trainmaster.store.contract import Event, EventType, Record, Store
+from trainmaster.store.contract import Event, EventType, Record
 
 NAMESPACES = GVR("", "v1", "namespaces")
 SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
@@ -42,8 +42,11 @@ _SLICE = 50
 
 
 class NamespaceLifecycle(Plugin):
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def follows_status(self, kind: Kind) -> bool:
+        return kind.gvr == NAMESPACES
 
     def mutate(self, attributes: Attributes) -> None:
         if attributes.operation is Operation.CREATE and attributes.kind.namespaced:
@@ -57,10 +60,10 @@ class NamespaceLifecycle(Plugin):
 
     def _check_open(self, attributes: Attributes) -> None:
         namespace = attributes.namespace
-        record = self._store.get(_BUCKET, namespace)
+        record = self._state.store.get(_BUCKET, namespace)
         if record is None:
             raise status.not_found(NAMESPACES, namespace)
-        if stored.peek_deletion(record.value):
+        if "deletionTimestamp" in self._state.parsed.get(record)["metadata"]:
             raise status.forbidden(
                 attributes.kind.gvr,
                 attributes.name,

@@ -43,11 +43,11 @@ class OwnerIndex:
         for event in events:
             record, previous = event.record, event.previous
             is_there = event.type is EventType.PUT
-            if is_there and previous is not None and stored.has_same_owners(previous.value, record.value):
+            if is_there and previous is not None and stored.has_owners_of(record, previous):
                 continue
-            before = stored.peek_owners(previous.value) if previous is not None else []
-            after = stored.peek_owners(record.value) if is_there else []
-            if before == after:
+            before = stored.owners_of(previous) if previous is not None else ()
+            after = stored.owners_of(record) if is_there else ()
+            if not before and not after:
                 continue
             place = (record.bucket, record.name)
             kept = {owner.get("uid") for owner in after}

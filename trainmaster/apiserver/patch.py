@@ -15,7 +15,7 @@ from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver import intake, metadata, update
+from trainmaster.apiserver import intake, light_patch, metadata, status_patch, update
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.create import store_new
 from trainmaster.apiserver.state import State
@@ -43,7 +43,13 @@ def patch(state: State, call: Call, target: Target, patch_type: PatchType, body:
     record = state.find(kind, namespace, name)
     if record is None:
         raise status.not_found(kind.gvr, name)
-    old = state.read(kind, record)
+    if patch_type is PatchType.MERGE and not options.dry_run:
+        find_written = status_patch.find_written if subresource else light_patch.find_written
+        written = find_written(state, call, kind, record, body, options)
+        if written is not None:
+            return written
+    # A merge patch shares what it does not change; the others may write into what they are given.
+    old = state.peek(kind, record) if patch_type is PatchType.MERGE else state.read(kind, record)
     patched = intake.patched(kind, old, patch_type, body)
     if patch_type is PatchType.MERGE and subresource == "status" and intake.is_clean_status(kind, patched, body):
         # The rest was decoded when it was stored, and nothing after this writes into it.

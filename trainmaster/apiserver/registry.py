@@ -53,7 +53,7 @@ class Registry:
         self.state = State(store, catalogue, clock, ids, reviewers=reviewers or {})
         self.trainer_admission = TrainerAdmission(self.state)
         for plugin in (
-            NamespaceLifecycle(store),
+            NamespaceLifecycle(self.state),
             ServiceAccounts(store),
             Priorities(store),
             LimitRanges(store),
@@ -143,6 +143,10 @@ class Registry:
         if subresource:
             return create.create_subresource(self.state, call, kind, namespace, name, subresource, obj, options)
         return create.create(self.state, call, kind, namespace, obj, options)
+
+    def create_decoded(self, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions) -> Written:
+        """As `create`, for an object that is as decoding would leave it."""
+        return create.store_new(self.state, call, kind, namespace, obj, options)
 
     def update(
         self,

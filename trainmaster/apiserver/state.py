@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+import orjson
+
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import Admission
 from trainmaster.apiserver.contract import Call, Written
+from trainmaster.apiserver.parsed import ParsedObjects
 from trainmaster.client.contract import WriteOptions
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.ids import Ids
@@ -36,6 +39,7 @@ class State:
     admission: Admission = field(default_factory=Admission)
     reviewers: Mapping[GVR, Reviewer] = field(default_factory=dict)
     creators: dict[tuple[GVR, str], SubresourceCreator] = field(default_factory=dict)
+    parsed: ParsedObjects = field(default_factory=ParsedObjects)
     _second: int = -1
     _now: str = ""
 
@@ -50,8 +54,13 @@ class State:
     def find(self, kind: Kind, namespace: str, name: str) -> Record | None:
         return self.store.get(kind.collection, f"{namespace}/{name}" if kind.namespaced else name)
 
+    def peek(self, kind: Kind, record: Record) -> Object:
+        """As `read`, but shared with others: copy the branch that you change."""
+        obj = self.parsed.get(record)
+        return kind.from_storage(obj) if kind.from_storage else obj
+
     def read(self, kind: Kind, record: Record) -> Object:
-        """The object as this kind shows it."""
+        """The object as this kind shows it, the caller's own."""
         obj = stored.parse(record.value)
         return kind.from_storage(obj) if kind.from_storage else obj
 
@@ -59,22 +68,41 @@ class State:
         """The bytes as this kind shows them; the stored ones wherever the kind is stored as itself."""
         return record.value if kind.from_storage is None else stored.dump(self.read(kind, record))
 
-    def put(self, kind: Kind, obj: Object, previous: Record | None) -> Record:
-        """Stores the object at the next revision, in place of `previous`."""
-        store = self.store
+    def put(self, kind: Kind, obj: Object, previous: Record | None, *, arranged: bool = False) -> Record:
+        """Stores the object at the next revision, in place of `previous`. The object must not change any more.
+
+        `arranged`: its fields stand in the order in which they are stored.
+        """
+        store, parsed = self.store, self.parsed
         metadata = obj["metadata"]
         metadata["resourceVersion"] = str(store.revision + 1)
-        name = stored.record_name(kind, metadata.get("namespace", ""), metadata["name"])
-        value = stored.dump(kind.to_storage(obj) if kind.to_storage else obj)
-        expect = ABSENT if previous is None else previous.revision
-        labels = metadata.get("labels") or stored.NO_LABELS
-        return store.put(kind.collection, name, value, expect=expect, memo=labels)
+        if kind.to_storage is not None:
+            obj = kind.to_storage(obj)
+            metadata = obj["metadata"]
+        if not arranged:
+            obj = stored.arrange(obj)
+        value = orjson.dumps(obj)
+        memo = stored.Memo(metadata.get("labels") or stored.NO_LABELS, obj)
+        if previous is None:
+            name = f"{metadata['namespace']}/{metadata['name']}" if kind.namespaced else metadata["name"]
+            record = store.put(kind.collection, name, value, expect=ABSENT, memo=memo)
+        else:
+            before: stored.Memo | None = previous.memo
+            if before is not None and before.obj is not None:
+                memo.same_owners = before.obj["metadata"].get("ownerReferences") == metadata.get("ownerReferences")
+            record = store.put(previous.bucket, previous.name, value, expect=previous.revision, memo=memo)
+            parsed.drop(previous)
+        parsed.note(record)
+        return record
 
     def remove(self, kind: Kind, obj: Object, previous: Record) -> Record:
         """Removes the object; watchers get its last state under the revision of the deletion."""
         store = self.store
         metadata = obj["metadata"]
         last = {**obj, "metadata": {**metadata, "resourceVersion": str(store.revision + 1)}}
-        value = stored.dump(kind.to_storage(last) if kind.to_storage else last)
-        labels = metadata.get("labels") or stored.NO_LABELS
-        return store.delete(previous.bucket, previous.name, value, expect=previous.revision, memo=labels)
+        if kind.to_storage is not None:
+            last = kind.to_storage(last)
+        memo = stored.Memo(metadata.get("labels") or stored.NO_LABELS)
+        record = store.delete(previous.bucket, previous.name, stored.dump(last), expect=previous.revision, memo=memo)
+        self.parsed.drop(previous)
+        return record

@@ -9,13 +9,14 @@ Names of records are "namespace/name", or "name" for cluster-scoped kinds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.kit.untracked import untrack
 from trainmaster.store.contract import Record
 
 # First what only the server writes, which holds no braces; ownerReferences is the first nested field. Names come
@@ -41,7 +42,8 @@ _TOP = ("apiVersion", "kind", "metadata")
 NO_LABELS: Mapping[str, str] = {}
 
 
-def dump(obj: Object) -> bytes:
+def arrange(obj: Object) -> Object:
+    """The object with its fields in the order in which they are stored."""
     metadata: Object = obj["metadata"]
     ordered = {name: metadata[name] for name in _METADATA_ORDER if name in metadata}
     if len(ordered) != len(metadata):
@@ -50,7 +52,11 @@ def dump(obj: Object) -> bytes:
     for name, value in obj.items():
         if name not in _TOP:
             whole[name] = value
-    return orjson.dumps(whole)
+    return whole
+
+
+def dump(obj: Object) -> bytes:
+    return orjson.dumps(arrange(obj))
 
 
 def parse(value: bytes) -> Object:
@@ -133,13 +139,44 @@ def _slice_owners(value: bytes) -> bytes:
     return value[found : value.find(b'],"name":', found)]
 
 
-def labels_of(record: Record) -> Mapping[str, str]:
-    """The labels, parsed once per record. Records without labels share one empty mapping."""
-    memo = record.memo
+class Memo:
+    """What is known of a record without parsing it. Holds no reference to the record."""
+
+    __slots__ = ("labels", "obj", "same_owners")
+
+    def __init__(self, labels: Mapping[str, str], obj: Object | None = None, *, same_owners: bool = False) -> None:
+        self.labels = labels
+        """Records without labels share one empty mapping."""
+        self.obj = obj
+        """The object as stored, shared by all readers and never changed; None once `parsed.ParsedObjects` let it go."""
+        self.same_owners = same_owners
+        """ownerReferences are as they were in the previous record. False also means "not known"."""
+        untrack(self)
+
+
+def memo_of(record: Record) -> Memo:
+    memo: Memo | None = record.memo
     if memo is None:
-        memo = NO_LABELS
+        labels = NO_LABELS
         if b'"labels":{' in record.value:
-            memo = parse(record.value)["metadata"].get("labels") or NO_LABELS
-        record.memo = memo
-    labels: Mapping[str, str] = memo
-    return labels
+            labels = parse(record.value)["metadata"].get("labels") or NO_LABELS
+        memo = record.memo = Memo(labels)
+    return memo
+
+
+def labels_of(record: Record) -> Mapping[str, str]:
+    """The labels, parsed once per record."""
+    return memo_of(record).labels
+
+
+def owners_of(record: Record) -> Sequence[dict[str, Any]]:
+    memo: Memo | None = record.memo
+    if memo is None or memo.obj is None:
+        return peek_owners(record.value)
+    return memo.obj["metadata"].get("ownerReferences") or ()
+
+
+def has_owners_of(record: Record, previous: Record) -> bool:
+    """Whether a write left ownerReferences as they were."""
+    memo: Memo | None = record.memo
+    return (memo is not None and memo.same_owners) or has_same_owners(previous.value, record.value)

@@ -177,11 +177,14 @@ class RegistryFrames:
         wake_at = self._deadline
         if self._bookmarks:
             wake_at = self._bookmark_at if wake_at is None else min(wake_at, self._bookmark_at)
-        try:
-            async with asyncio.timeout_at(wake_at):
-                await self._watch.ready()
-        except TimeoutError:
-            self._done = self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline
+        if wake_at is None:
+            await self._watch.ready()
+        else:
+            try:
+                async with asyncio.timeout_at(wake_at):
+                    await self._watch.ready()
+            except TimeoutError:
+                self._done = self._deadline is not None and asyncio.get_running_loop().time() >= self._deadline
         if self._failure is not None:
             raise self._failure
         self._events.extend(self._watch.take())

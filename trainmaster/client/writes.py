@@ -20,6 +20,8 @@ class Create:
     gvr: GVR
     obj: Object
     """With metadata.name and, for namespaced kinds, metadata.namespace."""
+    decoded: bool = False
+    """The object was built for this write and is as decoding would leave it; in-process it is taken as it is."""
 
 
 @dataclass(frozen=True, slots=True)

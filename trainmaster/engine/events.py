@@ -8,10 +8,13 @@ change, it is not part of it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
+from trainmaster.api.meta import Object
 from trainmaster.api.resources import EVENTS
-from trainmaster.api.status import AlreadyExists, StatusError
+from trainmaster.api.status import StatusError
 from trainmaster.client import events
 from trainmaster.client.contract import Client
 from trainmaster.client.writes import Create
@@ -25,6 +28,10 @@ log = logging.getLogger(__name__)
 class Recorder(Protocol):
     async def record(self, note: Note, reporter: str) -> None: ...
 
+    async def record_all(self, notes: Sequence[Note], reporter: str) -> None:
+        """The notes of one plan."""
+        ...
+
 
 class EventRecorder:
     def __init__(self, client: Client, clock: Clock, *, host: str = "", apply: Apply | None = None) -> None:
@@ -35,8 +42,24 @@ class EventRecorder:
         self._host = host
 
     async def record(self, note: Note, reporter: str) -> None:
+        await self.record_all((note,), reporter)
+
+    async def record_all(self, notes: Sequence[Note], reporter: str) -> None:
         now = self._clock.now()
-        event = events.build_event(
+        made = [self._build(note, reporter, now) for note in notes]
+        if self._apply is not None:
+            applied = await self._apply([Create(EVENTS, event, decoded=True) for event in made], reporter)
+            if applied.refusal is None:
+                return
+        # One of them is a repeat, or cannot be stored.
+        for event in made:
+            try:
+                await events.write_event(self._client, event, count=1, last=now)
+            except StatusError as error:
+                log.warning("event not stored", extra={"reason": event["reason"], "error": error.message})
+
+    def _build(self, note: Note, reporter: str, now: datetime) -> Object:
+        return events.build_event(
             note.about,
             note.reason,
             note.message,
@@ -46,17 +69,6 @@ class EventRecorder:
             warning=note.warning,
             action=note.action,
         )
-        if self._apply is not None:
-            applied = await self._apply((Create(EVENTS, event),), reporter)
-            if applied.refusal is None:
-                return
-            if not isinstance(applied.refusal.error, AlreadyExists):
-                log.warning("event not stored", extra={"reason": note.reason, "error": applied.refusal.error.message})
-                return
-        try:
-            await events.write_event(self._client, event, count=1, last=now)
-        except StatusError as error:
-            log.warning("event not stored", extra={"reason": note.reason, "error": error.message})
 
 
 class QueuedRecorder:
@@ -72,3 +84,7 @@ class QueuedRecorder:
             warning=note.warning,
             action=note.action,
         )
+
+    async def record_all(self, notes: Sequence[Note], reporter: str) -> None:
+        for note in notes:
+            await self.record(note, reporter)

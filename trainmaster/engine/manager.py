@@ -26,7 +26,7 @@ from trainmaster.engine.metrics import EngineMetrics
 from trainmaster.engine.plan import Perform, Plan
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source
+from trainmaster.engine.source import Source, wait_for_nothing
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -94,10 +94,15 @@ class Manager:
             queue = self._queues[controller.name]
             targets.extend((queue, source) for source in controller.sources if source.gvr == gvr)
 
+        view = self._view
+
         def notice(obj: Object) -> None:
             for queue, source in targets:
-                for request in source.requests(self._view, obj):
-                    queue.add_after(request, source.delay(self._view, obj))
+                for request in source.requests(view, obj):
+                    if source.delay is wait_for_nothing:
+                        queue.add(request)
+                    else:
+                        queue.add_after(request, source.delay(view, obj))
 
         return notice
 
@@ -105,10 +110,10 @@ class Manager:
         queue = self._queues[controller.name]
         while True:
             request = await queue.get()
+            logs.enter(controller=controller.name, request=request)
             rest = 0.0
             try:
-                with logs.context(controller=controller.name, request=str(request)):
-                    rest = await self._pass(controller, queue, request)
+                rest = await self._pass(controller, queue, request)
             finally:
                 queue.done(request, rest)
             # In-process nothing in a pass waits; the API server must get its turn between two passes.
@@ -161,10 +166,10 @@ class Manager:
             if applied.refusal is not None:
                 return applied.refusal
             self._metrics.writes.add(controller.name, amount=len(writes))
-        for number, note in enumerate(plan.notes, 1):
-            await self._recorder.record(note, controller.reporter)
-            if number % LARGEST == 0:
+        for start in range(0, len(plan.notes), LARGEST):
+            if start:
                 await asyncio.sleep(0)
+            await self._recorder.record_all(plan.notes[start : start + LARGEST], controller.reporter)
         return None
 
     async def _perform(self, plan: Plan) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Request:
+class Request(NamedTuple):
+    """A tuple, because queues look it up several times per change."""
+
     namespace: str
     name: str
 

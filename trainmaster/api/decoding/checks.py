@@ -105,7 +105,7 @@ def _map(leaf: Leaf, *, empty: bool) -> Check:
 
         return check_strings
 
-    accepts = _function(leaf)
+    accepts = as_function(leaf)
 
     def check(value: Any) -> bool:
         if type(value) is not dict:
@@ -125,7 +125,7 @@ def _list(leaf: Leaf, *, empty: bool) -> Check:
 
         return check_strings
 
-    accepts = _function(leaf)
+    accepts = as_function(leaf)
 
     def check(value: Any) -> bool:
         if type(value) is not list:
@@ -138,7 +138,7 @@ def _list(leaf: Leaf, *, empty: bool) -> Check:
 _STRINGS = {str}
 
 
-def _function(leaf: Leaf) -> Check:
+def as_function(leaf: Leaf) -> Check:
     """A leaf that is a type, as a function."""
     return (lambda item: type(item) is leaf) if leaf in (str, bool, dict) else leaf
 
@@ -210,3 +210,7 @@ def _micro_time(value: Any) -> bool:
 
 def _anything(value: Any) -> bool:
     return True
+
+
+def never(value: Any) -> bool:
+    return False

@@ -121,5 +121,8 @@ class ActingRecorder:
         self._recorder = recorder
 
     async def record(self, note: Note, reporter: str) -> None:
+        await self.record_all((note,), reporter)
+
+    async def record_all(self, notes: Sequence[Note], reporter: str) -> None:
         with self._world.acting.as_("events"):
-            await self._recorder.record(note, reporter)
+            await self._recorder.record_all(notes, reporter)

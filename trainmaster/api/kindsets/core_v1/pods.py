@@ -76,6 +76,7 @@ POD = Kind(
     validate=validate,
     prepare=prepare,
     warnings=warnings,
+    light={"nodeName": names.subdomain},
     selectable={
         "spec.nodeName": _spec("nodeName"),
         "spec.restartPolicy": _spec("restartPolicy"),
