@@ -12,7 +12,7 @@ from typing import Any
 from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
 from trainmaster.shim.log_sink import HEAD_BYTES
 from trainmaster.shim.processes import read_start_ticks
-from trainmaster.shim.protocol import ContainerSpec, Identity, SandboxSpec, decode
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Identity, SandboxSpec, decode
 
 LIMIT = 40.0
 
@@ -20,11 +20,11 @@ LIMIT = 40.0
 class Shims:
     """What happened is kept; `wait` looks at it from the beginning, so that nothing is missed."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, level: str = PLAIN) -> None:
         self.root = root
         self.happened: list[Happening] = []
         self._news = asyncio.Event()
-        self.supervisor = Supervisor(root, self._note)
+        self.supervisor = Supervisor(root, self._note, level)
 
     def _note(self, happening: Happening) -> None:
         self.happened.append(happening)
