@@ -25,6 +25,7 @@ COMMANDS = {
     "kubeconfig": "Print the path of the owner's kubeconfig",
     "config": "Print the effective settings and where each came from",
     "history": "What happened to jobs, also after they are gone: list, get, logs, rerun, export, purge",
+    "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan first",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
     "restore": "Replace all objects by those of a backup",
     "operator": "Work on a Kubernetes cluster in place of Kubeflow Trainer's manager",

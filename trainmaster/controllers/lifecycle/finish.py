@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from trainmaster.api.admission.trainjobs import find_live_runtime, find_runtime
-from trainmaster.api.conditions import list_conditions
 from trainmaster.api.lifecycle import policy
+from trainmaster.api.lifecycle.janitor import FINISHED, find_end
 from trainmaster.api.lifecycle.policy import Policy, read_policy
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.client.view import View
 from trainmaster.controllers.ownership import is_terminating
 
-COMPLETE, FAILED = "Complete", "Failed"
-
-
-def find_end(trainjob: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(Complete or Failed, when); None while it is not over."""
-    for condition in list_conditions(dict(trainjob)):
-        if condition.get("type") in (COMPLETE, FAILED) and condition.get("status") == "True":
-            # A controller that leaves the time out has at least made the object before it ended.
-            moment = condition.get("lastTransitionTime") or trainjob["metadata"]["creationTimestamp"]
-            return condition["type"], moment
-    return None
+COMPLETE, FAILED = FINISHED
 
 
 def find_retention_runtime(view: View, trainjob: Object) -> Object | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from trainmaster.api.lifecycle.janitor import find_end
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, TRAIN_JOBS
 from trainmaster.client.view import View
@@ -17,7 +18,6 @@ from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.lifecycle.finish import (
     COMPLETE,
     FAILED,
-    find_end,
     find_policy,
     is_policy,
     list_finished,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 
+from trainmaster.api.lifecycle.janitor import find_end
 from trainmaster.api.lifecycle.terms import Term, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
@@ -21,7 +22,6 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import Delete, Patch, Refusal
 from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.lifecycle.finish import (
-    find_end,
     find_policy,
     find_retention_runtime,
     is_policy,

@@ -1,0 +1,144 @@
+"""What a janitor would take away, and why. Pure: from lists of objects to a plan that a person can read first.
+
+Works on what any API server lists, with our controllers, upstream's, or none. Finished TrainJobs are chosen by age,
+state, label and owner; orphans are children whose TrainJob, JobSet or Job is gone; a finalizer is cleared only from an
+object that is on its way out already, and only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from trainmaster.api.conditions import list_conditions
+from trainmaster.api.labels import ANCESTOR_STEP, JOBSET_NAME
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.kit.clock import parse_time
+
+DELETE, CLEAR = "delete", "clear finalizers, then delete"
+FINISHED = ("Complete", "Failed")
+_ORDINARY = ("foregroundDeletion", "orphan")
+_PARENTS = {JOB_SETS: ("TrainJob", TRAIN_JOBS), JOBS: ("JobSet", JOB_SETS), PODS: ("Job", JOBS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which finished TrainJobs; an empty value does not choose."""
+
+    state: str = ""
+    older_than: float = 0.0
+    """Seconds since the end."""
+    owner: str = ""
+    """`NAME` or `KIND/NAME` of an owner reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    gvr: GVR
+    namespace: str
+    name: str
+    uid: str
+    action: str
+    why: str
+    finalizers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was listed, by kind."""
+
+    objects: Mapping[GVR, Sequence[Object]] = field(default_factory=dict)
+
+    def list(self, gvr: GVR) -> Sequence[Object]:
+        return self.objects.get(gvr, ())
+
+
+def plan_finished(trainjobs: Iterable[Object], wanted: Wanted, now: datetime) -> Iterator[Removal]:
+    """Finished TrainJobs that are chosen and not on their way out."""
+    for trainjob in trainjobs:
+        end = find_end(trainjob)
+        if end is None or "deletionTimestamp" in trainjob["metadata"]:
+            continue
+        state, moment = end
+        age = (now - parse_time(moment)).total_seconds()
+        if wanted.state not in ("", state) or age < wanted.older_than or not _has_owner(trainjob, wanted.owner):
+            continue
+        yield _remove(TRAIN_JOBS, trainjob, DELETE, f"{state} {describe_age(age)} ago")
+
+
+def plan_stuck(trainjobs: Iterable[Object], now: datetime) -> Iterator[Removal]:
+    """TrainJobs that somebody has deleted and a finalizer keeps."""
+    for trainjob in trainjobs:
+        meta = trainjob["metadata"]
+        foreign = [name for name in meta.get("finalizers") or () if name not in _ORDINARY]
+        if "deletionTimestamp" in meta and foreign:
+            age = (now - parse_time(meta["deletionTimestamp"])).total_seconds()
+            why = f"deleted {describe_age(age)} ago, kept by {', '.join(foreign)}"
+            yield _remove(TRAIN_JOBS, trainjob, CLEAR, why)
+
+
+def plan_orphans(found: Found) -> Iterator[Removal]:
+    """Children whose parent is gone. What goes with another orphan is not named again."""
+    doomed: set[str] = set()
+    for gvr, (kind, parent_gvr) in _PARENTS.items():
+        alive = {obj["metadata"]["uid"] for obj in found.list(parent_gvr)} - doomed
+        for obj in found.list(gvr):
+            meta = obj["metadata"]
+            if "deletionTimestamp" in meta:
+                continue
+            owner = _find_owner(obj, kind)
+            if owner is not None and owner["uid"] in doomed:
+                doomed.add(meta["uid"])
+            elif owner is not None and owner["uid"] not in alive:
+                doomed.add(meta["uid"])
+                yield _remove(gvr, obj, DELETE, f"its {kind} {owner['name']} is gone")
+            elif owner is None and _was_made_for_a_trainjob(gvr, obj):
+                doomed.add(meta["uid"])
+                yield _remove(gvr, obj, DELETE, f"made for a {kind}, and belongs to none any more")
+
+
+def find_end(trainjob: Mapping[str, Any]) -> tuple[str, str] | None:
+    """(Complete or Failed, when); None while it is not over."""
+    for condition in list_conditions(dict(trainjob)):
+        if condition.get("type") in FINISHED and condition.get("status") == "True":
+            # A controller that leaves the time out has at least made the object before it ended.
+            return condition["type"], condition.get("lastTransitionTime") or trainjob["metadata"]["creationTimestamp"]
+    return None
+
+
+def describe_age(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def _has_owner(obj: Mapping[str, Any], owner: str) -> bool:
+    names = [f"{ref.get('kind')}/{ref.get('name')}" for ref in obj["metadata"].get("ownerReferences") or ()]
+    return not owner or any(owner in (name, name.partition("/")[2]) for name in names)
+
+
+def _find_owner(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    references = obj["metadata"].get("ownerReferences") or ()
+    return next((ref for ref in references if ref.get("controller") and ref.get("kind") == kind), None)
+
+
+def _was_made_for_a_trainjob(gvr: GVR, obj: Mapping[str, Any]) -> bool:
+    """Nobody owns it, and its labels say that a controller made it: somebody deleted its parent and kept it."""
+    meta = obj["metadata"]
+    if meta.get("ownerReferences"):
+        return False
+    if gvr == JOB_SETS:
+        jobs = (obj.get("spec") or {}).get("replicatedJobs") or ()
+        labels = [((job.get("template") or {}).get("metadata") or {}).get("labels") or {} for job in jobs]
+        return any(ANCESTOR_STEP in label for label in labels)
+    return JOBSET_NAME in (meta.get("labels") or {})
+
+
+def _remove(gvr: GVR, obj: Mapping[str, Any], action: str, why: str) -> Removal:
+    meta = obj["metadata"]
+    finalizers = tuple(meta.get("finalizers") or ())
+    return Removal(gvr, meta["namespace"], meta["name"], meta["uid"], action, why, finalizers)

@@ -1,0 +1,115 @@
+"""Find finished TrainJobs, stuck ones and orphans, show what would go, and delete it.
+
+Works on the server of a home and on any cluster (--kubeconfig), whoever runs the controllers there. On a terminal the
+plan is only shown until you add --yes; in a script (no terminal) it is carried out at once, unless --dry-run.
+
+  trainmaster cleanup --older-than 7d                 finished TrainJobs that ended a week ago
+  trainmaster cleanup --state Failed -l team=vision   only failed ones with that label
+  trainmaster cleanup --orphans                       JobSets, Jobs and Pods whose TrainJob is gone
+  trainmaster cleanup --clear-finalizers --yes        deleted TrainJobs that somebody's finalizer keeps
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from trainmaster.api.lifecycle.janitor import (
+    CLEAR,
+    FINISHED,
+    Found,
+    Removal,
+    Wanted,
+    plan_finished,
+    plan_orphans,
+    plan_stuck,
+)
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.api.status import Conflict, NotFound
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.server import add_cluster, call
+from trainmaster.cli.spans import parse_span
+from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
+from trainmaster.kit.clock import SystemClock
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_home(parser)
+    add_cluster(parser)
+    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="only there (default: all namespaces)")
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only TrainJobs with these labels")
+    parser.add_argument("--state", choices=FINISHED, default="", help="only those that ended so")
+    parser.add_argument("--older-than", default="0s", metavar="SPAN", help="ended longer ago than that: 30m, 7d")
+    parser.add_argument("--owner", default="", metavar="[KIND/]NAME", help="only those that this object owns")
+    parser.add_argument("--orphans", action="store_true", help="children whose TrainJob is gone, instead of TrainJobs")
+    parser.add_argument(
+        "--clear-finalizers", action="store_true", help="also deleted TrainJobs that finalizers of others keep"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only show the plan")
+    parser.add_argument("--yes", action="store_true", help="carry it out, also on a terminal")
+    add_output(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    try:
+        older_than = parse_span(options.older_than)
+    except ValueError as error:
+        raise exits.Failure(f"--older-than: {error}", exits.USAGE) from None
+    wanted = Wanted(options.state, older_than, options.owner)
+    plan = call(context, options, lambda client: make_plan(client, options, wanted))
+    _show(options, context, plan)
+    if not plan or options.dry_run or (not options.yes and sys.stdin is not None and sys.stdin.isatty()):
+        if plan and not options.dry_run:
+            context.note("nothing was deleted; add --yes to do it")
+        return exits.OK
+    problems = call(context, options, lambda client: carry_out(client, plan))
+    for problem in problems:
+        context.note(f"trainmaster: {problem}")
+    context.note(f"removed {len(plan) - len(problems)} of {len(plan)}")
+    return exits.FAILED if problems else exits.OK
+
+
+def _show(options: argparse.Namespace, context: Context, plan: list[Removal]) -> None:
+    if options.output != "table":
+        print_data(context, [{**asdict(item), "gvr": item.gvr.qualified} for item in plan], options.output)
+    elif plan:
+        rows = [(item.gvr.plural, item.namespace, item.name, item.action, item.why) for item in plan]
+        print_table(context, ("KIND", "NAMESPACE", "NAME", "ACTION", "WHY"), rows)
+    else:
+        context.note("nothing to clean up")
+
+
+async def make_plan(client: Client, options: argparse.Namespace, wanted: Wanted) -> list[Removal]:
+    now = SystemClock().now()
+    if options.orphans:
+        listed = {gvr: (await client.list(gvr, options.namespace)).items for gvr in (TRAIN_JOBS, JOB_SETS, JOBS, PODS)}
+        return list(plan_orphans(Found(listed)))
+    selected = await client.list(TRAIN_JOBS, options.namespace, ListOptions(label_selector=options.selector))
+
+    def build() -> Iterator[Removal]:
+        yield from plan_finished(selected.items, wanted, now)
+        if options.clear_finalizers:
+            yield from plan_stuck(selected.items, now)
+
+    return list(build())
+
+
+async def carry_out(client: Client, plan: list[Removal]) -> list[str]:
+    """Each by its uid: what was made anew under the name meanwhile is left alone. Returns what did not work."""
+    problems = []
+    for item in plan:
+        try:
+            if item.action == CLEAR:
+                patch = {"metadata": {"uid": item.uid, "finalizers": None}}
+                await client.patch(item.gvr, item.name, PatchType.MERGE, patch, item.namespace)
+            options = DeleteOptions(propagation="Background", uid=item.uid)
+            await client.delete(item.gvr, item.name, item.namespace, options)
+        except NotFound:
+            continue
+        except Conflict as error:
+            problems.append(f"{item.gvr.plural} {item.namespace}/{item.name}: {error.message}")
+    return problems
