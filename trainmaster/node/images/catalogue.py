@@ -22,7 +22,7 @@ from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.images.environments import Environments, read_environment
 from trainmaster.node.images.layers import Base
 from trainmaster.node.images.rules import DEFAULT, KEY, NAME, NAMESPACE, Named, Rule, RulesError, Table, parse_table
-from trainmaster.node.images.shipped import SHIPPED
+from trainmaster.node.images.shipped import MPI_VOLUME, SHIPPED, add_remote_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class Images:
                 )
             rule = Rule(image)
         rule = _add_annotations(rule, pod)
+        if any(volume["name"] == MPI_VOLUME for volume in pod["spec"].get("volumes") or ()):
+            rule = add_remote_start(rule)
         base = await self._find_base(rule, table)
         layer = f"{directory}/env"
         layers.make_layer(layer, base)
@@ -71,6 +73,7 @@ class Images:
             stand_ins=rule.stand_ins,
             variables=rule.env,
             gang_directory=gang,
+            shown=rule.shown,
             note=_describe(image, rule, base),
         )
 

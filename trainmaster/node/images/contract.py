@@ -27,5 +27,7 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)
     gang_directory: str = ""
     """A directory that all Pods of the gang share, for stand-ins that must find one another."""
+    shown: tuple[str, ...] = ()
+    """Further files of this machine that the program must see."""
     note: str = ""
     """Which environment it is, for the event."""

@@ -96,12 +96,21 @@ def make_programs(root: Path, prefix: str) -> str:
         if text is not None:
             (fresh / entry.name).write_bytes(text)
             (fresh / entry.name).chmod(0o755)
+    # However the environment below names its pip: it must be the layer that it writes to.
+    for name in ("pip", "pip3"):
+        (fresh / name).write_text('#!/bin/sh\nexec python3 -m pip "$@"\n')
+        (fresh / name).chmod(0o755)
     try:
         fresh.rename(target)
     except OSError:
         # Another process was quicker; both are the same.
         shutil.rmtree(fresh, ignore_errors=True)
     return str(target)
+
+
+def _is_below(interpreter: str, prefix: str) -> bool:
+    """Whether it is the environment's own; one of the two may be written through a link."""
+    return os.path.realpath(os.path.dirname(interpreter)) == os.path.realpath(f"{prefix}/bin")
 
 
 def _loosen(script: Path, prefix: str) -> bytes | None:
@@ -112,7 +121,8 @@ def _loosen(script: Path, prefix: str) -> bytes | None:
     first, _, rest = content.partition(b"\n")
     if not first.startswith(b"#!"):
         return None
-    if b"python" in first and prefix.encode() in first:
+    named = first[2:].split()
+    if named and b"python" in os.path.basename(named[0]) and _is_below(os.fsdecode(named[0]), prefix):
         return b"#!/usr/bin/env python3\n" + rest
     # Installers write this where the interpreter's path is too long for a first line.
     if first.startswith(b"#!/bin/sh") and _TRAMPOLINE.match(rest):

@@ -53,6 +53,8 @@ class Rule:
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Only in shipped rules."""
     gang: bool = False
+    shown: tuple[str, ...] = ()
+    """Files of this machine that the program needs; only in shipped rules."""
     note: str = ""
 
     def matches(self, image: str) -> bool:
@@ -75,10 +77,11 @@ def list_names(image: str) -> list[str]:
     names = [image, name]
     if ":" not in name.rsplit("/", 1)[-1]:
         names.append(f"{name}:latest")
-    first = name.split("/", 1)[0]
-    if "." not in first and ":" not in first and first != "localhost":
-        whole = name if "/" in name else f"library/{name}"
-        names.append(f"docker.io/{whole}")
+    first, slash, _ = name.partition("/")
+    if not slash:
+        names.append(f"docker.io/library/{name}")
+    elif "." not in first and ":" not in first and first != "localhost":
+        names.append(f"docker.io/{name}")
     return list(dict.fromkeys(names))
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib.resources import files
+
 from trainmaster.node.images.rules import Rule
 
+MPI_VOLUME = "mpi-ssh-auth"
+"""What the TrainJob controller gives to every Pod of an MPI job (`controllers/frameworks/mpi`)."""
 _INITIALIZER = "the image's program is replaced by our own initializer"
 _REMOTE_START = (
     "sshd is replaced by a local stand-in for remote start, which mpirun reaches through the gang's directory"
 )
-_SSHD = ("python", "-m", "trainmaster.remote_start.server")
-_AGENT = "python -m trainmaster.remote_start.agent"
+# By path: a Pod's environment need not have our package, and these import nothing of it.
+_REMOTE = str(files("trainmaster").joinpath("remote_start", "program.py"))
+_LOADER = str(files("trainmaster").joinpath("initializer", "program.py"))
+_SSHD = ("python3", _REMOTE, "serve")
 _MPI_VARIABLES = {
-    "OMPI_MCA_plm_rsh_agent": _AGENT,
+    "OMPI_MCA_plm_rsh_agent": f"python3 {_REMOTE} start",
     # The Pod's user is root in its own eyes where the server is.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -19,21 +26,27 @@ _MPI_VARIABLES = {
 
 
 def _initializer(kind: str) -> Rule:
-    command = ("python", "-m", f"trainmaster.initializer.{kind}")
-    return Rule(f"*/trainer/{kind}-initializer*", command=command, note=_INITIALIZER)
+    command = ("python3", _LOADER, kind)
+    return Rule(f"*/trainer/{kind}-initializer*", command=command, shown=(_LOADER,), note=_INITIALIZER)
 
 
-def _mpi(image: str) -> Rule:
-    stand_ins = {"/usr/sbin/sshd": _SSHD, "sshd": _SSHD}
-    return Rule(image, env=_MPI_VARIABLES, stand_ins=stand_ins, gang=True, note=_REMOTE_START)
+def add_remote_start(rule: Rule) -> Rule:
+    """For the Pods of MPI jobs, whatever their image."""
+    return replace(
+        rule,
+        env={**_MPI_VARIABLES, **rule.env},
+        stand_ins={"/usr/sbin/sshd": _SSHD, "sshd": _SSHD},
+        gang=True,
+        shown=(*rule.shown, _REMOTE),
+        note="; ".join(filter(None, (rule.note, _REMOTE_START))),
+    )
 
 
 SHIPPED: tuple[Rule, ...] = (
     _initializer("dataset"),
     _initializer("model"),
-    _mpi("*/trainer/deepspeed-runtime*"),
-    _mpi("*/trainer/mlx-runtime*"),
-    _mpi("*mpi*"),
+    Rule("*/trainer/deepspeed-runtime*"),
+    Rule("*/trainer/mlx-runtime*"),
     Rule("*pytorch/pytorch*"),
     Rule("*/trainer/torchtune-trainer*"),
     Rule("*/trainer/xgboost-runtime*"),

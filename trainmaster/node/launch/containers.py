@@ -49,7 +49,7 @@ def build_layout(site: Site, image: Environment) -> Layout:
     if image.gang_directory:
         mounts.append(Mount(f"{INSIDE}/gang", image.gang_directory))
     # Shared environments may lie in the home, which a sandbox does not show.
-    shared = dict.fromkeys((image.prefix, *image.programs))
+    shared = dict.fromkeys((image.prefix, *image.programs, *image.shown))
     mounts += [Mount(path, path, read_only=True) for path in shared if path and not path.startswith("/usr")]
     return Layout(f"{INSIDE}/work", layer, tuple(mounts))
 
@@ -108,6 +108,8 @@ def _build_base(pod: Object, site: Site, image: Environment, layout: Layout) -> 
         "PYTHONUNBUFFERED": "1",
         # Several agents on one machine otherwise try to share one store and hang (pod-runtime 2.4).
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+        # A pip of the machine, should one be found, must not write into the machine.
+        "PIP_REQUIRE_VIRTUALENV": "1",
         "TRAINMASTER_POD_UID": pod["metadata"]["uid"],
     }
     if site.level == PLAIN:
