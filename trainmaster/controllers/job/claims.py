@@ -20,7 +20,7 @@ from trainmaster.controllers.job.facts import SMALL, Facts, Memo, read_facts
 from trainmaster.controllers.job.pods import find_number, is_active
 from trainmaster.controllers.ownership import build_owner_reference, find_controller, is_terminating
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import map_to_owner
+from trainmaster.engine.source import map_to_owner, map_to_self
 
 _SHARE = 0.00005
 """Seconds per Pod: some twenty times of what looking at it costs."""
@@ -120,10 +120,25 @@ def _decide_delay(job: Object) -> float:
     return 0.0 if active <= SMALL else min(_LONGEST, active * _SHARE)
 
 
+def is_finished(job: Object) -> bool:
+    conditions = list_conditions(job)
+    return is_true(conditions, "Complete") or is_true(conditions, "Failed")
+
+
+def map_job(view: View, job: Object) -> Iterable[Request]:
+    """Itself, unless it has ended and may stay: Pods that are left of it wake it."""
+    is_kept = is_finished(job) and "ttlSecondsAfterFinished" not in job["spec"]
+    return () if is_kept else map_to_self(view, job)
+
+
 def map_pod(view: View, pod: Object) -> Iterable[Request]:
-    """A Pod wakes its controller; an orphan wakes the Job that its label names, which may take it in."""
-    if find_controller(pod) is not None:
-        return map_to_owner("Job")(view, pod)
+    """A Pod wakes its controller; an orphan wakes the Job that its label names, which may take it in. A Pod that has
+    ended is of no interest to a Job that has."""
+    owner = find_controller(pod)
+    if owner is not None:
+        job = view.find(JOBS, pod["metadata"].get("namespace", ""), owner["name"])
+        is_over = job is not None and job["metadata"]["uid"] == owner["uid"] and is_finished(job)
+        return () if is_over and not is_active(pod) else map_to_owner("Job")(view, pod)
     own = pod["metadata"].get("labels") or {}
     name = own.get(labels.JOB_NAME) or own.get(labels.LEGACY_JOB_NAME)
     if not name or not is_active(pod):

@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Refusal
 from trainmaster.controllers.job.books import Slot, read_books
-from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, map_pod
+from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, is_finished, map_job, map_pod
 from trainmaster.controllers.job.facts import Memo
 from trainmaster.controllers.job.fields import JOB
 from trainmaster.controllers.job.passes import Pass
@@ -31,7 +30,7 @@ from trainmaster.controllers.waiting import Waiting, build_annotation_patch, fin
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan, Reconcile
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import Source
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
@@ -55,9 +54,7 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
     if job is None or is_terminating(job):
         return NOTHING
     is_ours = job["spec"].get("managedBy", MANAGER) == MANAGER
-    conditions = list_conditions(job)
-    if is_true(conditions, "Complete") or is_true(conditions, "Failed"):
-        context.memo.forget(job["metadata"]["uid"])
+    if is_finished(job):
         left = _list_left_behind(view, job) if is_ours else ()
         expiry = expire(job, now)
         return Plan(left) if left else expiry
@@ -68,6 +65,8 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
         return _wait(job, problem, now)
     claims = claim_pods(view, context.memo, job, read_books(job).next)
     tally = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
+    if not tally.active:
+        context.memo.forget(job["metadata"]["uid"])
     return Pass(job, claims, tally, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
 
 
@@ -122,7 +121,7 @@ def build_controller(policy: Policy = REPLACEMENT) -> Controller:
         kind=JOBS,
         reconcile=run,
         reporter="job-controller",
-        sources=(Source(JOBS, map_to_self, gather_own), Source(PODS, map_pod, gather)),
+        sources=(Source(JOBS, map_job, gather_own), Source(PODS, map_pod, gather)),
     )
 
 

@@ -9,20 +9,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TRAIN_JOBS
 from trainmaster.client.view import View
 from trainmaster.controllers.jobset import ttl
+from trainmaster.controllers.jobset.children import sort_jobs
+from trainmaster.controllers.jobset.places import list_replicated
+from trainmaster.controllers.jobset.status import build_counts, is_finished
 from trainmaster.controllers.ownership import find_controller
 from trainmaster.controllers.waiting import find_annotated
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import Source, map_to_owner, map_to_self
 
 
+def map_jobset(view: View, jobset: Object) -> Iterable[Request]:
+    return () if _is_settled(view, jobset) else map_to_self(view, jobset)
+
+
+def _is_settled(view: View, jobset: Object) -> bool:
+    """Ended, and a look would find nothing to do and nothing to wait for. What is over is not looked at, at start nor
+    later; there may be very many of them."""
+    spec = jobset["spec"]
+    if not is_finished(jobset) or "ttlSecondsAfterFinished" in spec or find_annotated(jobset) is not None:
+        return False
+    templates = (replicated["template"].get("spec") or {} for replicated in list_replicated(jobset))
+    if any("ttlSecondsAfterFinished" in template for template in templates):
+        return False
+    buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["uid"]))
+    is_left = buckets.active or buckets.previous
+    return not is_left and build_counts(jobset, buckets) == jobset["status"].get("replicatedJobsStatus")
+
+
 def map_job(view: View, job: Object) -> Iterator[Request]:
+    if _is_over_with_its_jobset(view, job):
+        return
     parts = job["metadata"]["name"].split("-")
     candidates = ["-".join(parts[:length]) for length in range(1, len(parts) - 1)]
     yield from _map_names(view, job, candidates)
+
+
+def _is_over_with_its_jobset(view: View, job: Object) -> bool:
+    conditions = list_conditions(job)
+    reference = find_controller(job)
+    if reference is None or not (is_true(conditions, "Complete") or is_true(conditions, "Failed")):
+        return False
+    jobset = view.find(JOB_SETS, job["metadata"]["namespace"], reference["name"])
+    return jobset is not None and jobset["metadata"]["uid"] == reference["uid"] and _is_settled(view, jobset)
 
 
 def map_claim(view: View, claim: Object) -> Iterator[Request]:
@@ -54,7 +87,7 @@ def _map_names(view: View, obj: Object, candidates: Iterable[str]) -> Iterator[R
 
 
 SOURCES = (
-    Source(JOB_SETS, map_to_self),
+    Source(JOB_SETS, map_jobset),
     Source(JOBS, map_job),
     Source(SERVICES, map_service),
     Source(PERSISTENT_VOLUME_CLAIMS, map_claim),

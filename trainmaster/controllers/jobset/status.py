@@ -68,19 +68,7 @@ class Draft:
         self.notes.append(Note(self._jobset, reason, message, warning))
 
     def count(self, buckets: Buckets) -> None:
-        """One entry per ReplicatedJob, by name descending as upstream stores them. Earlier attempts do not count."""
-        before = {entry["name"]: entry for entry in self.before.get("replicatedJobsStatus") or ()}
-        entries = []
-        for replicated in list_replicated(self._jobset):
-            name = replicated["name"]
-            entry = _count(name, buckets)
-            old = before.get(name) or {}
-            entry.update({key: old[key] for key in _RESTARTS if old.get(key)})
-            if self.is_finished:
-                # What has ended has ended, also when somebody has removed the Job since.
-                entry.update({key: max(entry[key], old.get(key, 0)) for key in ("succeeded", "failed")})
-            entries.append(entry)
-        self.status["replicatedJobsStatus"] = sorted(entries, key=lambda entry: str(entry["name"]), reverse=True)
+        self.status["replicatedJobsStatus"] = build_counts(self._jobset, buckets)
 
     def get_counts(self, name: str) -> Object:
         found = (entry for entry in self.status["replicatedJobsStatus"] if entry["name"] == name)
@@ -96,6 +84,23 @@ class Draft:
         meta = self._jobset["metadata"]
         head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
         return Patch(JOB_SETS, meta["namespace"], meta["name"], {"metadata": head, "status": changed}, "status")
+
+
+def build_counts(jobset: Object, buckets: Buckets) -> list[Object]:
+    """One entry per ReplicatedJob, by name descending as upstream stores them. Earlier attempts do not count."""
+    before = {entry["name"]: entry for entry in (jobset.get("status") or {}).get("replicatedJobsStatus") or ()}
+    ended = is_finished(jobset)
+    entries = []
+    for replicated in list_replicated(jobset):
+        name = replicated["name"]
+        entry = _count(name, buckets)
+        old = before.get(name) or {}
+        entry.update({key: old[key] for key in _RESTARTS if old.get(key)})
+        if ended:
+            # What has ended has ended, also when somebody has removed the Job since.
+            entry.update({key: max(entry[key], old.get(key, 0)) for key in ("succeeded", "failed")})
+        entries.append(entry)
+    return sorted(entries, key=lambda entry: str(entry["name"]), reverse=True)
 
 
 def _count(name: str, buckets: Buckets) -> dict[str, Any]:

@@ -18,10 +18,11 @@ from trainmaster.api.lifecycle.janitor import find_end
 from trainmaster.api.lifecycle.terms import Term, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
-from trainmaster.client.view import View
+from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Delete, Patch, Refusal
 from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.lifecycle.finish import (
+    Ended,
     find_policy,
     find_retention_runtime,
     is_policy,
@@ -117,12 +118,7 @@ def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
 
 
 def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
-    meta = runtime["metadata"]
-    kind = "TrainingRuntime" if meta.get("namespace") else "ClusterTrainingRuntime"
-    for trainjob in list_finished(view, meta.get("namespace", "")):
-        reference = trainjob["spec"]["runtimeRef"]
-        if (reference["name"], reference.get("kind", "ClusterTrainingRuntime")) == (meta["name"], kind):
-            yield _make_request(trainjob)
+    return summarize(view, Ended).list_of(runtime)
 
 
 def map_policy(view: View, config_map: Object) -> Iterable[Request]:

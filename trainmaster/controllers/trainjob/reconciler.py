@@ -27,17 +27,16 @@ from trainmaster.api.resources import (
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.api.training import overrides
-from trainmaster.api.training.snapshots import find_runtime_gvr
 from trainmaster.api.training.steps import find_policy
-from trainmaster.client.view import View
+from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.ownership import is_owned_by, is_terminating
 from trainmaster.controllers.trainjob import deadline, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
-from trainmaster.controllers.trainjob.runtimes import NOT_FOUND, Runtime, resolve_runtime
-from trainmaster.controllers.trainjob.status import build_status, fail, is_finished
+from trainmaster.controllers.trainjob.runtimes import Absent, Runtime, resolve_runtime
+from trainmaster.controllers.trainjob.status import build_status, fail, is_finished, is_told
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
@@ -234,11 +233,30 @@ def _cut(prefix: str, text: str) -> str:
     return prefix + (text if len(raw) <= EVENT_LIMIT else raw[:EVENT_LIMIT].decode(errors="ignore") + " ...")
 
 
+def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
+    return () if _is_over(view, trainjob) else map_to_self(view, trainjob)
+
+
+def _is_over(view: View, trainjob: Object) -> bool:
+    """It has ended, and a look would find nothing to do. What is over is not looked at, at start nor later; there may
+    be very many of them."""
+    if not is_finished(trainjob):
+        return False
+    meta = trainjob["metadata"]
+    jobset = view.find(JOB_SETS, meta["namespace"], meta["name"])
+    if jobset is not None and not is_owned_by(jobset, meta["uid"]):
+        jobset = None
+    return is_told(trainjob, jobset) and (jobset is None or not deadline.is_exceeded(trainjob))
+
+
 def map_child(view: View, obj: Object) -> Iterable[Request]:
     """The owner; of somebody else's object the TrainJobs that wait because it has the name of one of theirs. The
     names of children are the TrainJob's, or begin with it and a dash."""
     owners = tuple(map_to_owner("TrainJob")(view, obj))
-    yield from owners
+    for owner in owners:
+        trainjob = view.find(TRAIN_JOBS, owner.namespace, owner.name)
+        if trainjob is None or not _is_over(view, trainjob):
+            yield owner
     if owners:
         return
     meta = obj["metadata"]
@@ -252,14 +270,8 @@ def map_child(view: View, obj: Object) -> Iterable[Request]:
 
 def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
     """TrainJobs that wait for this very runtime."""
-    name = runtime["metadata"]["name"]
-    namespace = runtime["metadata"].get("namespace", "")
-    for trainjob in view.list(TRAIN_JOBS, namespace):
-        reason = ((trainjob.get("status") or {}).get("waiting") or {}).get("reason")
-        reference = trainjob["spec"]["runtimeRef"]
-        gvr = TRAINING_RUNTIMES if namespace else CLUSTER_TRAINING_RUNTIMES
-        if reason == NOT_FOUND and reference["name"] == name and find_runtime_gvr(reference) == gvr:
-            yield Request(trainjob["metadata"]["namespace"], trainjob["metadata"]["name"])
+    meta = runtime["metadata"]
+    return summarize(view, Absent).list_waiting(meta.get("namespace", ""), meta["name"])
 
 
 def build_controller(context: Context | None = None) -> Controller:
@@ -270,7 +282,7 @@ def build_controller(context: Context | None = None) -> Controller:
         reconcile=partial(reconcile, context or Context()),
         reporter="trainer-trainjob-controller",
         sources=(
-            Source(TRAIN_JOBS, map_to_self),
+            Source(TRAIN_JOBS, map_trainjob),
             Source(JOB_SETS, map_child),
             Source(JOBS, verdict.map_failed_job),
             Source(CONFIG_MAPS, map_child),

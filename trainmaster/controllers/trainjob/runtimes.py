@@ -7,14 +7,16 @@ does not reach existing jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
+from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create
 from trainmaster.controllers.ownership import build_owner_reference, is_owned_by
 from trainmaster.controllers.waiting import Waiting
+from trainmaster.engine.request import Request
 
 INVALID = "InvalidRuntimeSnapshot"
 NOT_FOUND = "RuntimeNotFound"
@@ -81,6 +83,50 @@ def _read_live(view: View, trainjob: Object) -> Runtime | Waiting:
         "data": {snapshots.DATA_KEY: text},
     }
     return Runtime(content, Create(CONFIG_MAPS, configmap))
+
+
+class Absent:
+    """Summary of a view: which TrainJobs wait for runtimes that do not exist. Without it each runtime that changes, and
+    every start, would look at all TrainJobs there ever were."""
+
+    gvrs: ClassVar[tuple[GVR, ...]] = (TRAIN_JOBS,)
+
+    def __init__(self) -> None:
+        self._wanted: dict[Request, tuple[str, str]] = {}
+        """(namespace, or "" for one of the cluster, and name) of what each of them waits for."""
+        self._waiting: dict[tuple[str, str], dict[Request, None]] = {}
+
+    def list_waiting(self, namespace: str, name: str) -> tuple[Request, ...]:
+        return tuple(self._waiting.get((namespace, name), ()))
+
+    def put(self, gvr: GVR, obj: Object) -> None:
+        meta = obj["metadata"]
+        request = Request(meta["namespace"], meta["name"])
+        wanted = _find_wanted(obj)
+        if wanted == self._wanted.get(request):
+            return
+        self._forget(request)
+        if wanted is not None:
+            self._wanted[request] = wanted
+            self._waiting.setdefault(wanted, {})[request] = None
+
+    def drop(self, gvr: GVR, namespace: str, name: str) -> None:
+        self._forget(Request(namespace, name))
+
+    def _forget(self, request: Request) -> None:
+        wanted = self._wanted.pop(request, None)
+        if wanted is not None:
+            del self._waiting[wanted][request]
+            if not self._waiting[wanted]:
+                del self._waiting[wanted]
+
+
+def _find_wanted(trainjob: Object) -> tuple[str, str] | None:
+    if ((trainjob.get("status") or {}).get("waiting") or {}).get("reason") != NOT_FOUND:
+        return None
+    reference = trainjob["spec"]["runtimeRef"]
+    is_namespaced = snapshots.find_runtime_gvr(reference) == TRAINING_RUNTIMES
+    return trainjob["metadata"]["namespace"] if is_namespaced else "", reference["name"]
 
 
 def _explain_missing(view: View, gvr: GVR, namespace: str, name: str) -> str:

@@ -30,6 +30,18 @@ def is_finished(trainjob: Object) -> bool:
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
+def is_told(trainjob: Object, jobset: Object | None) -> bool:
+    """Whether the status of a finished TrainJob says all there is to say. Cheaper than building it anew."""
+    status = trainjob.get("status") or {}
+    if "waiting" in status or bool(trainjob["spec"].get("suspend")) != is_true(list_conditions(trainjob), "Suspended"):
+        return False
+    if jobset is not None:
+        after: Object = {"jobsStatus": status.get("jobsStatus")}
+        _set_counts(after, (jobset.get("status") or {}).get("replicatedJobsStatus") or ())
+        return bool(after["jobsStatus"] == status.get("jobsStatus"))
+    return not any(entry.get("active") or entry.get("ready") for entry in status.get("jobsStatus") or ())
+
+
 def build_status(
     trainjob: Object,
     jobset: Object | None,
