@@ -80,9 +80,9 @@ def test_a_file_gets_a_file_as_its_mount_point() -> None:
 
 
 def test_mounts_below_a_hidden_directory_need_no_overlay() -> None:
-    found = plan(["/srv/home/pod/work"], hide=["/srv/home"])
-    assert found.hidden == ("/srv/home",)
-    assert (found.points, found.overlays) == ((("/srv/home/pod/work", True),), ())
+    found = plan(["/srv/server/pod/work"], hide=["/srv/server"])
+    assert found.hidden == ("/srv/server",)
+    assert (found.points, found.overlays) == ((("/srv/server/pod/work", True),), ())
 
 
 def test_what_is_private_anyway_is_not_hidden_again() -> None:
