@@ -14,7 +14,7 @@ import pytest
 from tests.unit.node.making import make_pod
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
-from trainmaster.client.contract import PatchType
+from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.node.images.catalogue import Images, ImageSettings
 from trainmaster.node.launch.containers import build_container
 from trainmaster.node.launch.contract import LaunchError, Prepared, Site
@@ -195,5 +195,22 @@ def test_preparing_again_after_a_restart_gives_the_same(tmp_path: Path) -> None:
         assert again.volumes == first.volumes
         assert again.images == first.images
         await bench.launcher.release(pod)
+
+    run(tmp_path, test)
+
+
+def test_the_directory_of_a_gang_goes_with_its_last_pod(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        made = []
+        for name in ("a", "b"):
+            pod = make_pod({}, volumes=[{"name": "mpi-ssh-auth", "emptyDir": {}}])
+            pod["metadata"] = {"name": name, "namespace": "default", "labels": {"jobset.sigs.k8s.io/jobset-uid": "g"}}
+            made.append(await bench.client.create(PODS, pod, "default"))
+            await bench.prepare(made[-1])
+        assert (tmp_path / "gangs" / "g").is_dir()
+        for pod, left in zip(made, (True, False), strict=True):
+            await bench.client.delete(PODS, pod["metadata"]["name"], "default", DeleteOptions(grace_seconds=0))
+            await bench.launcher.release(pod)
+            assert (tmp_path / "gangs" / "g").is_dir() is left
 
     run(tmp_path, test)

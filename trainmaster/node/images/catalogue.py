@@ -119,11 +119,19 @@ class Images:
         return known[1]
 
     def _make_gang(self, pod: Object) -> str:
-        meta = pod["metadata"]
-        gang = (meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"]
-        directory = self._settings.gangs / gang
+        directory = self._get_gang(pod)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(directory)
+
+    def find_gang(self, pod: Object) -> Path | None:
+        """The directory that the Pod's gang shares, if it has one."""
+        directory = self._get_gang(pod)
+        return directory if directory.is_dir() else None
+
+    def _get_gang(self, pod: Object) -> Path:
+        meta = pod["metadata"]
+        gang: str = (meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"]
+        return self._settings.gangs / gang
 
 
 def _add_annotations(rule: Rule, pod: Object) -> Rule:

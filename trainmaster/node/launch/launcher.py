@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
+from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.client.contract import Client, WatchOptions
+from trainmaster.client.contract import Client, ListOptions, WatchOptions
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
@@ -229,8 +230,23 @@ class Launcher:
         for users in self._users.values():
             users.discard(uid)
         self._users = {key: users for key, users in self._users.items() if users}
+        gang = await self._find_unused_gang(pod)
+        if gang is not None:
+            await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(gang, ignore_errors=True))
         memory = empty_dir.get_memory_directory(uid)
         await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(memory, ignore_errors=True))
+
+    async def _find_unused_gang(self, pod: Object) -> Path | None:
+        """The directory that the Pod's gang shared, when this was its last Pod."""
+        directory = self._images.find_gang(pod)
+        if directory is None:
+            return None
+        gang = (pod["metadata"].get("labels") or {}).get(JOBSET_UID)
+        if gang:
+            others = await self._client.list(PODS, "", ListOptions(label_selector=f"{JOBSET_UID}={gang}"))
+            if any(other["metadata"]["uid"] != pod["metadata"]["uid"] for other in others.items):
+                return None
+        return directory
 
     def _keep(self, live: _Live) -> None:
         uid, namespace = live.pod["metadata"]["uid"], live.pod["metadata"]["namespace"]
