@@ -22,6 +22,7 @@ class Shims:
 
     def __init__(self, root: Path, level: str = PLAIN) -> None:
         self.root = root
+        self.level = level
         self.happened: list[Happening] = []
         self._news = asyncio.Event()
         self.supervisor = Supervisor(root, self._note, level)
@@ -53,7 +54,7 @@ class Shims:
         await self.wait(lambda it: isinstance(it, Lost) and it.uid == uid)
 
     async def create(self, uid: str, *specs: ContainerSpec) -> None:
-        await self.supervisor.create(uid, SandboxSpec(uid, uid, "default", "host"), specs)
+        await self.supervisor.create(uid, SandboxSpec(uid, uid, "default", "host", level=self.level), specs)
 
     async def run(self, uid: str, script: str, **fields: Any) -> Ended:
         await self.create(uid, make_spec(self.root, script, **fields))
@@ -85,9 +86,9 @@ def make_spec(root: Path, script: str, *, name: str = "main", attempt: int = 0, 
 
 
 @asynccontextmanager
-async def supervising(root: Path, *, close: bool = True) -> AsyncIterator[Shims]:
+async def supervising(root: Path, *, level: str = PLAIN, close: bool = True) -> AsyncIterator[Shims]:
     """Closes all Pods at the end, so that a failing test leaves nothing behind."""
-    shims = Shims(root)
+    shims = Shims(root, level)
     async with shims.supervisor:
         try:
             yield shims
@@ -97,9 +98,9 @@ async def supervising(root: Path, *, close: bool = True) -> AsyncIterator[Shims]
                     await shims.supervisor.close(uid)
 
 
-def run(root: Path, test: Callable[[Shims], Awaitable[None]]) -> None:
+def run(root: Path, test: Callable[[Shims], Awaitable[None]], level: str = PLAIN) -> None:
     async def main() -> None:
-        async with supervising(root) as shims:
+        async with supervising(root, level=level) as shims:
             await test(shims)
 
     asyncio.run(main())

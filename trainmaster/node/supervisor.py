@@ -97,12 +97,12 @@ class Supervisor:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.close()
         try:
             await self._scope.__aexit__(*error)
         finally:
-            links, self._links = self._links, {}
-            for link in links.values():
-                link.close()
             self._zygotes.close()
 
     async def _warm_up(self) -> None:
@@ -313,9 +313,7 @@ class Supervisor:
 
     async def _sweep_fallen(self) -> None:
         uids = set(self._fallen)
-        await asyncio.to_thread(kill_marked, uids)
-        for uid in uids:
-            await asyncio.to_thread(clean_up, self.get_paths(uid))
+        await asyncio.to_thread(_clear_away, uids, [self.get_paths(uid) for uid in uids])
         self._fallen -= uids
 
     # The end
@@ -374,6 +372,15 @@ class Supervisor:
         link = self._links.pop(uid, None)
         if link is not None:
             link.close()
+
+
+def _clear_away(uids: set[str], pods: list[Paths]) -> None:
+    kill_marked(uids)
+    for paths in pods:
+        try:
+            clean_up(paths)
+        except OSError as error:  # the zygote cleans up too, and whoever closes the Pod tries again
+            log.warning("groups not removed", extra={"action": "node.groups_left", "error": str(error)})
 
 
 def _read_identity(paths: Paths) -> Identity | None:
