@@ -16,8 +16,21 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from trainmaster.shim.linux import set_parent_death_signal
+from trainmaster.shim.loop import set_signal
 from trainmaster.shim.protocol import ContainerSpec
 from trainmaster.shim.sandbox import SandboxError
+
+IGNORED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+)
+"""By zygote and shim. The last two Python needs."""
 
 
 class ExecError(Exception):
@@ -77,11 +90,21 @@ def _arrange(stdio: tuple[int, int, int]) -> None:
         os.dup2(fd, number)
 
 
-def _reset_signals() -> None:
+def arrange_signals() -> None:
+    """Once, in the zygote: what it was started with must not reach containers, and requests to end are not for it.
+
+    A shim ends when it is told to through its socket: a signal to everybody must not lose exit codes.
+    """
     for number in signal.valid_signals():
-        if number not in (signal.SIGKILL, signal.SIGSTOP) and signal.getsignal(number) is not signal.SIG_DFL:
-            signal.signal(number, signal.SIG_DFL)
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            set_signal(number, signal.SIG_IGN if number in IGNORED else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _reset_signals() -> None:
+    """What zygote and shim changed."""
+    for number in (*IGNORED, signal.SIGCHLD):
+        set_signal(number, signal.SIG_DFL)
 
 
 def _execute(spec: ContainerSpec) -> NoReturn:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -18,7 +17,7 @@ from trainmaster.shim import birth, linux, processes, wire
 from trainmaster.shim.attempt import AlreadyBegun
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.pod import Pod
-from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, write_whole
+from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import SandboxError, build_pod
 
 HELD = "Held"
@@ -69,9 +68,6 @@ def take_lock(paths: Paths) -> int:
 def _detach(paths: Paths) -> None:
     """From the zygote's session, signals and standard descriptors."""
     os.setsid()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
-        # A shim ends when it is told to through its socket; a signal to everybody must not lose exit codes.
-        signal.signal(number, signal.SIG_IGN)
     output = os.open(f"{paths.directory}/shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -80,8 +76,7 @@ def _detach(paths: Paths) -> None:
 
 
 def _build(paths: Paths) -> Pod:
-    with open(paths.pod, "rb") as file:
-        spec = decode(SandboxSpec, file.read())
+    spec = decode(SandboxSpec, read_whole(paths.pod))
     linux.set_subreaper()
     write_whole(paths.identity, encode(processes.read_identity()))
     sandbox = build_pod(paths, spec)

@@ -17,6 +17,8 @@ Handler = Callable[[int], object]
 
 READ = select.POLLIN
 WRITE = select.POLLOUT
+# Without the conversion to enumerations and back, which touches much memory: every page is copied after a fork.
+set_signal = getattr(signal.signal, "__wrapped__", signal.signal)
 GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
@@ -72,7 +74,7 @@ class Loop:
         self._on_child = on_child
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._wake = (reader, writer)
-        signal.signal(signal.SIGCHLD, _ignore)
+        set_signal(signal.SIGCHLD, _ignore)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         self.add(reader, self._read_signals)
 
@@ -80,7 +82,7 @@ class Loop:
         """For a forked child that goes another way: nothing of this loop is left in it."""
         if self._wake is not None:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            set_signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(self._wake[0])
             os.close(self._wake[1])
             self._wake = None

@@ -11,13 +11,12 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import asdict
 
 from trainmaster.shim import birth, processes, sessions, wire
 from trainmaster.shim.attempt import AlreadyBegun, Attempt
 from trainmaster.shim.loop import WRITE, Loop
 from trainmaster.shim.processes import kill_quietly
-from trainmaster.shim.protocol import ContainerSpec, Paths, decode
+from trainmaster.shim.protocol import ContainerSpec, Paths, decode, describe, read_whole
 from trainmaster.shim.sandbox import Sandbox, SandboxError
 from trainmaster.shim.sessions import Session, SessionError
 from trainmaster.shim.wire import Message
@@ -169,8 +168,7 @@ class Pod:
         current = self._attempts.get(container)
         if current is not None and current.exited is None:
             raise AlreadyBegun(f"attempt {current.spec.attempt} of {container} has not ended")
-        with open(self._paths.spec(container, number), "rb") as file:
-            spec = decode(ContainerSpec, file.read())
+        spec = decode(ContainerSpec, read_whole(self._paths.spec(container, number)))
         attempt = Attempt(self._loop, self._paths, self._sandbox, spec, self._note_started, self._note_exited)
         attempt.claim()
         self._attempts[container] = attempt
@@ -193,11 +191,11 @@ class Pod:
 
     def _note_started(self, attempt: Attempt) -> None:
         assert attempt.started is not None
-        self._tell_about("started", attempt, asdict(attempt.started))
+        self._tell_about("started", attempt, describe(attempt.started))
 
     def _note_exited(self, attempt: Attempt) -> None:
         assert attempt.exited is not None
-        self._tell_about("exited", attempt, asdict(attempt.exited))
+        self._tell_about("exited", attempt, describe(attempt.exited))
         self._finish_closing()
 
     def _tell_about(self, event: str, attempt: Attempt, content: Message) -> None:

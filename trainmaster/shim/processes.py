@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from trainmaster.shim.protocol import Identity
+from trainmaster.shim.protocol import Identity, read_whole
 
 TOKEN = "TRAINMASTER_CONTAINER_ID"
 _MARK = TOKEN.encode() + b"="
@@ -22,7 +22,7 @@ def make_token(uid: str, container: str, attempt: int) -> str:
 
 
 def read_boot_id() -> str:
-    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+    return read_whole("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def read_start_ticks(pid: int) -> int | None:
@@ -46,7 +46,7 @@ def list_children(pid: int) -> list[int]:
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            found += [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+            found += [int(child) for child in read_whole(f"/proc/{pid}/task/{thread}/children").split()]
     except ProcessLookupError:
         return found
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def list_descendants(pid: int) -> list[tuple[int, int]]:
 def find_token(pid: int) -> str:
     """Empty when it carries none, or may not be looked at."""
     try:
-        environ = _read(f"/proc/{pid}/environ")
+        environ = read_whole(f"/proc/{pid}/environ")
     except OSError:
         return ""
     for entry in environ.split(b"\0"):
@@ -85,7 +85,7 @@ def find_session(pid: int) -> int:
 def find_inner_pid(pid: int) -> int:
     """The number that the process has in its own, innermost pid namespace; 0 when it is gone."""
     try:
-        status = _read(f"/proc/{pid}/status")
+        status = read_whole(f"/proc/{pid}/status")
     except OSError:
         return 0
     for line in status.splitlines():
@@ -138,17 +138,6 @@ def _list_pids() -> Iterable[int]:
 def _read_stat(pid: int) -> list[bytes] | None:
     """Fields of /proc/pid/stat from the third on: state, ppid, pgrp, session, ... The name before may hold anything."""
     try:
-        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        return read_whole(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-
-
-def _read(path: str) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        pieces = []
-        while piece := os.read(handle, 65536):
-            pieces.append(piece)
-        return b"".join(pieces)
-    finally:
-        os.close(handle)

@@ -372,7 +372,8 @@ class Sandbox:
         if self._shm >= 0:
             os.close(self._shm)
             self._shm = -1
-        self._open_layers()
+        if self.pod.level != PLAIN:
+            self._open_layers()
         if self._group is not None:
             clean_up(self.paths)
 

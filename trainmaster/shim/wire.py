@@ -20,6 +20,7 @@ Message = dict[str, Any]
 MAX_BYTES = 1 << 17
 """Of one message. The kernel's default send buffer holds it."""
 _MAX_FDS = 8
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class WireError(Exception):
@@ -32,7 +33,7 @@ def make_socket() -> socket.socket:
 
 def send(link: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:
     """BlockingIOError when the receiver does not keep up; ConnectionError when it is gone."""
-    content = json.dumps(message, separators=(",", ":")).encode()
+    content = _ENCODER.encode(message).encode()
     if len(content) > MAX_BYTES:
         raise WireError(f"a message of {len(content)} bytes is longer than {MAX_BYTES}")
     if fds:

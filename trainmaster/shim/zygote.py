@@ -13,13 +13,12 @@ import fcntl
 import gc
 import json
 import os
-import signal
 import socket
 import traceback
 
-from trainmaster.shim import entry, linux, processes, wire
+from trainmaster.shim import birth, entry, linux, processes, wire
 from trainmaster.shim.loop import Loop
-from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, write_whole
+from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import SandboxError, clean_up, clone_flags, prepare_zygote
 from trainmaster.shim.wire import Message
 
@@ -93,8 +92,7 @@ class Zygote:
         """With a descriptor the shim talks through it, and errors go there too; without, the answer is here."""
         directory = str(message.get("dir"))
         try:
-            with open(Paths(directory).pod, "rb") as file:
-                spec = decode(SandboxSpec, file.read())
+            spec = decode(SandboxSpec, read_whole(Paths(directory).pod))
             pid = _fork(clone_flags(spec))
         except (OSError, ValueError, TypeError, SandboxError) as error:
             text = f"cannot start a shim: {error}"
@@ -197,8 +195,7 @@ def main(arguments: list[str]) -> int:
     os.setsid()
     if os.fork():
         return 0
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
+    birth.arrange_signals()
     os.closerange(3, 1024)
     folder = f"{root}/{FOLDER}"
     os.makedirs(folder, 0o700, exist_ok=True)
