@@ -214,3 +214,16 @@ def test_the_directory_of_a_gang_goes_with_its_last_pod(tmp_path: Path) -> None:
             assert (tmp_path / "gangs" / "g").is_dir() is left
 
     run(tmp_path, test)
+
+
+def test_on_the_plain_level_clients_find_the_server_through_a_kubeconfig(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        pod = await bench.create({"command": ["/bin/sh"]})
+        prepared = await bench.launcher.prepare(pod, Site(str(tmp_path / "pod"), api=("127.0.0.1", 6443)))
+        spec, _ = build_container(pod, "node", 0, prepared)
+        config = orjson.loads(Path(spec.env["KUBECONFIG"]).read_bytes())
+        assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:6443"
+        assert Path(config["users"][0]["user"]["tokenFile"]).read_text() == bench.read("kube-api-access", "token")
+        assert Path(spec.env["KUBECONFIG"]).stat().st_mode & 0o077 == 0
+
+    run(tmp_path, test)

@@ -18,7 +18,14 @@ from trainmaster.node.launch.contract import START_ERROR, LaunchError, Prepared,
 from trainmaster.node.launch.environment import build_variables, list_bad_names
 from trainmaster.node.launch.expansion import expand
 from trainmaster.node.launch.limits import build_limits
-from trainmaster.node.launch.mounts import API_ACCESS_PATH, Bound, build_mounts, resolve_mounts
+from trainmaster.node.launch.mounts import (
+    API_ACCESS,
+    API_ACCESS_PATH,
+    Bound,
+    build_mounts,
+    get_kubeconfig,
+    resolve_mounts,
+)
 from trainmaster.node.launch.rewriting import Rewriter, build_rewriter
 from trainmaster.node.launch.security import decide_privileges
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
@@ -62,7 +69,7 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
     privileges = decide_privileges(pod, container, site.level, os.geteuid())
     bound = resolve_mounts(container, prepared, declared)
     rewriter = _build_rewriter(pod, site, bound)
-    env = _build_base(pod, site, image, layout)
+    env = _build_base(pod, site, image, layout, api_access=site.api is not None and API_ACCESS in prepared.volumes)
     env.update({key: rewriter.rewrite_variable(key, text) for key, text in declared.items()})
     argv = [rewriter.rewrite(expand(part, declared)) for part in _build_command(container, image)]
     made = _find_made_directory(container, bound, site)
@@ -95,7 +102,7 @@ def _build_rewriter(pod: Object, site: Site, bound: Sequence[Bound]) -> Rewriter
     return build_rewriter(pod, {entry.target: entry.source for entry in bound}, site.lease_port)
 
 
-def _build_base(pod: Object, site: Site, image: Environment, layout: Layout) -> dict[str, str]:
+def _build_base(pod: Object, site: Site, image: Environment, layout: Layout, *, api_access: bool) -> dict[str, str]:
     """What a container would have from its image and runtime. The Pod's own variables go over it."""
     own = (f"{layout.layer}/bin",) if layout.layer else ()
     base = {
@@ -115,6 +122,8 @@ def _build_base(pod: Object, site: Site, image: Environment, layout: Layout) -> 
     if site.level == PLAIN:
         # All Pods talk over loopback; gloo would look up the machine's own name and may find another interface.
         base["GLOO_SOCKET_IFNAME"] = "lo"
+        if api_access:
+            base["KUBECONFIG"] = get_kubeconfig(site)
     if image.gang_directory:
         base["TRAINMASTER_GANG_DIR"] = image.gang_directory if site.level == PLAIN else f"{INSIDE}/gang"
     return {**base, **image.variables, **site.variables}

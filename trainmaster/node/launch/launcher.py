@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
@@ -38,6 +40,7 @@ from trainmaster.node.launch.contract import (
     list_containers,
 )
 from trainmaster.node.launch.environment import list_references
+from trainmaster.node.launch.mounts import API_ACCESS, get_kubeconfig
 from trainmaster.node.launch.references import read_field, read_resource
 from trainmaster.node.volumes import claim, empty_dir
 from trainmaster.node.volumes.contract import Volume, VolumeError
@@ -46,7 +49,7 @@ from trainmaster.node.volumes.projected import TokenKey, get_token_key
 from trainmaster.node.volumes.reclaim import Reclaimer
 from trainmaster.node.volumes.tokens import Token, request_token
 from trainmaster.node.volumes.writer import Owner
-from trainmaster.shim.protocol import PLAIN
+from trainmaster.shim.protocol import PLAIN, write_whole
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +141,18 @@ class Launcher:
         except VolumeError as error:
             raise LaunchError(FAILED_MOUNT, str(error)) from None
         self._keep(live)
+        _write_kubeconfig(live)
         return Prepared(site, sources, live.made, images, self._allocatable)
+
+    async def adopt(self, pod: Object, site: Site) -> None:
+        """After a restart of the control plane, for a Pod that runs: what it sees is kept current from here on."""
+        try:
+            await self.prepare(pod, site)
+        except LaunchError as error:
+            # It has what it started with.
+            log.warning(
+                "volumes of a running pod not followed", extra={"uid": pod["metadata"]["uid"], "error": str(error)}
+            )
 
     async def _find_images(self, pod: Object, containers: list[Object], site: Site) -> dict[str, Environment]:
         try:
@@ -302,6 +316,29 @@ class Launcher:
                 log.exception("volumes not refreshed", extra={"uid": uid, "retry_seconds": self._queue.retry(uid)})
             finally:
                 self._queue.done(uid)
+
+
+def _write_kubeconfig(live: _Live) -> None:
+    """Where the service account's files cannot be at their usual path, clients find them through KUBECONFIG."""
+    volume = live.made.get(API_ACCESS)
+    if live.site.level != PLAIN or live.site.api is None or volume is None:
+        return
+    host, port = live.site.api
+    namespace = live.pod["metadata"]["namespace"]
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "local",
+                "cluster": {"server": f"https://{host}:{port}", "certificate-authority": f"{volume.source}/ca.crt"},
+            }
+        ],
+        "users": [{"name": "pod", "user": {"tokenFile": f"{volume.source}/token"}}],
+        "contexts": [{"name": "pod", "context": {"cluster": "local", "user": "pod", "namespace": namespace}}],
+        "current-context": "pod",
+    }
+    write_whole(get_kubeconfig(live.site), orjson.dumps(content))
 
 
 def _find_owner(pod: Object, level: str) -> Owner:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api.meta import Object
-from trainmaster.node.launch.contract import CONFIG_ERROR, UNSUPPORTED, LaunchError, Prepared
+from trainmaster.node.launch.contract import CONFIG_ERROR, UNSUPPORTED, LaunchError, Prepared, Site
 from trainmaster.node.launch.expansion import expand
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.node.volumes.sub_path import make_sub_path
@@ -17,6 +17,11 @@ API_ACCESS = "kube-api-access"
 """The volume that the node adds for the service account."""
 API_ACCESS_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 SHM = "/dev/shm"
+
+
+def get_kubeconfig(site: Site) -> str:
+    """On the plain level, for clients inside the Pod."""
+    return f"{site.directory}/kubeconfig"
 
 
 @dataclass(frozen=True, slots=True)
