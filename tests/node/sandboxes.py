@@ -8,6 +8,7 @@ in production.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 - the ordinary user may not be able to import it later
 import os
 import sys
 import traceback
