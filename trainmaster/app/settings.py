@@ -93,6 +93,19 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """Pods as processes of this machine."""
+
+    isolation: Literal["auto", "full", "user", "plain"] = "auto"
+    """How far Pods are kept from the machine and from each other; auto takes the best that works here.
+    `trainmaster doctor` says which that is and why; see docs/isolation.md."""
+    egress: bool = True
+    """Let Pods with a network of their own reach the outside through a proxy (pip, git, downloads)."""
+    proxy: str = ""
+    """The proxy that this machine itself must use, `http://host:port`; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """Records of jobs that are over; see `trainmaster history`."""
 
@@ -110,6 +123,7 @@ class Settings:
     audit: Audit = field(default_factory=Audit)
     log: Log = field(default_factory=Log)
     process: Process = field(default_factory=Process)
+    node: Node = field(default_factory=Node)
     history: History = field(default_factory=History)
 
 

@@ -162,22 +162,27 @@ def list_mapped_ports(service: Object) -> list[str]:
 class WaysOut:
     """What leads out of a Pod's own network."""
 
-    api: tuple[str, int] | None = None
-    """Where the API server listens on this machine."""
+    server_file: str = ""
+    """Says where the API server listens on this machine now (`server.json` of the home); empty when there is none."""
     egress: bool = True
     upstream: str = ""
     """The machine's own proxy, when it has one."""
 
+    @property
+    def api(self) -> tuple[str, int] | None:
+        """Where Pods reach the API server."""
+        return (API_ADDRESS, API_PORT) if self.server_file else None
+
     def build_relays(self) -> tuple[Relay, ...]:
         relays = []
-        if self.api is not None:
-            relays.append(Relay(API_ADDRESS, API_PORT, *self.api))
+        if self.server_file:
+            relays.append(Relay(API_ADDRESS, API_PORT, server_file=self.server_file))
         if self.egress:
             relays.append(Relay(PROXY_ADDRESS, PROXY_PORT, upstream=self.upstream))
         return tuple(relays)
 
     def build_lines(self) -> tuple[Line, ...]:
-        if self.api is None:
+        if not self.server_file:
             return ()
         return ((API_ADDRESS, *build_service_names("kubernetes", "default", "default")),)
 

@@ -43,6 +43,7 @@ _OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 _FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CREATE = 0, 1, 6
 
+_TIME_ERROR = 5
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
@@ -261,3 +262,8 @@ def write_id_maps(inside_user: int, outside_user: int, inside_group: int, outsid
 
 def open_namespace(kind: str, pid: int | str = "self") -> int:
     return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def is_clock_synchronised() -> bool:
+    """Whether somebody (NTP, the hypervisor) disciplines the machine's clock."""
+    return int(_libc.adjtimex(ctypes.create_string_buffer(256))) != _TIME_ERROR

@@ -75,6 +75,8 @@ class Relay:
     host: str = ""
     """Where connections are taken; empty for a proxy for outgoing connections (HTTP CONNECT and plain HTTP)."""
     host_port: int = 0
+    server_file: str = ""
+    """In place of `host`: a JSON file whose `server` is the URL of where connections are taken now."""
     upstream: str = ""
     """For a proxy: the machine's own proxy, `http://[user:password@]host:port`, through which it must go."""
 

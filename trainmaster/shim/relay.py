@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import ipaddress
+import json
 import os
 import signal
 import socket
@@ -95,20 +97,38 @@ def _accept(listener: socket.socket, relay: Relay) -> None:
 def _serve(client: socket.socket, relay: Relay) -> None:
     with client:
         try:
-            server = _forward(relay) if relay.host else _propose(client, relay.upstream)
+            server = _forward(relay) if is_forward(relay) else _propose(client, relay.upstream)
         except Refused as error:
             _refuse(client, error.status, str(error))
             return
-        except OSError as error:
-            if not relay.host:  # a forward's protocol is not ours: its client sees the connection end
+        except (OSError, ValueError) as error:
+            if not is_forward(relay):  # a forward's protocol is not ours: its client sees the connection end
                 _refuse(client, "502 Bad Gateway", str(error))
             return
         with server:
             _pump_both(client, server)
 
 
+def is_forward(relay: Relay) -> bool:
+    return bool(relay.host or relay.server_file)
+
+
 def _forward(relay: Relay) -> socket.socket:
-    return socket.create_connection((relay.host, relay.host_port), _CONNECT_SECONDS)
+    host, port = relay.host, relay.host_port
+    if relay.server_file:
+        host, port = read_server(relay.server_file)
+    link = socket.create_connection((host, port), _CONNECT_SECONDS)
+    link.settimeout(None)
+    return link
+
+
+def read_server(path: str) -> tuple[str, int]:
+    """At each connection anew: the server may have come back at another port."""
+    with open(path, "rb") as stream:
+        where = urlsplit(str(json.load(stream).get("server")))
+    if not where.hostname:
+        raise OSError(errno.ECONNREFUSED, "no server runs")
+    return where.hostname, where.port or 443
 
 
 def _propose(client: socket.socket, upstream: str) -> socket.socket:

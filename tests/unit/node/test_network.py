@@ -118,9 +118,10 @@ def test_a_service_is_its_pods_and_short_only_in_its_own_namespace() -> None:
 
 
 def test_the_ways_out_are_relays_names_and_variables() -> None:
-    ways = WaysOut(("127.0.0.1", 6443), upstream="http://proxy:3128")
+    ways = WaysOut("/server.json", upstream="http://proxy:3128")
     api, proxy = ways.build_relays()
-    assert (api.address, api.port, api.host, api.host_port) == ("10.96.0.1", 443, "127.0.0.1", 6443)
+    assert (api.address, api.port, api.server_file) == ("10.96.0.1", 443, "/server.json")
+    assert ways.api == ("10.96.0.1", 443)
     assert (proxy.address, proxy.host, proxy.upstream) == ("10.96.0.2", "", "http://proxy:3128")
     assert ways.build_lines()[0][1] == "kubernetes.default.svc.cluster.local"
     variables = ways.build_variables([("10.244.0.2", "a-0.a.ns.svc.cluster.local", "a-0.a", "a-0")])

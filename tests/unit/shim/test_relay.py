@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from trainmaster.shim.relay import Refused, check_address, parse_request
+from trainmaster.shim.relay import Refused, check_address, parse_request, read_server
 
 pytestmark = pytest.mark.unit
 
@@ -44,6 +46,15 @@ def test_what_is_not_understood_is_refused(head: bytes) -> None:
 def test_the_machine_itself_is_out_of_reach(address: str) -> None:
     with pytest.raises(Refused):
         check_address(address)
+
+
+def test_a_server_is_looked_up_in_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.json"
+    file.write_text('{"server": "https://127.0.0.1:6443"}')
+    assert read_server(str(file)) == ("127.0.0.1", 6443)
+    file.write_text('{"server": ""}')
+    with pytest.raises(OSError, match="no server runs"):
+        read_server(str(file))
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "10.0.0.7", "2606:2800::1"])
