@@ -159,6 +159,12 @@ FIELDS = (
     Field(
         "*",
         "Pod",
+        "metadata.annotations[trainmaster.io/devices]",
+        "the GPUs that are leased to the Pod; on a cluster only the kubelet knows them",
+    ),
+    Field(
+        "*",
+        "Pod",
         "spec.tolerations",
         "no admission adds tolerations for a node that is not ready: on one machine nothing evicts Pods",
     ),

@@ -104,21 +104,28 @@ def list_leased(pod: Object) -> list[str]:
     return list(dict.fromkeys(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry))
 
 
-def devices_env(pod: Object, container: str) -> dict[str, str]:
-    """The variables with which a container's processes see their GPUs and no others; without a lease they see none.
+def devices_env(pod: Object, container: str = "") -> dict[str, str]:
+    """The variables with which processes see their GPUs and no others; without a lease they see none.
 
-    CUDA_VISIBLE_DEVICES has numbers in PCI order, because many programs cannot read UUIDs there; for
-    NVIDIA_VISIBLE_DEVICES UUIDs are usual.
+    Of one container, or without a name of all of the Pod's. CUDA_VISIBLE_DEVICES has numbers in PCI order, because many
+    programs cannot read UUIDs there; for NVIDIA_VISIBLE_DEVICES UUIDs are usual.
     """
     shares = _read(pod)
-    share = shares.get(container) if isinstance(shares, dict) else None
-    entries = [entry for entry in share if isinstance(entry, dict)] if isinstance(share, list) else []
+    lists = shares if isinstance(shares, dict) else {}
+    chosen = [lists.get(container)] if container else list(lists.values())
+    entries = {
+        str(entry["id"]): entry
+        for share in chosen
+        if isinstance(share, list)
+        for entry in share
+        if isinstance(entry, dict) and "id" in entry
+    }
     if not entries:
         return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(str(entry.get("index", 0)) for entry in entries),
-        "NVIDIA_VISIBLE_DEVICES": ",".join(str(entry.get("id", "")) for entry in entries),
+        "CUDA_VISIBLE_DEVICES": ",".join(str(entry.get("index", 0)) for entry in entries.values()),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(entries),
     }
 
 

@@ -7,9 +7,13 @@ that fails ends the process, so there is no check for that.
 from __future__ import annotations
 
 import os
+from functools import partial
 
+from trainmaster.app.components import Check, name_controller
+from trainmaster.engine.manager import Manager
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
+from trainmaster.node.registration import NodeKeeper
 from trainmaster.store.contract import Store
 
 LONGEST_COMMIT_SECONDS = 10.0
@@ -32,6 +36,15 @@ class CommitCheck:
             return ""
         waited = now - self._since
         return f"no commit for {waited:.0f} s" if waited > LONGEST_COMMIT_SECONDS else ""
+
+
+def build_checks(store: Store, clock: Clock, manager: Manager, keeper: NodeKeeper) -> dict[str, Check]:
+    """For each part of the control plane, by the name of its Pod: empty while it is ready, otherwise why not."""
+    checks: dict[str, Check] = {"trainmaster-apiserver": CommitCheck(store, clock)}
+    for name in manager.names:
+        checks[name_controller(name)] = partial(manager.find_trouble, name)
+    checks["trainmaster-node"] = lambda: keeper.trouble
+    return checks
 
 
 def _resident_bytes() -> float:

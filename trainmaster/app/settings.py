@@ -94,7 +94,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Pods as processes of this machine."""
+    """Pods as processes of this machine, and what the machine offers them (docs/scheduling.md)."""
 
     isolation: Literal["auto", "full", "user", "plain"] = "auto"
     """How far Pods are kept from the machine and from each other; auto takes the best that works here.
@@ -103,6 +103,18 @@ class Node:
     """Let Pods with a network of their own reach the outside through a proxy (pip, git, downloads)."""
     proxy: str = ""
     """The proxy that this machine itself must use, `http://host:port`; empty for none."""
+    cpus: float = 0.0
+    """CPUs that jobs may have together; 0: all that this process may use."""
+    memory_mib: int = 0
+    """Memory that jobs may have together, in MiB; 0: all of it."""
+    gpus: int = 0
+    """GPUs to declare; 0: those that are found. More than are found makes sense only on a machine without any."""
+    pods: int = 1000
+    """Pods that may run at one time."""
+    min_free_disk_mib: int = 1024
+    """Below so much free space on the disk of the home no new Pods are started."""
+    labels: tuple[str, ...] = ()
+    """Labels of the Node, key=value, besides those that are found and over them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +160,7 @@ class Setting:
 
 
 # 0 has a meaning of its own there.
-_MAY_BE_ZERO = frozenset({"server.port"})
+_MAY_BE_ZERO = frozenset({"server.port", "node.cpus", "node.memory_mib", "node.gpus"})
 # What the JSON writer cannot write must not be let in.
 _MAXIMA = {"server.port": 65535, "limits.json_depth": 200}
 

@@ -14,7 +14,10 @@ from contextlib import asynccontextmanager
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import Registry
+from trainmaster.app.components import Components
+from trainmaster.app.health import build_checks
 from trainmaster.app.home import Home
+from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
 from trainmaster.controllers.install import install_runtimes
@@ -69,7 +72,12 @@ async def running_workloads(
                 metrics=metrics,
                 effects={retention.ARCHIVE: history.archive},
             )
-            async with manager.running(), NodeAgent(client, recorder, clock, node).running() as agent:
+            async with (
+                running_keeper(client, recorder, clock, build_shape(settings.node), home.root) as keeper,
+                manager.running(),
+                NodeAgent(client, recorder, clock, node).running() as agent,
+                Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
+            ):
                 yield agent
     finally:
         view.close()

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainmaster.api.labels import MIRROR
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
@@ -88,7 +89,9 @@ def _has_controller(metadata: Mapping[str, Any]) -> bool:
 
 
 def _is_running(pod: Object) -> bool:
-    return pod.get("status", {}).get("phase") not in _FINISHED_PHASES
+    """The Pods that show parts of the control plane are none of the jobs'."""
+    is_mirror = MIRROR in (pod["metadata"].get("annotations") or {})
+    return not is_mirror and pod.get("status", {}).get("phase") not in _FINISHED_PHASES
 
 
 async def wait_for_pods(client: Client) -> None:

@@ -65,12 +65,22 @@ class Manager:
         self._queues = {controller.name: WorkQueue[Request](clock) for controller in self._controllers}
         # Per controller: each depends on other times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
+        self._troubles: dict[str, str] = {}
         self._metrics = EngineMetrics(metrics or Metrics(), self._read_depths)
 
     @property
     def is_idle(self) -> bool:
         """No request waits and none is worked on; wake-ups in the future do not count."""
         return all(queue.is_idle for queue in self._queues.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the controllers."""
+        return tuple(controller.name for controller in self._controllers)
+
+    def find_trouble(self, controller: str) -> str:
+        """Why the controller gets nowhere: its last pass ended with an error of its own. Empty while all is well."""
+        return self._troubles.get(controller, "")
 
     def add(self, controller: str, request: Request) -> None:
         """Asks for a look, as a source does."""
@@ -124,9 +134,11 @@ class Manager:
         began = self._clock.monotonic()
         try:
             result, acted = await self._reconcile(controller, queue, request)
-        except Exception:  # the engine's border: one object's trouble must not stop the controller
+            self._troubles.pop(controller.name, None)
+        except Exception as error:  # the engine's border: one object's trouble must not stop the controller
             delay = queue.retry(request)
             log.exception("reconcile failed", extra={"retry_seconds": delay})
+            self._troubles[controller.name] = f"the pass over {request} failed: {type(error).__name__}: {error}"
             result, acted = "error", True
         seconds = self._clock.monotonic() - began
         self._metrics.passes.add(controller.name, result)

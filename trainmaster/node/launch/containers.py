@@ -28,6 +28,7 @@ from trainmaster.node.launch.mounts import (
 )
 from trainmaster.node.launch.rewriting import Rewriter, build_rewriter
 from trainmaster.node.launch.security import decide_privileges
+from trainmaster.node.threads import node_env
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
 
 INSIDE = "/trainmaster"
@@ -69,7 +70,8 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
     privileges = decide_privileges(pod, container, site.level, os.geteuid())
     bound = resolve_mounts(container, prepared, declared)
     rewriter = _build_rewriter(pod, site, bound)
-    env = _build_base(pod, site, image, layout, api_access=site.api is not None and API_ACCESS in prepared.volumes)
+    api_access = site.api is not None and API_ACCESS in prepared.volumes
+    env = {**node_env(pod, container), **_build_base(pod, site, image, layout, api_access=api_access)}
     env.update({key: rewriter.rewrite_variable(key, text) for key, text in declared.items()})
     argv = [rewriter.rewrite(expand(part, declared)) for part in _build_command(container, image)]
     made = _find_made_directory(container, bound, site)

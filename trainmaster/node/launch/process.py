@@ -18,6 +18,7 @@ from typing import Any
 from trainmaster.api.meta import Object
 from trainmaster.node.launch.contract import START_ERROR, LaunchError
 from trainmaster.node.status import ADDRESS
+from trainmaster.node.threads import node_env
 
 PORT_VARIABLE = "PET_MASTER_PORT"
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
@@ -52,7 +53,7 @@ class _Draft:
 
 
 def build_launch(pod: Object, container: Mapping[str, Any], place: Place) -> Launch:
-    draft = _Draft(env=_build_base(pod, place))
+    draft = _Draft(env={**_build_base(pod, place), **node_env(pod, container)})
     for entry in container.get("env") or ():
         draft.env[entry["name"]] = _resolve(pod, entry, draft, place)
     command = [*(container.get("command") or ()), *(container.get("args") or ())]

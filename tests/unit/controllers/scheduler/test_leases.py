@@ -96,6 +96,7 @@ def test_containers_share_out_what_a_pod_was_given() -> None:
     }
     assert devices_env(pod, "side")["CUDA_VISIBLE_DEVICES"] == "7"
     assert devices_env(pod, "warm")["CUDA_VISIBLE_DEVICES"] == "4,5"
+    assert devices_env(pod)["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b,GPU-c"
     assert devices_env(pod, "quiet") == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
 
 

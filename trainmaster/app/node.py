@@ -1,0 +1,54 @@
+"""The Node of this machine in embedded mode: its shape from the settings, and its keeper at work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from trainmaster.api.node_policy import read_node_policy
+from trainmaster.app.home import HomeError
+from trainmaster.app.settings import Node
+from trainmaster.client.contract import Client
+from trainmaster.engine.events import Recorder
+from trainmaster.kit.clock import Clock
+from trainmaster.node.devices import Inventory
+from trainmaster.node.hardware import read_hardware, read_health
+from trainmaster.node.registration import NodeKeeper, NodeShape
+
+
+def build_shape(settings: Node) -> NodeShape:
+    """HomeError for a label that is none."""
+    read = read_node_policy({"data": {"labels": "\n".join(settings.labels)}})
+    if read.problems:
+        raise HomeError(f"setting node.{read.problems[0]}")
+    return NodeShape(
+        cpus=settings.cpus or None,
+        memory_mib=settings.memory_mib or None,
+        gpus=settings.gpus or None,
+        pods=settings.pods,
+        min_free_disk_mib=settings.min_free_disk_mib,
+        labels=read.labels,
+    )
+
+
+@asynccontextmanager
+async def running_keeper(
+    client: Client, recorder: Recorder, clock: Clock, shape: NodeShape, home: Path
+) -> AsyncIterator[NodeKeeper]:
+    inventory = Inventory()
+    try:
+        keeper = NodeKeeper(
+            client,
+            recorder,
+            clock,
+            shape,
+            inventory=inventory,
+            hardware=read_hardware(),
+            read_health=partial(read_health, home),
+        )
+        async with keeper.running():
+            yield keeper
+    finally:
+        inventory.close()
