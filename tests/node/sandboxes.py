@@ -79,16 +79,16 @@ class Sandboxes(Shims):
 
 
 def run_sandboxed(folder: Path, level: str, mark: str, test: Test) -> None:
-    """At FULL as root, at USER as the ordinary user. Nothing may be left of it."""
+    """At FULL as root, else as the ordinary user. Nothing may be left of it."""
     root = folder / mark
-    user = ORDINARY if level == USER else None
+    user = ORDINARY if level != FULL else None
     before = take_stock(mark, user)
     if level == FULL:
         asyncio.run(_run(root, level, mark, test))
     else:
         root.mkdir()
         os.chown(root, ORDINARY, ORDINARY)
-        _run_as(ORDINARY, lambda: asyncio.run(_run(root, level, mark, test)), root)
+        _run_as(ORDINARY, lambda: asyncio.run(_run(root, level, mark, test)), root, level)
     assert_nothing_left(before, mark, user)
 
 
@@ -103,7 +103,7 @@ async def _run(root: Path, level: str, mark: str, test: Test) -> None:
                 await sandboxes.supervisor.remove(uid)
 
 
-def _run_as(user: int, work: Callable[[], None], root: Path) -> None:
+def _run_as(user: int, work: Callable[[], None], root: Path, level: str) -> None:
     """In a child; what it raises is shown by its output, and fails the test."""
     child = os.fork()
     if child == 0:
@@ -113,7 +113,7 @@ def _run_as(user: int, work: Callable[[], None], root: Path) -> None:
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
             linux.set_dumpable(True)
-            _fork_zygote(root)
+            _fork_zygote(root, level)
             work()
             status = 0
         except BaseException:  # noqa: BLE001 - this process must not go on as a second test run
@@ -124,13 +124,13 @@ def _run_as(user: int, work: Callable[[], None], root: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "see the output of the child"
 
 
-def _fork_zygote(root: Path) -> None:
+def _fork_zygote(root: Path, level: str) -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.dup2(writer, 1)
-            zygote.main([str(root), USER, get_fingerprint()])
+            zygote.main([str(root), level, get_fingerprint()])
         except BaseException:  # noqa: BLE001
             traceback.print_exc()
         finally:

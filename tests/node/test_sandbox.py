@@ -323,3 +323,24 @@ def test_the_termination_message_is_taken_from_the_pods_own_path(folder: Path, l
         assert (await it.wait_ended(pod.uid)).exited.message == "done\n"
 
     run_sandboxed(folder, level, mark, test)
+
+
+def test_trees_die_with_their_container_and_not_with_its_neighbour(folder: Path, level: str, mark: str) -> None:
+    async def test(pods: Sandboxes) -> None:
+        pod = pods.make_pod("j", 0)
+        script = "setsid sleep 300 & sleep 300 & echo up; while [ ! -e {} ]; do sleep 0.02; done"
+        one, two = (pods.make_container(pod, script.format(name), name=name) for name in ("one", "two"))
+        await pods.start(pod, one, two)
+        for name in ("one", "two"):
+            await pods.wait_for_log(pod.uid, "up", name)
+        before, _ = await pods.supervisor.request(pod.uid, "stats")
+        (pods.root / f"work-{pod.uid}" / "one").touch()
+        assert (await pods.wait_ended(pod.uid, "one")).exited.code == 0
+        after, _ = await pods.supervisor.request(pod.uid, "stats")
+        assert (before["pids"] >= 6, 3 <= after["pids"] <= 4) == (True, True), (before, after)
+        await pods.supervisor.kill(pod.uid, "two")
+        assert (await pods.wait_ended(pod.uid, "two")).exited.signal == 9
+        last, _ = await pods.supervisor.request(pod.uid, "stats")
+        assert last["pids"] == 0
+
+    run_sandboxed(folder, level, mark, test)

@@ -6,17 +6,20 @@ import asyncio
 import os
 import signal
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from tests.node.sandboxes import ORDINARY, Sandboxes, run_sandboxed
 from tests.node.shims import Shims, make_spec, run, supervising, wait_until_dead
 from trainmaster.node.shim_link import ShimError
 from trainmaster.node.supervisor import Began, SupervisorError
 from trainmaster.shim import wire
 from trainmaster.shim.processes import is_alive, read_start_ticks
-from trainmaster.shim.protocol import Exited, SandboxSpec
+from trainmaster.shim.protocol import HOST_NETWORK, PLAIN, Exited, SandboxSpec
 
 pytestmark = pytest.mark.node
 
@@ -335,3 +338,24 @@ def test_a_shim_survives_nonsense(tmp_path: Path) -> None:
         assert (await shims.wait_ended("u")).exited == Exited(137, (await shims.wait_ended("u")).exited.at, 9)
 
     run(tmp_path, test)
+
+
+def test_an_ordinary_user_runs_plain_pods_that_leave_nothing_behind() -> None:
+    async def test(pods: Sandboxes) -> None:
+        pod = pods.make_pod("j", 0, 3, network=HOST_NETWORK, cgroup="")
+        script = "id -u; setsid sleep 300 & (setsid sleep 300 &); echo err >&2; exit 3"
+        await pods.start(pod, make_spec(pods.root, script))
+        assert (await pods.wait_ended(pod.uid)).exited.code == 3
+        assert sorted(pods.read_log(pod.uid).split()) == [str(ORDINARY), "err"]
+        other = pods.make_pod("j", 1, 3, network=HOST_NETWORK, cgroup="")
+        await pods.start(other, make_spec(pods.root, "setsid sleep 300 & echo up; wait"))
+        await pods.wait_for_log(other.uid, "up")
+        os.kill(pods.read_shim(other.uid).pid, 9)
+        await pods.wait_lost(other.uid)
+        third = pods.make_pod("j", 2, 3, network=HOST_NETWORK, cgroup="")
+        await pods.start(third, make_spec(pods.root, "true", run_as_user=1))
+        assert "runAsUser 1 needs a server that runs as root" in (await pods.wait_ended(third.uid)).exited.error
+
+    with tempfile.TemporaryDirectory(prefix="tm-") as folder:  # pytest's own is closed to other users
+        os.chmod(folder, 0o755)
+        run_sandboxed(Path(folder), PLAIN, f"t{uuid4().hex[:10]}", test)

@@ -39,7 +39,7 @@ from trainmaster.shim.protocol import (
     encode,
     write_whole,
 )
-from trainmaster.shim.sandbox import clean_up
+from trainmaster.shim.sandbox import GROUPS, clean_up
 from trainmaster.shim.wire import Message
 
 log = logging.getLogger(__name__)
@@ -360,7 +360,8 @@ class Supervisor:
                 os.unlink(paths.pod)
             if read_found(paths, alive=False).list_lost():
                 await self._kill_leftovers(uid)
-            await asyncio.to_thread(clean_up, paths)
+            if _has_groups(paths):
+                await asyncio.to_thread(clean_up, paths)
         finally:
             os.close(lock)
 
@@ -381,6 +382,10 @@ def _clear_away(uids: set[str], pods: list[Paths]) -> None:
             clean_up(paths)
         except OSError as error:  # the zygote cleans up too, and whoever closes the Pod tries again
             log.warning("groups not removed", extra={"action": "node.groups_left", "error": str(error)})
+
+
+def _has_groups(paths: Paths) -> bool:
+    return os.path.exists(f"{paths.directory}/{GROUPS}")
 
 
 def _read_identity(paths: Paths) -> Identity | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import trainmaster
 from trainmaster.shim import wire
+from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.zygote import FOLDER, SOCKET
 
 log = logging.getLogger(__name__)
@@ -99,8 +100,10 @@ class Zygotes:
             os.close(writer)
             writer = -1
             os.set_blocking(reader, False)
-            words = await _read_to_end(reader)
-            _wait(pid)
+            try:
+                words = await _read_to_end(reader)
+            finally:
+                _wait(pid)
         except TimeoutError:
             raise ZygoteError(f"the zygote did not start within {_START_LIMIT:.0f} s") from None
         except OSError as error:
@@ -127,7 +130,8 @@ def _spawn(arguments: list[str], output: int) -> int:
 
 
 def _wait(pid: int) -> None:
-    """For the process that has already handed over to the detached one."""
+    """For the process that has already handed over to the detached one; or that nobody waits for any more."""
+    kill_quietly(pid)
     os.waitpid(pid, 0)
 
 
