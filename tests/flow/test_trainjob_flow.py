@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.flow.stage import CLUSTER, EMBEDDED, Stage, is_finished, make_trainjob, only_on, scripted
-from trainmaster.api.conditions import is_true, list_conditions
+from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.contract import DeleteOptions
+from trainmaster.kit.clock import parse_time
 
 
 def fail_always(pod: Object, run: int) -> int:
@@ -117,6 +120,29 @@ async def test_a_pause_between_restarts_is_shown_on_the_trainjob(stage: Stage) -
     trainjob = await stage.wait_for(TRAIN_JOBS, "first", lambda job: job.get("status", {}).get("waiting"))
     assert trainjob["status"]["waiting"]["reason"] == "RestartBackOff"
     assert "restart 2 of 6" in trainjob["status"]["waiting"]["message"]
+
+
+@only_on(EMBEDDED, "as before")
+@scripted(fail_always)
+async def test_the_first_restart_comes_at_once_and_the_others_after_one_two_four_seconds(stage: Stage) -> None:
+    await stage.submit()
+    pauses: list[int] = []
+    for attempt in range(1, 7):
+        jobset = await stage.wait_for(JOB_SETS, "first", has_restarted(attempt))
+        restarting = find_condition(list_conditions(jobset), "RestartingJobSet")
+        failure = (await stage.wait_for(TRAIN_JOBS, "first", has_failed_before(attempt)))["status"]["failure"]
+        assert restarting is not None
+        moments = [parse_time(text) for text in (restarting["lastTransitionTime"], failure["finishedAt"])]
+        pauses.append(round((moments[0] - moments[1]).total_seconds()))
+    assert pauses == [0, 1, 2, 4, 8, 16]
+
+
+def has_restarted(times: int) -> Callable[[Object], bool]:
+    return lambda jobset: bool(jobset.get("status", {}).get("restarts") == times)
+
+
+def has_failed_before(attempt: int) -> Callable[[Object], bool]:
+    return lambda job: bool((job.get("status", {}).get("failure") or {}).get("attempt") == attempt - 1)
 
 
 @scripted(run_on)

@@ -172,6 +172,18 @@ FIELDS = (
     Field("*", "PersistentVolumeClaim", "metadata.finalizers", "there is no volume to protect from its Pods"),
     Field(
         "*",
+        "Pod",
+        "metadata.annotations[trainmaster.io/devices]",
+        "which devices the scheduler gave the Pod; on a cluster a device plugin keeps that to itself",
+    ),
+    Field(
+        "*",
+        "JobSet",
+        "metadata.annotations | metadata.annotations[trainmaster.io/from-trainjob]",
+        "which labels and annotations stand in the TrainJob, so that those taken out there go here too",
+    ),
+    Field(
+        "*",
         "Job",
         "metadata.annotations[trainmaster.io/pods]",
         "the Job controller's books: which Pods it has counted, in place of finalizers on the Pods",

@@ -54,6 +54,9 @@ TrainJob controller copies it to `status.waiting`, where people look."""
 RESTART_SERIES = "trainmaster.io/restart-series"
 """Annotation on JobSets, by their controller: the attempt that made progress last. Pauses between restarts are counted
 from there."""
+FROM_TRAINJOB = "trainmaster.io/from-trainjob"
+"""Annotation on JobSets, by the TrainJob controller: which labels and annotations of it stand in the TrainJob, as JSON
+{labels, annotations}. One that is taken out there goes here; those of others stay."""
 SHIPPED_HASH = "trainmaster.io/shipped-hash"
 """Annotation on shipped runtimes, by the installer: the hash of the spec as shipped. One that differs was edited."""
 ENVIRONMENT = "trainmaster.io/environment"

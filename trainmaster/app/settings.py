@@ -128,6 +128,16 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class Jobs:
+    """What the Job controller does where a Job leaves it open. Gangs restart by rules of their own."""
+
+    replacement_seconds: float = 10.0
+    """Pause before a failed Pod is replaced; each further failure doubles it, a success starts over. As upstream."""
+    replacement_max_seconds: float = 600.0
+    """The longest such pause."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     server: Server = field(default_factory=Server)
     storage: Storage = field(default_factory=Storage)
@@ -137,6 +147,7 @@ class Settings:
     process: Process = field(default_factory=Process)
     node: Node = field(default_factory=Node)
     history: History = field(default_factory=History)
+    jobs: Jobs = field(default_factory=Jobs)
 
 
 @dataclass(frozen=True, slots=True)

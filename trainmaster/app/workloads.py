@@ -22,6 +22,7 @@ from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
+from trainmaster.controllers.job.reconciler import build_controller as build_job_controller
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import Context
@@ -30,8 +31,10 @@ from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
 from trainmaster.controllers.volumes.claims import CONTROLLER as CLAIMS
 from trainmaster.controllers.volumes.volumes import CONTROLLER as VOLUMES
 from trainmaster.engine.apply import apply_in_one
+from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
+from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
@@ -39,7 +42,14 @@ from trainmaster.node.runner import Settings as NodeSettings
 
 CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
 CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER)
-"""All of them, as they are without a history."""
+"""All of them, as they are without a history and with every setting at its default."""
+
+
+def build_chain(settings: Settings) -> tuple[Controller, ...]:
+    """From TrainJob to Pod, as this installation wants it."""
+    jobs = settings.jobs
+    pause = Policy(first=jobs.replacement_seconds, cap=max(jobs.replacement_seconds, jobs.replacement_max_seconds))
+    return tuple(build_job_controller(pause) if item is JOB else item for item in CHAIN)
 
 
 @asynccontextmanager
@@ -63,7 +73,7 @@ async def running_workloads(
         async with running_history(home, settings.history, client, view, clock, witness) as history:
             lifecycle = Context(ledger=history)
             manager = Manager(
-                (*CHAIN, retention.build_controller(lifecycle), limits.build_controller(lifecycle)),
+                (*build_chain(settings), retention.build_controller(lifecycle), limits.build_controller(lifecycle)),
                 view=view,
                 feed=view,
                 apply=apply_in_one(client),

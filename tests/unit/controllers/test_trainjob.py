@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.unit.controllers.world import NOW, World, make_runtime, make_trainjob
+from trainmaster.api.labels import FROM_TRAINJOB
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.writes import Create, Refusal
@@ -244,3 +245,33 @@ def test_a_job_under_deletion_or_managed_by_another_is_left_alone() -> None:
     world = make_world(trainer=TRAINER)
     world.merge(TRAIN_JOBS, "a-torch", {"metadata": {"deletionTimestamp": "2026-11-15T12:00:00Z"}})
     assert world.run(CONTROLLER, "a-torch").all_writes == ()
+
+
+def test_a_label_that_is_taken_out_of_the_trainjob_goes_and_those_of_others_stay() -> None:
+    world = make_world(labels={"a": "1", "b": "2"}, annotations={"c": "3"})
+    world.run(CONTROLLER, "a-torch")
+    world.merge(JOB_SETS, "a-torch", {"metadata": {"labels": {"queue": "theirs"}}})
+    spec = world.get(TRAIN_JOBS, "a-torch")["spec"]
+    world.add(
+        TRAIN_JOBS, {**world.get(TRAIN_JOBS, "a-torch"), "spec": {**spec, "labels": {"b": "3"}, "annotations": {}}}
+    )
+    world.run(CONTROLLER, "a-torch")
+    meta = world.get(JOB_SETS, "a-torch")["metadata"]
+    assert meta["labels"] == {"b": "3", "queue": "theirs"}
+    assert meta["annotations"] == {FROM_TRAINJOB: '{"labels":["b"]}'}
+    world.add(TRAIN_JOBS, {**world.get(TRAIN_JOBS, "a-torch"), "spec": {**spec, "labels": {}, "annotations": {}}})
+    world.run(CONTROLLER, "a-torch")
+    meta = world.get(JOB_SETS, "a-torch")["metadata"]
+    assert (meta["labels"], meta.get("annotations")) == ({"queue": "theirs"}, {})
+    assert world.run(CONTROLLER, "a-torch").all_writes == ()
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", '{"labels": 3}', '{"labels": [3]}'])
+def test_a_spoilt_list_of_labels_is_set_right_and_removes_nothing(text: str) -> None:
+    world = make_world(labels={"a": "1"})
+    world.run(CONTROLLER, "a-torch")
+    world.merge(JOB_SETS, "a-torch", {"metadata": {"annotations": {FROM_TRAINJOB: text}, "labels": {"x": "y"}}})
+    world.run(CONTROLLER, "a-torch")
+    meta = world.get(JOB_SETS, "a-torch")["metadata"]
+    assert meta["labels"] == {"a": "1", "x": "y"}
+    assert meta["annotations"] == {FROM_TRAINJOB: '{"labels":["a"]}'}

@@ -15,6 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
+from trainmaster.api.labels import FROM_TRAINJOB
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import strategic
 from trainmaster.api.schemas import load
@@ -86,19 +89,29 @@ def merge_jobs(spec: Object, trainjob: Mapping[str, Any]) -> Object:
 
 
 def merge_metadata(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> Object:
-    """Labels and annotations of the JobSet object; empty ones are left out."""
+    """Labels and annotations of the JobSet object; empty ones are left out. What comes from the TrainJob can be taken
+    out again, so an annotation lists it."""
     template = (runtime.get("spec") or {}).get("template") or {}
-    spec = trainjob.get("spec") or {}
-    sources = [template.get("metadata") or {}, spec]
-    sources += [get_patch_template(patch).get("metadata") or {} for patch in spec.get("runtimePatches") or ()]
+    given = template.get("metadata") or {}
     merged: Object = {}
+    changing: dict[str, list[str]] = {}
     for name in _METADATA:
-        values: dict[str, str] = {}
-        for source in sources:
-            values.update(source.get(name) or {})
-        if values:
+        own: dict[str, str] = {}
+        for source in _list_own_metadata(trainjob):
+            own.update(source.get(name) or {})
+        if own:
+            changing[name] = sorted(own)
+        if values := {**(given.get(name) or {}), **own}:
             merged[name] = values
+    if changing:
+        text = orjson.dumps(changing).decode()
+        merged["annotations"] = {**merged.get("annotations", {}), FROM_TRAINJOB: text}
     return merged
+
+
+def _list_own_metadata(trainjob: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    spec = trainjob.get("spec") or {}
+    return [spec, *(get_patch_template(patch).get("metadata") or {} for patch in spec.get("runtimePatches") or ())]
 
 
 def _drop_nothing(value: Any) -> Any:

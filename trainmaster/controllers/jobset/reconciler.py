@@ -73,14 +73,15 @@ def _clean_up(view: View, jobset: Object, buckets: Buckets, draft: Draft, now: N
 
 def _run(view: View, jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
     missing = creation.list_missing(view, jobset, buckets, draft)
-    if isinstance(missing, Waiting):
-        # The reason first, then the counts: what is there goes on meanwhile.
-        pause = _wait(jobset, missing, now)
-        return _build_plan((), draft) if pause is NOTHING else pause
     if is_suspended(jobset):
         toggled = suspend.suspend(buckets, draft)
     else:
         toggled = suspend.resume(jobset, buckets, draft)
+    if isinstance(missing, Waiting):
+        # What is there goes on, stops and resumes meanwhile. The reason first, then the counts.
+        pause = _wait(jobset, missing, now)
+        writes = (*previous, *toggled)
+        return _build_plan(writes, draft) if pause is NOTHING else Plan((*writes, *pause.writes), None, pause.notes)
     writes = (*previous, *missing, *toggled)
     reason = build_annotation_patch(jobset, _find_reason(buckets), now.wall)
     if reason is None:

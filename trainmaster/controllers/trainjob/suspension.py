@@ -7,10 +7,13 @@ when the job is resumed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from trainmaster.api.admission.updates import MUTABLE_POD_FIELDS
+from trainmaster.api.labels import FROM_TRAINJOB
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.training.steps import list_jobs
@@ -59,13 +62,36 @@ def build_marks(jobset: Object, wanted: Mapping[str, Any]) -> Patch | None:
 
 
 def _list_changed(jobset: Object, wanted: Mapping[str, Any]) -> Object:
+    """What is missing or different, and what stood in the TrainJob once and does not any more."""
     changed: Object = {}
+    before = _read_marks(jobset)
     for name in _METADATA:
-        before = jobset["metadata"].get(name) or {}
-        values = {key: value for key, value in (wanted.get(name) or {}).items() if before.get(key) != value}
+        have, want = jobset["metadata"].get(name) or {}, wanted.get(name) or {}
+        values: dict[str, str | None] = {key: value for key, value in want.items() if have.get(key) != value}
+        values |= {key: None for key in before.get(name, ()) if key in have and key not in want}
         if values:
             changed[name] = values
+    if FROM_TRAINJOB in (jobset["metadata"].get("annotations") or {}) and not _has_marks(wanted):
+        changed.setdefault("annotations", {})[FROM_TRAINJOB] = None
     return changed
+
+
+def _has_marks(wanted: Mapping[str, Any]) -> bool:
+    return FROM_TRAINJOB in (wanted.get("annotations") or {})
+
+
+def _read_marks(jobset: Object) -> Mapping[str, Sequence[str]]:
+    """The labels and annotations that came from the TrainJob; nothing when the list was edited by hand."""
+    text = (jobset["metadata"].get("annotations") or {}).get(FROM_TRAINJOB, "{}")
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    return {
+        name: [key for key in keys if isinstance(key, str)] for name, keys in value.items() if isinstance(keys, list)
+    }
 
 
 def _merge_jobs(jobs: list[Object], wanted: Mapping[str, Object]) -> list[Object]:

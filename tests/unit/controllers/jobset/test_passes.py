@@ -7,7 +7,7 @@ from datetime import timedelta
 import orjson
 import pytest
 
-from tests.unit.controllers.world import NOW, World, make_jobset
+from tests.unit.controllers.world import NOW, World, make_job, make_jobset
 from trainmaster.api.labels import RESTART_SERIES, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, SERVICES
@@ -238,6 +238,34 @@ def test_the_counts_follow_the_jobs_while_a_foreign_job_stands_in_the_way() -> N
     counts = world.get(JOB_SETS, "js")["status"]["replicatedJobsStatus"]
     assert [entry["name"] for entry in counts] == ["node"]
     assert world.run(CONTROLLER, "js").all_writes == ()
+
+
+def test_what_is_there_is_suspended_and_resumed_while_a_foreign_job_stands_in_the_way() -> None:
+    world = make_world(replicas=2)
+    del world.objects[JOBS, "default", "js-node-1"]
+    world.add(JOBS, make_job(name="js-node-1"))
+    for suspended, condition in ((True, "SuspendedJobs"), (False, "ResumeJobs")):
+        world.merge(JOB_SETS, "js", {"spec": {"suspend": suspended}})
+        world.run(CONTROLLER, "js")
+        world.run(CONTROLLER, "js")
+        assert world.get(JOBS, "js-node-0")["spec"]["suspend"] is suspended
+        assert "suspend" not in world.get(JOBS, "js-node-1")["spec"], "it is somebody else's"
+        assert [reason for _, _, reason in get_conditions(world)] == [condition]
+        assert orjson.loads(world.get(JOB_SETS, "js")["metadata"]["annotations"][WAITING])["reason"] == "NameConflict"
+        assert world.run(CONTROLLER, "js").all_writes == ()
+
+
+@pytest.mark.parametrize(
+    ("restarts", "want"), [(0, None), (1, 1.0), (2, 2.0), (3, 4.0), (6, 32.0), (7, 60.0), (90, 60.0)]
+)
+def test_each_restart_waits_twice_as_long_as_the_one_before_up_to_a_minute(restarts: int, want: float | None) -> None:
+    world = make_world(failurePolicy={"maxRestarts": 100})
+    world.merge(JOB_SETS, "js", {"status": {"restarts": restarts, "restartsCountTowardsMax": restarts}})
+    world.merge(JOBS, "js-node-0", {"metadata": {"labels": {"jobset.sigs.k8s.io/restart-attempt": str(restarts)}}})
+    end_job(world, "js-node-0", "Failed")
+    assert world.run(CONTROLLER, "js").requeue_after == want
+    expected = restarts if want else restarts + 1
+    assert world.get(JOB_SETS, "js")["status"]["restarts"] == expected
 
 
 def test_a_foreign_service_that_goes_wakes_the_jobset_of_its_name() -> None:

@@ -23,6 +23,7 @@ from tests.unit.controllers.trainjob.stage import (
     make_trainjob,
     play,
 )
+from trainmaster.api.labels import FROM_TRAINJOB
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -58,7 +59,9 @@ def test_c_001_the_whole_jobset_and_its_pod_group() -> None:
         check_owner(stage.jobset, stage)
         assert stage.jobset["spec"]["suspend"] is True
         marks = {"testingKey": "testingVal"}
-        assert (stage.jobset["metadata"]["labels"], stage.jobset["metadata"]["annotations"]) == (marks, marks)
+        annotations = {**stage.jobset["metadata"]["annotations"]}
+        assert annotations.pop(FROM_TRAINJOB), "our own, beside upstream's"
+        assert (stage.jobset["metadata"]["labels"], annotations) == (marks, marks)
         for name in ALL_JOBS:
             labels = stage.job(name)["template"]["spec"]["template"]["metadata"]["labels"]
             assert labels == {"scheduling.x-k8s.io/pod-group": "alpha"}
