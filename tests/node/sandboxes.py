@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread  # noqa: F401 - the ordinary user may not be able to import it later
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tests.node.shims import Shims, make_spec
+from tests.node.shims import Shims, make_spec, wait_until_dead
 from tests.support.leaks import assert_nothing_left, take_stock
 from trainmaster.node.zygotes import get_fingerprint
 from trainmaster.shim import linux, zygote
-from trainmaster.shim.protocol import FULL, OWN_NETWORK, USER, ContainerSpec, Mount, SandboxSpec
+from trainmaster.shim.protocol import FULL, OWN_NETWORK, USER, ContainerSpec, Identity, Mount, SandboxSpec, decode
 
 ORDINARY = 61234
 LEVELS = (FULL, USER)
@@ -69,6 +70,15 @@ class Sandboxes(Shims):
     async def start(self, pod: SandboxSpec, *containers: ContainerSpec) -> None:
         await self.supervisor.create(pod.uid, pod, containers)
 
+    async def replace_zygote(self) -> None:
+        """Kills it; the next Pod gets a new one, which an ordinary user must fork here."""
+        file = self.root / zygote.FOLDER / "zygote.json"
+        who = decode(Identity, file.read_bytes())
+        os.kill(who.pid, signal.SIGKILL)
+        await wait_until_dead(who.pid)
+        if self.level == USER:
+            fork_zygote(self.root, self.level)
+
     async def finish(self, pod: SandboxSpec, script: str, **fields: Any) -> str:
         """Runs the script to its end, which must be a success; its output."""
         await self.start(pod, self.make_container(pod, script, **fields))
@@ -113,7 +123,7 @@ def _run_as(user: int, work: Callable[[], None], root: Path, level: str) -> None
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
             linux.set_dumpable(True)
-            _fork_zygote(root, level)
+            fork_zygote(root, level)
             work()
             status = 0
         except BaseException:  # noqa: BLE001 - this process must not go on as a second test run
@@ -124,7 +134,7 @@ def _run_as(user: int, work: Callable[[], None], root: Path, level: str) -> None
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "see the output of the child"
 
 
-def _fork_zygote(root: Path, level: str) -> None:
+def fork_zygote(root: Path, level: str) -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

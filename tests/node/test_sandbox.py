@@ -152,7 +152,7 @@ def test_a_pod_has_its_own_names_and_unknown_ones_fail_at_once(folder: Path, lev
 def test_shared_memory_has_the_size_that_was_asked_for(folder: Path, level: str, mark: str) -> None:
     async def test(it: Sandboxes) -> None:
         pod = it.make_pod("a", 0, shm_bytes=8 << 20)
-        script = "df -k /dev/shm | tail -1 | awk '{print $2}'; head -c 9000000 /dev/zero > /dev/shm/x || echo full"
+        script = "df -k /dev/shm | tail -1 | awk '{print $2}'; head -c 9000000 /dev/zero 2>/dev/null > /dev/shm/x || echo full"
         output = await it.finish(pod, script)
         assert output.splitlines()[0] == "8192" and output.splitlines()[-1] == "full"
 
@@ -342,5 +342,67 @@ def test_trees_die_with_their_container_and_not_with_its_neighbour(folder: Path,
         assert (await pods.wait_ended(pod.uid, "two")).exited.signal == 9
         last, _ = await pods.supervisor.request(pod.uid, "stats")
         assert last["pids"] == 0
+
+    run_sandboxed(folder, level, mark, test)
+
+
+def test_pods_on_different_bridges_reach_each_other(folder: Path, level: str, mark: str) -> None:
+    """A bridge takes 1,024 ports: addresses that far apart hang on two of them."""
+
+    async def test(it: Sandboxes) -> None:
+        near, far = "10.244.0.9", "10.244.8.9"
+        server = it.make_pod("near", 0, address=near)
+        script = "import socket; s = socket.create_server(('', 29500)); print('up', flush=True); s.accept()"
+        await it.start(server, it.make_container(server, "", argv=(PYTHON, "-c", script)))
+        await it.wait_for_log(server.uid, "up")
+        client = it.make_pod("far", 0, address=far, hosts=((far, "far"), (near, "near")))
+        reach = f"{PYTHON} -c \"import socket; socket.create_connection(('near', 29500), 20); print('met')\""
+        assert await it.finish(client, reach) == "met\n"
+
+    run_sandboxed(folder, level, mark, test)
+
+
+def test_a_new_zygote_finds_the_switch_of_the_old_one(folder: Path, level: str, mark: str) -> None:
+    """A Pod that starts after the zygote was killed meets one that has run since before."""
+
+    async def test(it: Sandboxes) -> None:
+        first, second = it.make_pod("job", 0, 2), it.make_pod("job", 1, 2)
+        script = "import socket; s = socket.create_server(('', 29500)); print('up', flush=True); s.accept()"
+        await it.start(first, it.make_container(first, "", argv=(PYTHON, "-c", script)))
+        await it.wait_for_log(first.uid, "up")
+        await it.replace_zygote()
+        reach = f"{PYTHON} -c \"import socket; socket.create_connection(('job-0.job', 29500), 20); print('met')\""
+        assert await it.finish(second, reach) == "met\n"
+
+    run_sandboxed(folder, level, mark, test)
+
+
+def test_hosts_can_change_while_the_pod_runs(folder: Path, level: str, mark: str) -> None:
+    async def test(it: Sandboxes) -> None:
+        pod = it.make_pod("a", 0)
+        script = "echo up; until getent hosts late; do sleep 0.02; done"
+        await it.start(pod, it.make_container(pod, script))
+        await it.wait_for_log(pod.uid, "up")
+        await it.supervisor.request(pod.uid, "hosts", lines=[*pod.hosts, ("10.244.9.9", "late")])
+        assert (await it.wait_ended(pod.uid)).exited.code == 0
+        assert it.read_log(pod.uid).split() == ["up", "10.244.9.9", "late"]
+
+    run_sandboxed(folder, level, mark, test)
+
+
+def test_containers_of_a_pod_share_network_and_shared_memory_but_not_files(folder: Path, level: str, mark: str) -> None:
+    async def test(it: Sandboxes) -> None:
+        pod = it.make_pod("a", 0)
+        serve = (
+            "import socket; s = socket.create_server(('127.0.0.1', 8080)); open('/dev/shm/x', 'w').write('shared'); "
+        )
+        serve += "open('/tmp/private', 'w').close(); print('up', flush=True); s.accept()"
+        await it.start(pod, it.make_container(pod, "", argv=(PYTHON, "-c", serve)))
+        await it.wait_for_log(pod.uid, "up")
+        look = "import os, socket; socket.create_connection(('127.0.0.1', 8080), 20); print(open('/dev/shm/x').read(), "
+        look += "os.path.exists('/tmp/private'), socket.gethostname())"
+        await it.supervisor.start(pod.uid, it.make_container(pod, "", name="side", argv=(PYTHON, "-c", look)))
+        assert (await it.wait_ended(pod.uid, "side")).exited.code == 0
+        assert it.read_log(pod.uid, "side") == "shared False a-0\n"
 
     run_sandboxed(folder, level, mark, test)
