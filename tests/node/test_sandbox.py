@@ -152,7 +152,8 @@ def test_a_pod_has_its_own_names_and_unknown_ones_fail_at_once(folder: Path, lev
 def test_shared_memory_has_the_size_that_was_asked_for(folder: Path, level: str, mark: str) -> None:
     async def test(it: Sandboxes) -> None:
         pod = it.make_pod("a", 0, shm_bytes=8 << 20)
-        script = "df -k /dev/shm | tail -1 | awk '{print $2}'; head -c 9000000 /dev/zero 2>/dev/null > /dev/shm/x || echo full"
+        script = "df -k /dev/shm | tail -1 | awk '{print $2}'; "
+        script += "head -c 9000000 /dev/zero 2>/dev/null > /dev/shm/x || echo full"
         output = await it.finish(pod, script)
         assert output.splitlines()[0] == "8192" and output.splitlines()[-1] == "full"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from trainmaster.shim.protocol import OWN_NETWORK, Mount, SandboxSpec
+from trainmaster.shim.protocol import OWN_NETWORK, Mount, SandboxSpec, write_whole
 
 _BLOCK = 4096
 _LOCAL = (("127.0.0.1", "localhost"), ("::1", "localhost", "ip6-localhost", "ip6-loopback"))
@@ -29,17 +29,27 @@ def build_nsswitch(machine: str) -> str:
     return "\n".join((*kept, "hosts: files", ""))
 
 
-def write_files(directory: str, pod: SandboxSpec) -> list[Mount]:
-    """Writes them to `directory`/etc; the mounts that put them in place."""
+def write_common(place: str) -> None:
+    """Once per zygote: the files that are the same in all Pods. Read-only there, so that no Pod changes another's."""
+    os.makedirs(place, exist_ok=True)
+    files = {"resolv.conf": _RESOLV, "nsswitch.conf": build_nsswitch(_read_machine("/etc/nsswitch.conf"))}
+    for name, text in files.items():
+        write_whole(f"{place}/{name}", text.encode())
+        os.chmod(f"{place}/{name}", 0o644)  # whatever the umask says: Pods have other users
+
+
+def write_files(directory: str, pod: SandboxSpec, common: str) -> list[Mount]:
+    """Writes the Pod's own to `directory`/etc; the mounts that put all of them in place."""
     place = f"{directory}/etc"
     os.makedirs(place, exist_ok=True)
-    files = {"hosts": build_hosts(pod.hosts), "hostname": f"{pod.hostname}\n".encode()}
+    _write(f"{place}/hosts", build_hosts(pod.hosts))
+    _write(f"{place}/hostname", f"{pod.hostname}\n".encode())
+    mounts = [Mount("/etc/hosts", f"{place}/hosts"), Mount("/etc/hostname", f"{place}/hostname")]
     if pod.network == OWN_NETWORK:
-        files["resolv.conf"] = _RESOLV.encode()
-        files["nsswitch.conf"] = build_nsswitch(_read_machine("/etc/nsswitch.conf")).encode()
-    for name, content in files.items():
-        _write(f"{place}/{name}", content)
-    return [Mount(f"/etc/{name}", f"{place}/{name}") for name in files]
+        mounts += [
+            Mount(f"/etc/{name}", f"{common}/{name}", read_only=True) for name in ("resolv.conf", "nsswitch.conf")
+        ]
+    return mounts
 
 
 def rewrite_hosts(directory: str, lines: Sequence[Sequence[str]]) -> None:

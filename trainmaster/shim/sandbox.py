@@ -35,9 +35,6 @@ from trainmaster.shim.protocol import (
 )
 from trainmaster.shim.usage import list_processes
 
-GROUPS = "groups.json"
-"""In the Pod's directory: the control groups it may have, as absolute paths, since they depend on who started us."""
-
 
 class SandboxError(Exception):
     """The sandbox cannot be had as asked; the text is one sentence for the Pod's event."""
@@ -58,10 +55,12 @@ class _Ground:
     user: int
     group: int
     switch: int
+    common: str
+    """Directory of files that are the same in all Pods."""
     hierarchies: cgroups.Hierarchies
 
 
-_ground = _Ground(PLAIN, os.geteuid(), os.getegid(), -1, cgroups.Hierarchies())
+_ground = _Ground(PLAIN, os.geteuid(), os.getegid(), -1, "", cgroups.Hierarchies())
 
 
 def prepare_zygote(root: str, level: str) -> None:
@@ -75,7 +74,10 @@ def prepare_zygote(root: str, level: str) -> None:
     if level != PLAIN:
         found = network.find_switch(shims)
         switch = network.make_switch(may_return=level == FULL) if found is None else found
-    _ground = _Ground(level, user, group, switch, cgroups.read_hierarchies())
+    common = f"{root}/.common"
+    if level != PLAIN:
+        etc.write_common(common)
+    _ground = _Ground(level, user, group, switch, common, cgroups.read_hierarchies())
 
 
 def _enter_user_namespace(shims: list[tuple[str, int]]) -> None:
@@ -133,15 +135,15 @@ def build_pod(paths: Paths, pod: SandboxSpec) -> Sandbox:
 def clean_up(paths: Paths) -> None:
     """After a shim died: whatever the kernel did not take away by itself. Its processes are killed first."""
     try:
-        with open(f"{paths.directory}/{GROUPS}", "rb") as stream:
-            groups = json.load(stream)
+        with open(f"{paths.directory}/{network.RECORD}", "rb") as stream:
+            groups = json.load(stream)["groups"]
     except (OSError, ValueError):
         return  # none were made
     for path in groups:
         cgroups.kill_group(path)
     for path in groups:
         cgroups.remove_group(path)
-    os.unlink(f"{paths.directory}/{GROUPS}")
+    os.unlink(f"{paths.directory}/{network.RECORD}")
 
 
 class Sandbox:
@@ -167,20 +169,26 @@ class Sandbox:
         return tuple(handle for handle in (_ground.switch, self._shm, *ours) if handle >= 0)
 
     def build(self) -> None:
+        self._write_record()
         if self._group is not None:
-            write_whole(f"{self.paths.directory}/{GROUPS}", json.dumps(self._group.paths).encode())
             self._group.build(self.pod.limits)
         if self.pod.level == PLAIN:
             return
         linux.unshare(linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
         socket.sethostname(self.pod.hostname)
         if self.pod.network == OWN_NETWORK:
-            network.write_record(self.paths.directory, _ground.switch)
             self._network = network.connect_pod(
                 _ground.switch, self.pod.address, self.pod.prefix, self.pod.relays, may_return=self._may_return
             )
         self._shm = make_shm(self._find_shm_size())
-        self._etc = etc.write_files(self.paths.directory, self.pod)
+        self._etc = etc.write_files(self.paths.directory, self.pod, _ground.common)
+
+    def _write_record(self) -> None:
+        """Before anything is made. Groups are absolute paths, since where they lie depends on who started us."""
+        groups = self._group.paths if self._group is not None else []
+        record = {"groups": groups, **(network.build_record(_ground.switch) if _ground.switch >= 0 else {})}
+        if groups or _ground.switch >= 0:
+            write_whole(f"{self.paths.directory}/{network.RECORD}", json.dumps(record).encode())
 
     @property
     def _may_return(self) -> bool:
@@ -374,8 +382,7 @@ class Sandbox:
             self._shm = -1
         if self.pod.level != PLAIN:
             self._open_layers()
-        if self._group is not None:
-            clean_up(self.paths)
+        clean_up(self.paths)
 
     def _open_layers(self) -> None:
         """Overlays leave directories that not even their owner may list; whoever removes the Pod's directory must."""
