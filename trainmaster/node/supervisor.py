@@ -26,6 +26,7 @@ from trainmaster.node.shim_link import Answer, ShimError, ShimGone, ShimLink
 from trainmaster.node.zygotes import ZygoteError, Zygotes
 from trainmaster.shim import wire
 from trainmaster.shim.entry import HELD, Held, take_lock
+from trainmaster.shim.network import RECORD
 from trainmaster.shim.processes import is_alive, kill_marked, kill_quietly
 from trainmaster.shim.protocol import (
     PLAIN,
@@ -39,7 +40,7 @@ from trainmaster.shim.protocol import (
     encode,
     write_whole,
 )
-from trainmaster.shim.sandbox import GROUPS, clean_up
+from trainmaster.shim.sandbox import clean_up
 from trainmaster.shim.wire import Message
 
 log = logging.getLogger(__name__)
@@ -385,7 +386,7 @@ def _clear_away(uids: set[str], pods: list[Paths]) -> None:
 
 
 def _has_groups(paths: Paths) -> bool:
-    return os.path.exists(f"{paths.directory}/{GROUPS}")
+    return os.path.exists(f"{paths.directory}/{RECORD}")
 
 
 def _read_identity(paths: Paths) -> Identity | None:
