@@ -35,11 +35,18 @@ def make_wheel(directory: Path, version: str = "1.0") -> Path:
     return wheel
 
 
-def run(layer: Path, programs: str, script: str) -> str:
+def run(env_directory: Path, base: layers.Base, root: Path, script: str) -> str:
     """As a container's shell would run it."""
-    path = f"{layer}/bin:{programs}:{sys.prefix}/bin:{os.defpath}"
-    env = {"PATH": path, "VIRTUAL_ENV": str(layer), "HOME": str(layer), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    done = subprocess.run(["/bin/sh", "-ec", script], env=env, capture_output=True, text=True, check=False, timeout=100)
+    shared, programs = layers.make_shared(root, base), layers.make_programs(root, base.prefix)
+    path = f"{env_directory}/bin:{shared}/bin:{programs}:{base.prefix}/bin:{os.defpath}"
+    env = {
+        "PATH": path,
+        "VIRTUAL_ENV": str(env_directory),
+        "TRAINMASTER_ENV": str(env_directory),
+        "HOME": str(root),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+    done = subprocess.run(["bash", "-ec", script], env=env, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -48,26 +55,34 @@ def list_installed(prefix: str) -> list[str]:
     return [str(path) for path in Path(prefix).glob(f"lib/python3.*/site-packages/{NAME}*")]
 
 
-def test_pip_inside_a_pod_writes_into_its_layer_and_nowhere_else(tmp_path: Path) -> None:
+def test_pip_inside_a_pod_writes_into_its_own_environment_and_nowhere_else(tmp_path: Path) -> None:
     base = layers.read_base(sys.prefix)
-    layer, wheel = tmp_path / "env", make_wheel(tmp_path)
-    layers.make_layer(str(layer), base)
-    programs = layers.make_programs(tmp_path, sys.prefix)
+    own, wheel, newer = tmp_path / "own", make_wheel(tmp_path), make_wheel(tmp_path, "2.0")
     script = f"""
     python -c 'import sys, pytest; print(sys.prefix)'
-    test "$(command -v pip)" = {programs}/pip
-    pip install -q --no-index {wheel}
+    test ! -e {own}
+    python -m pip install -q --no-index {wheel}
     tm-sample
     python -c 'import {NAME}, orjson; print({NAME}.__file__)'
+    pip install -q --no-index {newer}
+    python3 -c 'import {NAME}; print({NAME}.VERSION)'
+    pip uninstall -q -y {NAME}
+    python3 -c 'import {NAME}' 2>/dev/null && echo there || echo gone
     """
-    lines = run(layer, programs, script).splitlines()
-    assert lines[0] == str(layer), "the packages of the base are seen, the prefix is the Pod's"
+    lines = run(own, base, tmp_path, script).splitlines()
+    assert lines[0].startswith(f"{tmp_path}/layers/"), "the shared layer, with the packages of the base"
     assert lines[1] == "script 1.0"
-    assert lines[2].startswith(f"{layer}/lib/")
+    assert lines[2].startswith(f"{own}/lib/"), "also from a shell that remembers the other interpreter"
+    assert lines[3:] == ["2.0", "gone"]
     assert list_installed(sys.prefix) == []
-    other = tmp_path / "other"
-    layers.make_layer(str(other), base)
-    assert "no" in run(other, programs, f"python -c 'import {NAME}' 2>/dev/null && echo yes || echo no")
+
+
+def test_what_one_pod_installs_no_other_sees(tmp_path: Path) -> None:
+    base, wheel = layers.read_base(sys.prefix), make_wheel(tmp_path)
+    run(tmp_path / "one", base, tmp_path, f"pip install -q --no-index {wheel}")
+    look = f"python -c 'import {NAME}' 2>/dev/null && echo there || echo gone"
+    assert run(tmp_path / "other", base, tmp_path, look) == "gone\n"
+    assert run(tmp_path / "one", base, tmp_path, look) == "there\n"
 
 
 def test_an_environment_with_packages_is_made_once_and_seen_through_layers(tmp_path: Path) -> None:
@@ -81,10 +96,8 @@ def test_an_environment_with_packages_is_made_once_and_seen_through_layers(tmp_p
 
     prefixes = asyncio.run(main())
     assert len(set(prefixes)) == 1
-    layer = tmp_path / "env"
-    layers.make_layer(str(layer), layers.read_base(prefixes[0]))
-    programs = layers.make_programs(tmp_path, prefixes[0])
-    assert run(layer, programs, "tm-sample").strip() == "script 1.0"
+    base = layers.read_base(prefixes[0])
+    assert run(tmp_path / "own", base, tmp_path, "tm-sample; python -c 'import orjson'").strip() == "script 1.0"
     assert list_installed(sys.prefix) == []
 
 

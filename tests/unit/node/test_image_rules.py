@@ -142,7 +142,7 @@ class Bench:
     async def find(self, image: str, annotations: dict[str, str] | None = None, **spec: Any) -> Environment:
         pod: Object = make_pod({"image": image}, **spec)
         pod["metadata"]["annotations"] = annotations or {}
-        return await self.images.find(pod, pod["spec"]["containers"][0], str(self.root / "pod"))
+        return await self.images.find(pod, pod["spec"]["containers"][0])
 
 
 def run(tmp_path: Path, test: Callable[[Bench], Awaitable[None]]) -> None:
@@ -157,7 +157,8 @@ def test_without_a_table_every_image_is_the_environment_of_the_server(tmp_path: 
     async def test(bench: Bench) -> None:
         found = await bench.find("anything:1")
         assert found.prefix == sys.prefix
-        assert found.layer == str(tmp_path / "pod" / "env")
+        assert found.programs[0] == f"{found.layer}/bin"
+        assert found.layer.startswith(str(tmp_path / "environments"))
         assert found.note == f"image anything:1 is run as the Python environment {sys.prefix}"
         initializer = await bench.find("ghcr.io/kubeflow/trainer/dataset-initializer:v2.3.0")
         assert initializer.command[-1] == "dataset"

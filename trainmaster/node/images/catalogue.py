@@ -43,11 +43,12 @@ class Images:
         self._settings = settings
         self._environments = Environments(settings.root, settings.environ)
         self._bases: dict[str, Base] = {}
+        self._shared: dict[str, str] = {}
         self._programs: dict[str, tuple[int, str]] = {}
         self._parsed: tuple[str, Table] = ("", Table(SHIPPED))
 
-    async def find(self, pod: Object, container: Object, directory: str) -> Environment:
-        """ImageError when there is none; `directory` is the Pod's own and gets its layer."""
+    async def find(self, pod: Object, container: Object) -> Environment:
+        """ImageError when there is none."""
         image = container.get("image", "")
         table = await self._read_table()
         rule = table.find(image)
@@ -62,13 +63,11 @@ class Images:
         if any(volume["name"] == MPI_VOLUME for volume in pod["spec"].get("volumes") or ()):
             rule = add_remote_start(rule)
         base = await self._find_base(rule, table)
-        layer = f"{directory}/env"
-        layers.make_layer(layer, base)
         gang = self._make_gang(pod) if rule.gang else ""
         return Environment(
             prefix=base.prefix,
-            programs=(self._make_programs(base), f"{base.prefix}/bin"),
-            layer=layer,
+            programs=(f"{self._make_shared(base)}/bin", self._make_programs(base), f"{base.prefix}/bin"),
+            layer=self._make_shared(base),
             command=rule.command,
             stand_ins=rule.stand_ins,
             variables=rule.env,
@@ -108,6 +107,11 @@ class Images:
         if prefix not in self._bases:
             self._bases[prefix] = read_environment(prefix)
         return self._bases[prefix]
+
+    def _make_shared(self, base: Base) -> str:
+        if base.prefix not in self._shared:
+            self._shared[base.prefix] = layers.make_shared(self._settings.root, base)
+        return self._shared[base.prefix]
 
     def _make_programs(self, base: Base) -> str:
         """Made again after somebody installed into the environment."""

@@ -1,7 +1,7 @@
 """What stands in for an image: a Python environment, with what an image would say about entry point and variables.
 
-`prefix` is shared and never written to by a Pod. `layer` is the Pod's own thin environment over it, where `pip
-install` inside a job goes. Both are host paths; `launch.containers` says how the program sees them.
+`prefix` is never written to by a Pod. `layer` is a thin environment over it that Pods share and start with; a Pod that
+installs packages gets one of its own (`layer_hook`). All paths are those of the machine, also inside a sandbox.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ImageError(Exception):
 class Environment:
     prefix: str
     programs: tuple[str, ...] = ()
-    """Directories with the environment's programs, first one first; the layer's own come before them."""
+    """Directories with the environment's programs, first one first; what the Pod installs comes before them."""
     layer: str = ""
     command: tuple[str, ...] = ()
     """For containers without a command, as an image's entry point."""

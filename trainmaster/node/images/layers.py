@@ -1,8 +1,9 @@
 """Thin environments: a Python prefix of its own over another one, made with a handful of small files.
 
 A layer has its own interpreter link, `pyvenv.cfg` and site-packages; a `.pth` file adds the packages of the environment
-below. So `pip install` writes into the layer and sees what is below, and nothing below is ever changed. Scripts of the
-environment below name its interpreter in their first line; `make_programs` keeps copies that take the one in PATH.
+below, which is never changed. Pods share one layer per environment (`make_shared`), whose hook gives a Pod a layer of
+its own as soon as it runs pip (`layer_hook`). Scripts of the environment below name its interpreter in their first
+line; `make_programs` keeps copies that take the one in PATH.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-_PTH = "_below.pth"
+from trainmaster.node.images import layer_hook
+
+_PTH = layer_hook.BELOW
+_HOOK = layer_hook.NAME
 _TRAMPOLINE = re.compile(rb"^'''exec' .*$", re.MULTILINE)
 
 
@@ -61,8 +65,18 @@ def _read_chain(place: str) -> list[str]:
     return [line.partition("addsitedir(")[2].rstrip(")").strip("'\"") for line in lines if "addsitedir(" in line]
 
 
-def make_layer(directory: str, base: Base) -> None:
-    """Idempotent and quick (a dozen system calls): every Pod gets one."""
+def make_shared(root: Path, base: Base) -> str:
+    """The layer that Pods start with; nothing is ever installed into it."""
+    hook = Path(layer_hook.__file__).read_bytes()
+    stamp = "\0".join((base.prefix, base.interpreter, *base.packages))
+    name = hashlib.sha256(stamp.encode() + hook).hexdigest()[:16]
+    directory = root / "layers" / name
+    make_layer(str(directory), base, hook)
+    return str(directory)
+
+
+def make_layer(directory: str, base: Base, hook: bytes = b"") -> None:
+    """Idempotent."""
     if os.path.exists(f"{directory}/pyvenv.cfg"):
         return
     packages = f"{directory}/lib/python{base.version}/site-packages"
@@ -72,6 +86,10 @@ def make_layer(directory: str, base: Base) -> None:
         if not os.path.lexists(f"{directory}/bin/{name}"):
             os.symlink(base.interpreter, f"{directory}/bin/{name}")
     lines = [f"import site; site.addsitedir({place!r})" for place in base.packages]
+    if hook:
+        # Before the others: what a Pod installed goes over what is below.
+        lines.insert(0, f"import {_HOOK}")
+        Path(packages, f"{_HOOK}.py").write_bytes(hook)
     Path(packages, _PTH).write_text("\n".join(lines) + "\n")
     # Last: its presence says that the layer is whole.
     temporary = f"{directory}/pyvenv.cfg.tmp"
@@ -100,6 +118,10 @@ def make_programs(root: Path, prefix: str) -> str:
     for name in ("pip", "pip3"):
         (fresh / name).write_text('#!/bin/sh\nexec python3 -m pip "$@"\n')
         (fresh / name).chmod(0o755)
+    if (source / "uv").exists():
+        # It installs where VIRTUAL_ENV says, which must be there first.
+        (fresh / "uv").write_text(f'#!/bin/sh\npython3 -m pip --version >/dev/null\nexec {source}/uv "$@"\n')
+        (fresh / "uv").chmod(0o755)
     try:
         fresh.rename(target)
     except OSError:

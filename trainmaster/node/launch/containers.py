@@ -19,8 +19,6 @@ from trainmaster.node.launch.environment import build_variables, list_bad_names
 from trainmaster.node.launch.expansion import expand
 from trainmaster.node.launch.limits import build_limits
 from trainmaster.node.launch.mounts import (
-    API_ACCESS,
-    API_ACCESS_PATH,
     Bound,
     build_mounts,
     get_kubeconfig,
@@ -29,10 +27,12 @@ from trainmaster.node.launch.mounts import (
 from trainmaster.node.launch.rewriting import Rewriter, build_rewriter
 from trainmaster.node.launch.security import decide_privileges
 from trainmaster.node.threads import node_env
+from trainmaster.node.volumes.making import API_ACCESS
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
 
 INSIDE = "/trainmaster"
 """Where a sandboxed program sees what the node gives to its Pod."""
+_ENV = ".pod-env"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -41,25 +41,22 @@ class Layout:
     """Where the program sees the Pod's own directories, and where they are."""
 
     work: str
-    layer: str
+    env: str
+    """Where packages go that the Pod installs; does not exist before it does."""
     mounts: tuple[Mount, ...]
 
 
 def build_layout(site: Site, image: Environment) -> Layout:
     work = f"{site.directory}/work"
     if site.level == PLAIN:
-        return Layout(work, image.layer, ())
+        return Layout(work, f"{work}/{_ENV}", ())
     mounts = [Mount(f"{INSIDE}/work", work)]
-    layer = ""
-    if image.layer:
-        layer = f"{INSIDE}/env"
-        mounts.append(Mount(layer, image.layer))
     if image.gang_directory:
         mounts.append(Mount(f"{INSIDE}/gang", image.gang_directory))
     # Shared environments may lie in the home, which a sandbox does not show.
-    shared = dict.fromkeys((image.prefix, *image.programs, *image.shown))
+    shared = dict.fromkeys((image.prefix, image.layer, *image.programs, *image.shown))
     mounts += [Mount(path, path, read_only=True) for path in shared if path and not path.startswith("/usr")]
-    return Layout(f"{INSIDE}/work", layer, tuple(mounts))
+    return Layout(f"{INSIDE}/work", f"{INSIDE}/work/{_ENV}", tuple(mounts))
 
 
 def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) -> tuple[ContainerSpec, list[str]]:
@@ -78,7 +75,7 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
     spec = ContainerSpec(
         name=name,
         attempt=attempt,
-        argv=_resolve_program(argv, env, image, layout, site),
+        argv=_resolve_program(argv, env, layout, site),
         env=env,
         directory=_build_directory(container, rewriter, layout, site),
         mounts=() if site.level == PLAIN else (*layout.mounts, *made, *build_mounts(bound)),
@@ -106,10 +103,10 @@ def _build_rewriter(pod: Object, site: Site, bound: Sequence[Bound]) -> Rewriter
 
 def _build_base(pod: Object, site: Site, image: Environment, layout: Layout, *, api_access: bool) -> dict[str, str]:
     """What a container would have from its image and runtime. The Pod's own variables go over it."""
-    own = (f"{layout.layer}/bin",) if layout.layer else ()
     base = {
-        "PATH": ":".join((*own, *image.programs, SYSTEM_PATH)),
-        "VIRTUAL_ENV": layout.layer or image.prefix,
+        "PATH": ":".join((f"{layout.env}/bin", *image.programs, SYSTEM_PATH)),
+        "VIRTUAL_ENV": layout.env,
+        "TRAINMASTER_ENV": layout.env,
         "HOME": layout.work,
         "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
         "LANG": "C.UTF-8",
@@ -168,25 +165,21 @@ def _find_made_directory(container: Object, bound: Sequence[Bound], site: Site) 
     return (Mount(asked, source),)
 
 
-def _resolve_program(
-    argv: list[str], env: dict[str, str], image: Environment, layout: Layout, site: Site
-) -> tuple[str, ...]:
+def _resolve_program(argv: list[str], env: dict[str, str], layout: Layout, site: Site) -> tuple[str, ...]:
     """argv with the whole path of the program. In a sandbox what is not found here may still be in a volume."""
     program = argv[0]
     if "/" in program:
         if site.level == PLAIN and program.startswith("/") and not os.access(program, os.X_OK):
             raise LaunchError(START_ERROR, f'exec: "{program}": no such file or not executable')
         return tuple(argv)
-    path = env["PATH"]
-    if layout.layer != image.layer:
-        path = path.replace(f"{layout.layer}/bin", f"{image.layer}/bin")
-    found = shutil.which(program, path=path)
+    own = f"{site.directory}/work"
+    found = shutil.which(program, path=env["PATH"].replace(layout.work, own))
     if found is None:
         if site.level == PLAIN:
             raise LaunchError(START_ERROR, f'exec: "{program}": executable file not found in $PATH')
         return tuple(argv)
-    if layout.layer != image.layer and found.startswith(f"{image.layer}/"):
-        found = layout.layer + found[len(image.layer) :]
+    if found.startswith(f"{own}/"):
+        found = layout.work + found[len(own) :]
     return (found, *argv[1:])
 
 
@@ -200,7 +193,7 @@ def _list_notes(pod: Object, container: Object, prepared: Prepared, bound: Seque
     if stand_in:
         notes.append(f"{container['command'][0]} is run as {' '.join(stand_in)}")
     if plain:
-        sealed = [entry.target for entry in bound if entry.read_only and entry.target != API_ACCESS_PATH]
+        sealed = [entry.target for entry in bound if entry.read_only and not entry.volume.live]
         if sealed:
             notes.append(f"readOnly of {', '.join(sealed)} is not enforced on the plain level")
         if (container.get("resources") or {}).get("limits"):

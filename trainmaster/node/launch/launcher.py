@@ -40,11 +40,11 @@ from trainmaster.node.launch.contract import (
     list_containers,
 )
 from trainmaster.node.launch.environment import list_references
-from trainmaster.node.launch.mounts import API_ACCESS, get_kubeconfig
+from trainmaster.node.launch.mounts import get_kubeconfig
 from trainmaster.node.launch.references import read_field, read_resource
 from trainmaster.node.volumes import claim, empty_dir
 from trainmaster.node.volumes.contract import Volume, VolumeError
-from trainmaster.node.volumes.making import Needs, Supplies, list_needs, list_volumes, make_all
+from trainmaster.node.volumes.making import API_ACCESS, Needs, Supplies, list_needs, list_volumes, make_all
 from trainmaster.node.volumes.projected import TokenKey, get_token_key
 from trainmaster.node.volumes.reclaim import Reclaimer
 from trainmaster.node.volumes.tokens import Token, request_token
@@ -156,7 +156,7 @@ class Launcher:
 
     async def _find_images(self, pod: Object, containers: list[Object], site: Site) -> dict[str, Environment]:
         try:
-            return {entry["name"]: await self._images.find(pod, entry, site.directory) for entry in containers}
+            return {entry["name"]: await self._images.find(pod, entry) for entry in containers}
         except ImageError as error:
             raise LaunchError(IMAGE_ERROR, str(error)) from None
 

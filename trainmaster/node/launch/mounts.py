@@ -10,11 +10,10 @@ from trainmaster.api.meta import Object
 from trainmaster.node.launch.contract import CONFIG_ERROR, UNSUPPORTED, LaunchError, Prepared, Site
 from trainmaster.node.launch.expansion import expand
 from trainmaster.node.volumes.contract import Volume, VolumeError
+from trainmaster.node.volumes.making import API_ACCESS
 from trainmaster.node.volumes.sub_path import make_sub_path
 from trainmaster.shim.protocol import Mount
 
-API_ACCESS = "kube-api-access"
-"""The volume that the node adds for the service account."""
 API_ACCESS_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 SHM = "/dev/shm"
 

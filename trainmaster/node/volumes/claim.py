@@ -43,6 +43,7 @@ def make(name: str, source: Mapping[str, Any], found: Object, root: Path, *, hos
     csi = spec.get("csi") or {}
     if csi.get("driver") == DRIVER:
         directory = get_directory(root, csi.get("volumeHandle", ""))
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         os.chmod(directory, 0o777)
         return Volume(name, str(directory), read_only=read_only)

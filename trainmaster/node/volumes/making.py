@@ -17,7 +17,10 @@ from trainmaster.api.meta import Object
 from trainmaster.node.volumes import claim, config_map, downward, empty_dir, host_path, projected, secret
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.node.volumes.projected import TokenKey
-from trainmaster.node.volumes.writer import File, Owner, write_files
+from trainmaster.node.volumes.writer import File, Owner, write_files, write_flat
+
+API_ACCESS = "kube-api-access"
+"""The volume that the node adds for the service account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Supplies:
 def list_volumes(pod: Object, *, api_access: bool) -> list[Object]:
     volumes = list(pod["spec"].get("volumes") or ())
     if api_access:
-        volumes.append({"name": "kube-api-access", "projected": projected.API_ACCESS_SOURCES})
+        volumes.append({"name": API_ACCESS, "projected": projected.API_ACCESS_SOURCES})
     return volumes
 
 
@@ -73,7 +76,8 @@ def list_needs(volumes: list[Object]) -> Needs:
 
 
 def make_all(pod: Object, volumes: list[Object], supplies: Supplies, read: downward.Reader) -> dict[str, Volume]:
-    os.makedirs(f"{supplies.directory}/volumes", mode=0o700, exist_ok=True)
+    if any(volume["name"] != API_ACCESS for volume in volumes):
+        os.makedirs(f"{supplies.directory}/volumes", mode=0o700, exist_ok=True)
     made = {}
     for volume in volumes:
         name = volume["name"]
@@ -89,7 +93,11 @@ def make(pod: Object, volume: Object, supplies: Supplies, read: downward.Reader)
     files = build_live_files(volume, supplies, read)
     if files is not None:
         place = f"{supplies.directory}/volumes/{name}"
-        write_files(place, files, _name_set(files), supplies.owner)
+        if name == API_ACCESS:
+            place = f"{supplies.directory}/{name}"
+            write_flat(place, files, supplies.owner)
+        else:
+            write_files(place, files, _name_set(files), supplies.owner)
         return Volume(name, place, read_only=True, live=True, scratch=True)
     if (source := volume.get("hostPath")) is not None:
         return host_path.make(name, source, allowed=supplies.host_paths)

@@ -52,19 +52,40 @@ def write_files(directory: str, files: Mapping[str, File], token: str, owner: Ow
     return True
 
 
+def write_flat(directory: str, files: Mapping[str, File], owner: Owner = SERVER) -> bool:
+    """The same without links: each file is replaced by itself. Every Pod has such a volume, and disks are slow."""
+    changed = False
+    try:
+        os.mkdir(directory, 0o755)
+    except FileExistsError:
+        have = _read_all(directory)
+    else:
+        have = {}
+    for name, file in files.items():
+        if have.get(name) != file:
+            _write_one(f"{directory}/..{name}", file, owner)
+            os.rename(f"{directory}/..{name}", f"{directory}/{name}")
+            changed = True
+    return changed
+
+
+def _write_one(target: str, file: File, owner: Owner) -> None:
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(handle, file.content)
+        if owner != SERVER:
+            os.fchown(handle, owner.uid, owner.gid)
+        os.fchmod(handle, file.mode)
+    finally:
+        os.close(handle)
+
+
 def _write_set(directory: str, files: Mapping[str, File], owner: Owner) -> None:
     os.mkdir(directory, 0o755)
     for path, file in files.items():
         target = f"{directory}/{path}"
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(handle, file.content)
-            if owner != SERVER:
-                os.fchown(handle, owner.uid, owner.gid)
-            os.fchmod(handle, file.mode)
-        finally:
-            os.close(handle)
+        _write_one(target, file, owner)
 
 
 def _link_names(directory: str, files: Mapping[str, File]) -> None:

@@ -1,0 +1,73 @@
+"""Copied into shared layers and run by their interpreter at start: gives a Pod an environment of its own when needed.
+
+A Pod starts with an interpreter that all Pods of an environment share, so that starting it costs nothing on disk. When
+`pip` is run, a thin environment is made at TRAINMASTER_ENV and pip is run by its interpreter instead, so that it
+installs, upgrades and uninstalls there and nowhere else. From then on that interpreter is the first in PATH, and one
+that was started by its old path sees the new packages too. Imports nothing of ours; any Python from 3.8 on may run it.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+
+VARIABLE = "TRAINMASTER_ENV"
+BELOW = "_below.pth"
+NAME = "_trainmaster_layer"
+"""What the copy is called; under its own name the module does nothing."""
+
+
+def find_arguments() -> list[str]:
+    """The whole command line; at this point of the start `sys.argv` is not set yet."""
+    with open("/proc/self/cmdline", "rb") as stream:
+        return [os.fsdecode(part) for part in stream.read().split(b"\0")[:-1]]
+
+
+def runs_pip(arguments: list[str]) -> bool:
+    for index, argument in enumerate(arguments[1:], 1):
+        if argument == "-m":
+            return arguments[index + 1 : index + 2] == ["pip"]
+        if not argument.startswith("-"):
+            return False
+    return False
+
+
+def get_packages(prefix: str) -> str:
+    return f"{prefix}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+
+
+def make(target: str) -> None:
+    """A thin environment over what this layer lies over. Whole once `pyvenv.cfg` is there."""
+    packages = get_packages(target)
+    os.makedirs(packages, exist_ok=True)
+    os.makedirs(f"{target}/bin", exist_ok=True)
+    interpreter = os.path.realpath(sys.executable)
+    for name in ("python", "python3", f"python{sys.version_info[0]}.{sys.version_info[1]}"):
+        if not os.path.lexists(f"{target}/bin/{name}"):
+            os.symlink(interpreter, f"{target}/bin/{name}")
+    with open(f"{os.path.dirname(__file__)}/{BELOW}") as stream:
+        lines = [line for line in stream if "addsitedir" in line]
+    with open(f"{packages}/{BELOW}", "w") as stream:
+        stream.writelines(lines)
+    with open(f"{target}/pyvenv.cfg.tmp", "w") as stream:
+        stream.write(f"home = {os.path.dirname(interpreter)}\ninclude-system-site-packages = false\n")
+    os.rename(f"{target}/pyvenv.cfg.tmp", f"{target}/pyvenv.cfg")
+
+
+def begin() -> None:
+    target = os.environ.get(VARIABLE)
+    if not target or sys.prefix == target:
+        return
+    arguments = find_arguments()
+    if runs_pip(arguments):
+        if not os.path.exists(f"{target}/pyvenv.cfg"):
+            make(target)
+        os.execv(f"{target}/bin/python3", [f"{target}/bin/python3", *arguments[1:]])
+    packages = get_packages(target)
+    if os.path.isdir(packages):
+        site.addsitedir(packages)
+
+
+if __name__ == NAME:
+    begin()
