@@ -121,7 +121,7 @@ class Checker:
             record.revision,
             before,
             after,
-            world.clock.now(),
+            world.loop.now,
             self.shadow,
             self.uids,
             self.memory,
@@ -147,6 +147,7 @@ class Checker:
 
         def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
             self._count_busy(f"a pass of {controller.name}")
+            self.memory.timers.look(controller.name, view, request, now.wall, self._world.loop.now)
             try:
                 plan = inner(view, request, now, refusals)
             except Exception as error:

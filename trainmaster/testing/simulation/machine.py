@@ -48,8 +48,6 @@ class Machine:
         self._trouble = trouble
         """Chance that an attempt of a job does not go well."""
         self.processes: dict[str, Process] = {}
-        self.excused: set[str] = set()
-        """Names of TrainJobs whose Jobs somebody took away while their Pods were still ending."""
         self.on_end: Callable[[Process], None] | None = None
         """Set by the node agent of the day; a machine without one keeps exit codes until somebody asks."""
 
@@ -83,8 +81,6 @@ class Machine:
         if held is None or process.uid.encode() not in held.value:
             self._trace.violate("I15", f"process of {process.pod} starts before its Pod is on disk")
         for other in self.processes.values():
-            if process.job in self.excused:
-                continue
             if other.gang == process.gang and other.attempt != process.attempt and self.is_alive(other):
                 text = (
                     f"{process.pod} (attempt {process.attempt}) starts while {other.pod} (attempt {other.attempt}) runs"

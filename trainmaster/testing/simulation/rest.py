@@ -213,6 +213,18 @@ def check_trainjob_repeats_its_jobset(rest: Rest) -> Iterable[str]:
                     yield f"{get_name(trainjob)} and its JobSet disagree about {key} of {entry['name']}"
 
 
+@invariant("I13")
+def check_nothing_is_overdue(rest: Rest) -> Iterable[str]:
+    """Every TTL and deadline here is shorter than the silence before this check."""
+    for jobset in rest.list(JOB_SETS):
+        if find_verdict(JOB_SETS, jobset) and "ttlSecondsAfterFinished" in jobset["spec"]:
+            yield f"{get_name(jobset)} has outlived its TTL"
+    for trainjob in rest.list(TRAIN_JOBS):
+        spec = trainjob["spec"]
+        if "activeDeadlineSeconds" in spec and not spec.get("suspend") and not find_verdict(TRAIN_JOBS, trainjob):
+            yield f"{get_name(trainjob)} has outlived its deadline"
+
+
 @invariant("I10")
 def check_stories_end_as_told(rest: Rest) -> Iterable[str]:
     """A job that nobody meddled with is Complete exactly if all Pods of its last attempt succeeded."""

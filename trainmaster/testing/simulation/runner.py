@@ -25,7 +25,7 @@ from trainmaster.testing.simulation.rest import REST_CHECKS, Rest
 from trainmaster.testing.simulation.server import Server
 from trainmaster.testing.simulation.trace import SHOWN, Violation
 from trainmaster.testing.simulation.users import Users, draw_deeds
-from trainmaster.testing.simulation.weather import OPERATOR, Weather
+from trainmaster.testing.simulation.weather import EMBEDDED, OPERATOR, Weather
 from trainmaster.testing.simulation.world import Supervisor, World
 
 SPAN = 60.0
@@ -98,14 +98,22 @@ class _Run:
     def __init__(self, world: World, base: Base, planted: Planted | None) -> None:
         self.world = world
         self.checker = Checker(world, base.objects)
-        self.checker.memory.lagging = world.weather.mode == OPERATOR
         controllers = planted.wrap(CONTROLLERS) if planted is not None else CONTROLLERS
         world.controllers = [self.checker.wrap(item) for item in controllers]
         self._late_runtime = base.late_runtime
-        self._server = Supervisor(world, "server", lambda: Server(world, self.checker, self._server.crash))
-        self._operator = Supervisor(world, "operator", lambda: Operator(world, self._find_server, self._operator.crash))
+        self._server = Supervisor(world, "server", self._make_server)
+        self._operator = Supervisor(world, "operator", self._make_operator)
         self._tasks: list[asyncio.Task[None]] = []
         self.checker.halt = self._halt
+
+    def _make_server(self) -> Server:
+        if self.world.weather.mode == EMBEDDED:
+            self.checker.memory.timers.begin_life()
+        return Server(self.world, self.checker, self._server.crash)
+
+    def _make_operator(self) -> Operator:
+        self.checker.memory.timers.begin_life()
+        return Operator(self.world, self._find_server, self._operator.crash)
 
     def _find_server(self) -> Server | None:
         life = self._server.life
@@ -153,8 +161,6 @@ class _Run:
     def _step_clock(self) -> None:
         seconds = self.world.random.choice((-3600.0, -5.0, 5.0, 3600.0))
         self.world.trace.note("fault", f"the wall clock is set by {seconds} s")
-        self.checker.memory.stepped = True
-        self.world.set_back += max(0.0, -seconds)
         self.world.clock.step_wall(seconds)
 
     async def _endure(self) -> None:
@@ -163,6 +169,7 @@ class _Run:
             if self._failed:
                 return
         self.world.calm = True
+        self.checker.memory.timers.calm_since = self.world.loop.now
         self.world.trace.note("weather", "the faults are over")
         if self.world.weather.drop:
             # Whatever was never told is found by whoever looks at everything: a fresh start does.
@@ -177,8 +184,7 @@ class _Run:
     async def _come_to_rest(self) -> None:
         for _ in range(PATIENCE):
             before = self.checker.writes
-            # Timers are measured by the wall clock today, so one that was set back makes them late.
-            await asyncio.sleep(QUIET + self.world.set_back)
+            await asyncio.sleep(QUIET)
             if self._failed or self.checker.writes == before:
                 return
         self.world.trace.violate("I9", f"still writes after {PATIENCE * QUIET:.0f} s without faults")

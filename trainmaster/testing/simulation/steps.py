@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any
 
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.kit.clock import parse_time
 from trainmaster.testing.simulation.acting import SERVER
+from trainmaster.testing.simulation.timing import Timers, find_end, find_pause, get_start
 
 TERMINAL = {
     "trainer.kubeflow.org/trainjobs": ("Complete", "Failed"),
@@ -26,8 +25,6 @@ TRAIN_JOBS, JOB_SETS, JOBS, PODS = *TERMINAL, "pods"
 KEEPERS = {"trainjob": TRAIN_JOBS, "jobset": JOB_SETS, "job": JOBS, "scheduler": PODS}
 """Which kind a controller works for."""
 OWN_KINDS = {TRAIN_JOBS: "TrainJob", JOB_SETS: "JobSet", JOBS: "Job"}
-TICK = timedelta(seconds=1)
-"""Stored times have whole seconds."""
 
 
 @dataclass
@@ -38,10 +35,7 @@ class Memory:
     """Job uid to uids of its Pods that have failed or were deleted."""
     pods: dict[str, set[str]] = field(default_factory=dict)
     """Job uid to uids of all its Pods."""
-    lagging: bool = False
-    """Views lag, also those of controllers that rely on current ones."""
-    stepped: bool = False
-    """The wall clock was set: stored times say nothing about durations."""
+    timers: Timers = field(default_factory=Timers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +47,8 @@ class Step:
     before: Object | None
     after: Object | None
     """None: the object is gone."""
-    now: datetime
+    now: float
+    """Seconds since the world began; the wall clock may say anything."""
     shadow: Mapping[tuple[str, str], Object]
     uids: Mapping[str, tuple[str, str]]
     memory: Memory
@@ -184,9 +179,6 @@ def check_nothing_is_made_after_the_end(step: Step) -> str | None:
     owner = step.find_owner(step.after)
     if owner is None or step.actor not in KEEPERS:
         return None
-    if step.memory.lagging and step.actor != "trainjob":
-        # A finished child that somebody deletes is made again by who does not see the end yet, and stopped by who does.
-        return None
     bucket = step.uids[owner["metadata"]["uid"]][0]
     verdict = find_verdict(bucket, owner)
     return f"{show(step)} is created although its owner is {verdict}" if verdict else None
@@ -253,23 +245,22 @@ def check_collection(step: Step) -> str | None:
 
 @invariant("I13")
 def check_ttl_is_over(step: Step) -> str | None:
-    if step.memory.stepped or step.actor != "jobset" or step.bucket != JOB_SETS or step.before is None:
+    if step.actor != "jobset" or step.bucket != JOB_SETS or step.before is None:
         return None
     if is_going(step.before) or (step.after is not None and not is_going(step.after)):
         return None
     verdict = find_verdict(step.bucket, step.before)
-    condition = find_condition(list_conditions(step.before), verdict) if verdict else None
+    end = find_end(step.before, verdict) if verdict else None
     ttl = step.before["spec"].get("ttlSecondsAfterFinished")
-    if condition is None or ttl is None:
+    if end is None or ttl is None:
         return f"{show(step)} is deleted without an end or a TTL"
-    due = parse_time(condition["lastTransitionTime"]) + timedelta(seconds=ttl)
-    early = (due - step.now).total_seconds()
-    return f"{show(step)} is deleted {early:.3f} s before its TTL is over" if early > 0 else None
+    wrong = step.memory.timers.judge(end, ttl, step.now)
+    return f"{show(step)} is deleted for its TTL {wrong}" if wrong else None
 
 
 @invariant("I13")
 def check_deadline_is_over(step: Step) -> str | None:
-    if step.memory.stepped or step.bucket != TRAIN_JOBS or step.after is None:
+    if step.bucket != TRAIN_JOBS or step.before is None or step.after is None:
         return None
     failed = find_condition(list_conditions(step.after), "Failed")
     if failed is None or failed.get("reason") != "DeadlineExceeded" or find_verdict(step.bucket, step.before):
@@ -277,30 +268,42 @@ def check_deadline_is_over(step: Step) -> str | None:
     seconds = step.after["spec"].get("activeDeadlineSeconds")
     if seconds is None:
         return None
-    start = parse_time(step.after["metadata"]["creationTimestamp"])
-    early = (start + timedelta(seconds=seconds) - step.now).total_seconds()
-    return f"{show(step)} fails {early:.3f} s before its deadline" if early > 0 else None
+    wrong = step.memory.timers.judge(get_start(step.before), seconds, step.now)
+    return f"{show(step)} fails for its deadline {wrong}" if wrong else None
 
 
 @invariant("I13")
 def check_pause_between_restarts(step: Step) -> str | None:
     """The n-th restart follows 1, 2, 4 ... 60 s after the failure that causes it; the first at once."""
-    if step.memory.stepped or step.bucket != JOB_SETS or step.before is None or step.after is None:
+    if step.bucket != JOB_SETS or step.before is None or step.after is None:
         return None
     old, new = get_number(step.before, "restarts"), get_number(step.after, "restarts")
     series = (step.before["metadata"].get("annotations") or {}).get(labels.RESTART_SERIES)
     if new != old + 1 or not old or series is not None or step.before["spec"].get("suspend"):
         return None
     failures = [
-        parse_time(condition["lastTransitionTime"])
+        end
         for (bucket, _), job in step.shadow.items()
         if bucket == JOBS and get_controller_uid(job) == step.before["metadata"]["uid"]
-        if (condition := find_condition(list_conditions(job), "Failed")) is not None
+        if (end := find_end(job, "Failed")) is not None
     ]
-    if not failures:
+    # The first failure counts; after the clock was set, nobody can say which that was.
+    wrongs = [step.memory.timers.judge(end, min(60, 2 ** (old - 1)), step.now) for end in failures]
+    return f"{show(step)} restarts {wrongs[0]}" if wrongs and all(wrongs) else None
+
+
+@invariant("I13")
+def check_pause_before_replacement(step: Step) -> str | None:
+    """Failed Pods of a Job are replaced after 10, 20, 40 ... 600 s."""
+    if step.bucket != PODS or step.before is not None or step.after is None or step.actor != "job":
         return None
-    early = (min(failures) + timedelta(seconds=min(60, 2 ** (old - 1))) - step.now).total_seconds()
-    return f"{show(step)} restarts {early:.3f} s before its pause is over" if early > 0 else None
+    job = step.find_owner(step.after)
+    pause = find_pause(job) if job is not None else None
+    if pause is None:
+        return None
+    key, failures = pause
+    wrong = step.memory.timers.judge(key, min(600, 10 * 2 ** (failures - 1)), step.now)
+    return f"{show(step)} replaces a failed Pod {wrong}" if wrong else None
 
 
 def remember(step: Step) -> None:

@@ -156,9 +156,6 @@ class Users:
                 found = await self._pick(JOBS, name)
                 if found is not None:
                     policy = self._random.choice(("Background", "Foreground"))
-                    if policy == "Background":
-                        # Its Pods may outlive it for a moment, and nobody who makes the next ones knows them.
-                        self._world.machine.excused.add(name)
                     await self._delete(JOBS, found, propagation=policy)
             case "delete a Pod":
                 found = await self._pick(PODS, name)

@@ -65,6 +65,6 @@ def draw_weather(seed: int, random_: random.Random) -> Weather:
         stall=maybe(0.05, 0.5),
         cut=maybe(0.02, 0.4),
         slow_commit=maybe(0.05, 0.4),
-        clock_steps=random_.choice((0, 0, 0, 1, 2)),
+        clock_steps=random_.choice((0, 0, 1, 2, 3)),
         hasty=random_.random() < 0.3,
     )

@@ -69,8 +69,6 @@ class World:
         """(revision, bucket, name) of every write that a user was told about."""
         self.newest: dict[str, int] = {}
         """By bucket, the revision of its last change."""
-        self.set_back = 0.0
-        """Seconds by which the wall clock was set back: stored times lie that far ahead."""
         self._seen: dict[str, int] = {}
         self._crashes_left = self.weather.crashes
 

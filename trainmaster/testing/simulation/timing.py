@@ -1,0 +1,95 @@
+"""When spans that began at a stored time are over, by the book (design 11), told apart from how the product does it.
+
+Before every pass the controllers' view is looked at: a stored time that it shows for the first time in the life of the
+process is anchored there. From that follows when a TTL, a deadline or a pause ends, however often the wall clock is
+set. Acting before that moment is a violation, and so is acting long after it once the faults are over (I13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
+from trainmaster.client.view import View
+from trainmaster.controllers.job.books import read_books
+from trainmaster.engine.request import Request
+from trainmaster.kit.clock import parse_time
+
+Key = tuple[str, str, str]
+"""(uid, what, stored text)."""
+
+ROUNDING = 0.000_01
+SETTLED = 20.0
+"""Seconds without faults after which nothing is late any more: the longest stall and the longest downtime are over."""
+LATE = 2.5
+"""Seconds; what a pass needs that is woken for a moment, with deadlines rounded up to a second."""
+
+
+class Timers:
+    def __init__(self) -> None:
+        self._seen: dict[Key, float] = {}
+        self.calm_since: float | None = None
+
+    def begin_life(self) -> None:
+        """The controllers start: everything is seen for the first time again."""
+        self._seen.clear()
+
+    def look(self, controller: str, view: View, request: Request, wall: datetime, boot: float) -> None:
+        for key in _list_times(controller, view, request):
+            if key not in self._seen:
+                self._seen[key] = boot - max(0.0, (wall - parse_time(key[2])).total_seconds())
+
+    def judge(self, key: Key, seconds: float, boot: float) -> str:
+        """What is wrong with acting now on the end of that span; "" when nothing is."""
+        begun = self._seen.get(key)
+        if begun is None:
+            return "without having looked at the time"
+        due = begun + seconds
+        if boot < due - ROUNDING:
+            return f"{due - boot:.3f} s before its time"
+        if self.calm_since is not None and boot > max(due, self.calm_since + SETTLED) + LATE:
+            return f"{boot - due:.3f} s after its time"
+        return ""
+
+
+def _list_times(controller: str, view: View, request: Request) -> Iterator[Key]:
+    match controller:
+        case "trainjob":
+            trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
+            if trainjob is not None:
+                yield get_start(trainjob)
+        case "jobset":
+            jobset = view.find(JOB_SETS, request.namespace, request.name)
+            if jobset is None:
+                return
+            jobs = view.owned(JOBS, jobset["metadata"]["uid"])
+            ends = [find_end(jobset, "Completed"), *(find_end(obj, "Failed") for obj in (jobset, *jobs))]
+            yield from (end for end in ends if end is not None)
+        case "job":
+            job = view.find(JOBS, request.namespace, request.name)
+            pause = find_pause(job) if job is not None else None
+            if pause is not None:
+                yield pause[0]
+
+
+def get_start(trainjob: Object) -> Key:
+    """Where the deadline of a TrainJob counts from: its creation, or when it was last resumed."""
+    resumed = find_condition(list_conditions(trainjob), "Suspended")
+    start = trainjob["metadata"]["creationTimestamp"] if resumed is None else resumed["lastTransitionTime"]
+    return trainjob["metadata"]["uid"], "started", start
+
+
+def find_end(obj: Object, kind: str) -> Key | None:
+    condition = find_condition(list_conditions(obj), kind)
+    if condition is None or condition.get("status") != "True":
+        return None
+    return obj["metadata"]["uid"], kind, condition["lastTransitionTime"]
+
+
+def find_pause(job: Object) -> tuple[Key, int] | None:
+    """(since when the Pods of a Job wait, how many have failed); None when they do not."""
+    books = read_books(job)
+    return ((job["metadata"]["uid"], f"failure {books.failures}", books.at), books.failures) if books.at else None
