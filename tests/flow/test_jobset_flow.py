@@ -291,3 +291,30 @@ def test_the_others_go_when_the_launcher_has_succeeded() -> None:
         assert [is_of(pod, "launcher") for pod in await plant.list_all(PODS)] == [True]
 
     run(test, script=lambda pod, run: 0 if is_of(pod, "launcher") else -1)
+
+
+class SlowNode(ScriptedNode):
+    """Pods take ten seconds to end when they are deleted."""
+
+    async def _terminate(self, client: Client, clock: Clock, pod: Object) -> None:
+        await clock.sleep(10)
+        await super()._terminate(client, clock, pod)
+
+
+def test_no_job_is_made_while_a_pod_of_a_deleted_one_still_ends() -> None:
+    """Two Pods of one rank would share a name."""
+
+    async def main() -> None:
+        async with running_plant(SlowNode(lambda pod, run: -1 if run == 0 else 0), runtimes=False) as plant:
+            await plant.apply((JOB_SETS, make_jobset(make_replicated("w", 1))))
+            await plant.wait_for(JOBS, "js-w-0", lambda job: job.get("status", {}).get("ready"))
+            await plant.client.delete(JOBS, "js-w-0", "default", DeleteOptions(propagation="Background"))
+            await plant.wait_for(JOB_SETS, "js", lambda found: "LeftoverPod" in str(found["metadata"]))
+            await plant.cluster.clock.sleep(9)
+            assert await plant.list_all(JOBS) == []
+            assert len(plant.node.started) == 1
+            jobset = await plant.wait_for(JOB_SETS, "js", is_completed)
+            assert len(plant.node.started) == 2
+            assert "LeftoverPod" not in str(jobset["metadata"].get("annotations"))
+
+    run_virtual(main(), limit=200)

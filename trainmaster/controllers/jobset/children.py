@@ -40,8 +40,15 @@ class Buckets:
 
     @property
     def names(self) -> set[str]:
-        every = (*self.previous, *self.failed, *self.succeeded, *self.active)
-        return {job["metadata"]["name"] for job in every}
+        return {job["metadata"]["name"] for job in self._every}
+
+    @property
+    def uids(self) -> set[str]:
+        return {job["metadata"]["uid"] for job in self._every}
+
+    @property
+    def _every(self) -> tuple[Object, ...]:
+        return (*self.previous, *self.failed, *self.succeeded, *self.active)
 
 
 def sort_jobs(jobset: Object, jobs: Sequence[Object]) -> Buckets:

@@ -9,7 +9,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, SERVICES
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Write
-from trainmaster.controllers.jobset import startup, volumes
+from trainmaster.controllers.jobset import leftovers, startup, volumes
 from trainmaster.controllers.jobset.children import Buckets, build_job, build_service, find_placement
 from trainmaster.controllers.jobset.places import (
     Place,
@@ -34,7 +34,11 @@ def list_missing(view: View, jobset: Object, buckets: Buckets, draft: Draft) -> 
     if isinstance(claims, Waiting):
         return claims
     writes += claims
-    for place in _list_places(jobset, buckets, draft):
+    places = list(_list_places(jobset, buckets, draft))
+    left = leftovers.find_leftover(view, jobset, buckets) if places else None
+    if left is not None:
+        return left
+    for place in places:
         name = get_job_name(jobset, place)
         if view.find(JOBS, namespace, name) is not None:
             text = f'a Job "{name}" exists that does not belong to this JobSet; delete or rename it'

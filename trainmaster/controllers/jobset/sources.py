@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, TRAIN_JOBS
 from trainmaster.client.view import View
-from trainmaster.controllers.jobset import ttl
+from trainmaster.controllers.jobset import leftovers, ttl
 from trainmaster.controllers.jobset.children import sort_jobs
 from trainmaster.controllers.jobset.places import list_replicated
 from trainmaster.controllers.jobset.status import build_counts, is_finished
@@ -89,6 +89,7 @@ def _map_names(view: View, obj: Object, candidates: Iterable[str]) -> Iterator[R
 SOURCES = (
     Source(JOB_SETS, map_jobset),
     Source(JOBS, map_job),
+    Source(PODS, leftovers.map_pod),
     Source(SERVICES, map_service),
     Source(PERSISTENT_VOLUME_CLAIMS, map_claim),
     Source(TRAIN_JOBS, ttl.map_trainjob),
