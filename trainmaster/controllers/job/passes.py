@@ -102,6 +102,9 @@ class Pass:
         condition = find_condition(self._conditions, kind or "")
         assert condition is not None, "decided before it is finished"
         reason, message = condition["reason"], condition["message"]
+        if self._start_time is None and self._job["spec"].get("completions") != 0:
+            # It was suspended when its end was decided. The API refuses a finished Job without a start.
+            self._start_time = format_time(self._now.wall)
         if kind == ends.FAILURE:
             self._set("Failed", reason, message)
             self._note(reason, message, warning=True)

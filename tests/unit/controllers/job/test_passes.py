@@ -309,3 +309,15 @@ def test_a_job_under_deletion_is_left_to_the_garbage_collector() -> None:
     stage.merge(JOBS, NAME, {"metadata": {"deletionTimestamp": format_time(NOW)}})
     stage.vanish(*stage.pods)
     assert stage.settle().all_writes == ()
+
+
+def test_a_job_that_fails_while_it_is_suspended_ends_with_a_start() -> None:
+    """The API refuses a finished Job without one."""
+    stage = Stage(completionMode="Indexed", completions=1, parallelism=1, backoffLimit=0)
+    pod = stage.pods[0]
+    stage.edit(suspend=True)
+    stage.merge(JOBS, NAME, {"status": {"startTime": None}})
+    stage.end_pod(pod, code=1)
+    stage.settle()
+    assert ("Failed", "True", "BackoffLimitExceeded") in stage.conditions
+    assert stage.status["startTime"]
