@@ -174,6 +174,12 @@ class WatchCache:
         """How far the cache has come; for tests and metrics."""
         return self._collections[gvr].resource_version
 
+    def shows(self, gvr: GVR, version: str) -> bool:
+        """See `client.view.Lagging`. Versions of one server can be compared as numbers; others count as seen."""
+        collection = self._collections.get(gvr)
+        seen = collection.resource_version if collection is not None else ""
+        return not (version.isdecimal() and seen.isdecimal()) or int(seen) >= int(version)
+
     # View
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:

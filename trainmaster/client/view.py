@@ -57,3 +57,10 @@ def summarize(view: View, build: Callable[[], S]) -> S:
         for obj in view.list(gvr):
             made.put(gvr, obj)
     return made
+
+
+@runtime_checkable
+class Lagging(Protocol):
+    """What a view that may be stale offers besides: whether it has come as far as that version of the kind."""
+
+    def shows(self, gvr: GVR, version: str) -> bool: ...

@@ -61,27 +61,57 @@ class Applied:
     refusal: Refusal | None
     revision: int
     """The highest revision written; await `client.durable` before anything leaves the process."""
+    versions: tuple[tuple[GVR, str], ...] = ()
+    """(kind, resourceVersion) of what was written over a network: a view that is behind them shows a past in which
+    they have not happened."""
 
 
 async def apply_in_order(client: Client, writes: Sequence[Write], *, field_manager: str) -> Applied:
-    """Carries out the writes one by one through any client and stops at the first refusal."""
+    """Carries out the writes one by one through any client and stops at the first refusal.
+
+    A connection that breaks is a refusal that time heals (503). Whether such a write has happened is not known, nor
+    after another error of the server, so the object is read once more: what it is now, the view has to show before
+    anybody decides again.
+    """
     options = WriteOptions(field_manager=field_manager)
+    versions: list[tuple[GVR, str]] = []
     for write in writes:
         try:
-            match write:
-                case Create(gvr, obj):
-                    await client.create(gvr, obj, obj["metadata"].get("namespace", ""), options=options)
-                case Patch(gvr, namespace, name, patch, subresource):
-                    await client.patch(
-                        gvr, name, PatchType.MERGE, patch, namespace, subresource=subresource, options=options
-                    )
-                case Delete(gvr, namespace, name, uid, resource_version, propagation):
-                    await client.delete(
-                        gvr,
-                        name,
-                        namespace,
-                        DeleteOptions(propagation=propagation, uid=uid, resource_version=resource_version),
-                    )
+            versions.append((write.gvr, _get_version(await _apply(client, write, options))))
         except StatusError as error:
-            return Applied(Refusal(write, error), 0)
-    return Applied(None, 0)
+            if error.code >= 500:
+                versions += await _look_after(client, write)
+            return Applied(Refusal(write, error), 0, tuple(versions))
+        except OSError as error:
+            versions += await _look_after(client, write)
+            lost = StatusError(503, "ServiceUnavailable", f"no answer from the server: {error}")
+            return Applied(Refusal(write, lost), 0, tuple(versions))
+    return Applied(None, 0, tuple(versions))
+
+
+async def _apply(client: Client, write: Write, options: WriteOptions) -> Object:
+    match write:
+        case Create(gvr, obj):
+            return await client.create(gvr, obj, obj["metadata"].get("namespace", ""), options=options)
+        case Patch(gvr, namespace, name, patch, subresource):
+            return await client.patch(
+                gvr, name, PatchType.MERGE, patch, namespace, subresource=subresource, options=options
+            )
+        case Delete(gvr, namespace, name, uid, resource_version, propagation):
+            conditions = DeleteOptions(propagation=propagation, uid=uid, resource_version=resource_version)
+            return await client.delete(gvr, name, namespace, conditions)
+
+
+async def _look_after(client: Client, write: Write) -> list[tuple[GVR, str]]:
+    """The version of what was to be written; nothing when the server does not say."""
+    meta = write.obj["metadata"] if isinstance(write, Create) else {"namespace": write.namespace, "name": write.name}
+    try:
+        found = await client.get(write.gvr, meta["name"], meta.get("namespace", ""))
+    except (StatusError, OSError):
+        return []
+    return [(write.gvr, _get_version(found))]
+
+
+def _get_version(answer: Object) -> str:
+    """ "" for a Status, which is the answer to some deletions."""
+    return str((answer.get("metadata") or {}).get("resourceVersion", ""))

@@ -55,8 +55,8 @@ class EventRecorder:
         for event in made:
             try:
                 await events.write_event(self._client, event, count=1, last=now)
-            except StatusError as error:
-                log.warning("event not stored", extra={"reason": event["reason"], "error": error.message})
+            except (StatusError, OSError) as error:
+                log.warning("event not stored", extra={"reason": event["reason"], "error": str(error)})
 
     def _build(self, note: Note, reporter: str, now: datetime) -> Object:
         return events.build_event(

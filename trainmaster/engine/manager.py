@@ -4,6 +4,9 @@ One pass: read the view, get a plan, apply it, then send its events and note whe
 or a fresh read can heal is tried again with back-off. Any other refusal goes back to the reconciler at once, as data;
 it returns a plan that only explains, and the object is looked at again with back-off. So nothing loops without a pause.
 
+A view on a cluster lags. After its own writes an object is not looked at again until the view shows them: a decision
+on a past in which they have not happened could make again what was taken away since, and mostly ends in a conflict.
+
 A look at a Job of thousands of Pods takes long, and the counts that it stores wake the next look. So a pass that only
 looked, and took long, is followed by a rest in proportion (`_decide_rest`): one object never takes the whole loop.
 """
@@ -16,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.client.view import View
+from trainmaster.client.view import Lagging, View
 from trainmaster.client.writes import Refusal
 from trainmaster.engine.apply import LARGEST, Apply, is_passing
 from trainmaster.engine.controller import Controller
@@ -40,6 +43,8 @@ _LONG = 0.01
 _SHARE = 4.0
 """Seconds of rest for each second of the pass: such an object gets a fifth of the loop."""
 _LONGEST_REST = 1.0
+_LONGEST_LAG = 30.0
+"""Seconds that an object waits for the view at most; conflicts are better than standing still."""
 
 
 class Manager:
@@ -57,6 +62,7 @@ class Manager:
     ) -> None:
         self._controllers = tuple(controllers)
         self._view = view
+        self._lags = isinstance(view, Lagging)
         self._feed = feed
         self._apply = apply
         self._recorder = recorder
@@ -66,6 +72,8 @@ class Manager:
         # Per controller: each depends on other times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
         self._troubles: dict[str, str] = {}
+        self._unseen: dict[tuple[str, Request], tuple[float, tuple[tuple[GVR, str], ...]]] = {}
+        """(controller, request) to (until when to wait at most, what the view has to show)."""
         self._metrics = EngineMetrics(metrics or Metrics(), self._read_depths)
 
     @property
@@ -147,11 +155,14 @@ class Manager:
 
     async def _reconcile(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> tuple[str, bool]:
         """(result for the metrics, whether it did more than look and report)."""
+        if self._is_behind(controller, request):
+            queue.retry(request)
+            return "behind", True
         timeline = self._timelines[controller.name]
         now = timeline.look(request)
         plan = controller.reconcile(self._view, request, now, ())
         timeline.keep(request, now)
-        refusal = await self._carry_out(controller, plan)
+        refusal = await self._carry_out(controller, request, plan)
         if refusal is None:
             queue.forget(request)
             if plan.effects and await self._perform(plan):
@@ -167,14 +178,31 @@ class Manager:
         now = timeline.look(request)
         explanation = controller.reconcile(self._view, request, now, (refusal,))
         timeline.keep(request, now, complete=False)
-        await self._carry_out(controller, explanation)
+        await self._carry_out(controller, request, explanation)
         queue.retry(request)
         return "refused", True
 
-    async def _carry_out(self, controller: Controller, plan: Plan) -> Refusal | None:
+    def _is_behind(self, controller: Controller, request: Request) -> bool:
+        """Whether the view does not show yet what this controller wrote for the object."""
+        key = (controller.name, request)
+        limit, versions = self._unseen.get(key, (0.0, ()))
+        if not versions:
+            return False
+        view = self._view
+        assert isinstance(view, Lagging), "only noted for such a view"
+        if self._clock.monotonic() < limit and not all(view.shows(gvr, version) for gvr, version in versions):
+            return True
+        del self._unseen[key]
+        return False
+
+    async def _carry_out(self, controller: Controller, request: Request, plan: Plan) -> Refusal | None:
         writes = plan.all_writes
         if writes:
             applied = await self._apply(writes, controller.name)
+            if applied.versions and self._lags:
+                known = self._unseen.get((controller.name, request), (0.0, ()))[1]
+                limit = self._clock.monotonic() + _LONGEST_LAG
+                self._unseen[controller.name, request] = (limit, (*known, *applied.versions))
             if applied.refusal is not None:
                 return applied.refusal
             self._metrics.writes.add(controller.name, amount=len(writes))
