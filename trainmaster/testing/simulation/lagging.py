@@ -63,6 +63,9 @@ class LaggingView:
             world.trace.note("fault", f"the view stalls for {lag:.3f} s")
         return lag
 
+    def shows(self, gvr: GVR, version: str) -> bool:
+        return not version or self.revision >= int(version)
+
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
         return self._collections[gvr].find(namespace, name)
 

@@ -28,7 +28,9 @@ class Process:
     pod: str
     """namespace/name"""
     job: str
-    """The name of the JobSet that the Pod belongs to."""
+    """The uid of the Job that the Pod belongs to."""
+    rank: tuple[str, str]
+    """(name of the Job, index in it)"""
     gang: str
     """The uid of the JobSet that the Pod belongs to."""
     attempt: int
@@ -63,7 +65,8 @@ class Machine:
         process = Process(
             meta["uid"],
             f"{meta['namespace']}/{meta['name']}",
-            marks.get(labels.JOBSET_NAME, meta["name"]),
+            marks.get(labels.CONTROLLER_UID, meta["uid"]),
+            (marks.get(labels.JOB_NAME, ""), (meta.get("annotations") or {}).get(labels.COMPLETION_INDEX, "")),
             gang,
             int(marks.get(labels.RESTART_ATTEMPT, "0")),
             code,
@@ -81,7 +84,11 @@ class Machine:
         if held is None or process.uid.encode() not in held.value:
             self._trace.violate("I15", f"process of {process.pod} starts before its Pod is on disk")
         for other in self.processes.values():
-            if other.gang == process.gang and other.attempt != process.attempt and self.is_alive(other):
+            if other.gang != process.gang or not self.is_alive(other):
+                continue
+            if other.rank == process.rank and other.job != process.job:
+                self._trace.violate("I6", f"{process.pod} starts while {other.pod} of another Job has its rank")
+            if other.attempt != process.attempt:
                 text = (
                     f"{process.pod} (attempt {process.attempt}) starts while {other.pod} (attempt {other.attempt}) runs"
                 )

@@ -19,6 +19,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Write
+from trainmaster.controllers.jobset import leftovers
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import Plan, Reconcile
 from trainmaster.engine.queue import WorkQueue
@@ -281,7 +282,21 @@ def _start_again(original: Any) -> Any:
     return run
 
 
+def _forget_the_version(write: Write) -> Write:
+    """The status is written whatever it has become since."""
+    if not isinstance(write, Patch) or write.subresource != "status":
+        return write
+    head = {key: value for key, value in write.patch.get("metadata", {}).items() if key != "resourceVersion"}
+    return replace(write, patch={**write.patch, "metadata": head})
+
+
+def _see_nothing(original: Any) -> Any:
+    return lambda *arguments: None
+
+
 BUGS: tuple[Planted, ...] = (
+    Planted("writes a JobSet's status without its version", ("I8",), "jobset", rewrite(_forget_the_version), seeds=300),
+    Planted("makes a gang beside what still ends", ("I6",), patches=((leftovers, "find_leftover", _see_nothing),)),
     Planted("answers before the commit", ("I1", "I15"), patches=((StoreState, "durable", _ack_at_once),)),
     Planted("loses deletions on the way to the disk", ("I2",), patches=((StoreState, "_take_pending", _lose_deletes),)),
     Planted("starts processes before the commit", ("I15",), patches=((SimNode, "_start_pod", _start_too_soon),)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -94,14 +95,15 @@ class RemoteClient(LocalClient):
         options: WriteOptions | None = None,
     ) -> Object:
         server = await self._reach()
-        call = server.client.create(gvr, obj, namespace, subresource=subresource, name=name, options=options)
+        place = {"subresource": subresource, "name": name}
+        call = partial(server.client.create, gvr, obj, namespace, **place, options=options)
         return await self._write(server, Create(gvr, obj), call)
 
     async def update(
         self, gvr: GVR, obj: Object, namespace: str = "", *, subresource: str = "", options: WriteOptions | None = None
     ) -> Object:
         server = await self._reach()
-        call = server.client.update(gvr, obj, namespace, subresource=subresource, options=options)
+        call = partial(server.client.update, gvr, obj, namespace, subresource=subresource, options=options)
         return await self._write(server, Patch(gvr, namespace, obj["metadata"]["name"], {}, subresource), call)
 
     async def patch(
@@ -116,24 +118,28 @@ class RemoteClient(LocalClient):
         options: WriteOptions | None = None,
     ) -> Object:
         server = await self._reach()
-        call = server.client.patch(gvr, name, patch_type, patch, namespace, subresource=subresource, options=options)
+        send = server.client.patch
+        call = partial(send, gvr, name, patch_type, patch, namespace, subresource=subresource, options=options)
         return await self._write(server, Patch(gvr, namespace, name, {}, subresource), call)
 
     async def delete(self, gvr: GVR, name: str, namespace: str = "", options: DeleteOptions | None = None) -> Object:
         server = await self._reach()
-        return await self._write(
-            server, Delete(gvr, namespace, name), server.client.delete(gvr, name, namespace, options)
-        )
+        call = partial(server.client.delete, gvr, name, namespace, options)
+        return await self._write(server, Delete(gvr, namespace, name), call)
 
     async def durable(self, revision: int) -> None:
         """What was answered is durable."""
 
-    async def _write(self, server: Server, write: Write, call: Awaitable[Object]) -> Object:
+    async def _write(self, server: Server, write: Write, call: Callable[[], Awaitable[Object]]) -> Object:
         world = self._world
         site = get_site(self._who, write)
         fault = world.strike(site) if self._crash is not None else ""
+        if fault in (CRASH_BEFORE, LOST_ANSWER) and not isinstance(write, Create) and world.random.random() < 0.5:
+            world.late.append(world.loop.spawn(self._land_late(server, write, call), group=None, name="late write"))
+            if fault == CRASH_BEFORE:
+                self._die()
+            raise ConnectionError("the connection broke before the request arrived")
         if fault in (CRASH_BEFORE, REFUSED):
-            call.close()  # type: ignore[attr-defined]  # a coroutine, which would complain that nobody awaits it
             if fault == CRASH_BEFORE:
                 self._die()
             raise _draw_refusal(world, write)
@@ -141,7 +147,7 @@ class RemoteClient(LocalClient):
             world.count(site, STALE)
         before = server.store.revision
         with world.acting.as_(self._who):
-            answer = await call
+            answer = await call()
         if fault == CRASH_AFTER:
             self._die()
         revision = server.store.revision
@@ -155,6 +161,20 @@ class RemoteClient(LocalClient):
         if self._crash is None and revision > before:
             world.acked.append((revision, write.gvr.plural, _get_name(write)))
         return answer
+
+    async def _land_late(self, server: Server, write: Write, call: Callable[[], Awaitable[Object]]) -> None:
+        """The request was on its way when its sender died or gave up; it arrives when others have gone on."""
+        world = self._world
+        await asyncio.sleep(world.random.random() * 8.0)
+        if not server.answers or world.calm:
+            return
+        world.trace.note("fault", f"a late write arrives: {get_site(self._who, write)}")
+        try:
+            # Under another name: whether it was time is decided by the life that sent it.
+            with world.acting.as_(f"late {self._who}"):
+                await call()
+        except status.StatusError as error:
+            world.trace.note(self._who, f"late, refused: {error.message}")
 
     def _die(self) -> None:
         assert self._crash is not None

@@ -212,6 +212,7 @@ class _Run:
 
     async def _end(self) -> None:
         self._halt()
-        for task in self._tasks:
+        left = [*self._tasks, *self.world.late]
+        for task in left:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)

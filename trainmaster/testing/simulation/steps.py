@@ -260,7 +260,7 @@ def check_ttl_is_over(step: Step) -> str | None:
 
 @invariant("I13")
 def check_deadline_is_over(step: Step) -> str | None:
-    if step.bucket != TRAIN_JOBS or step.before is None or step.after is None:
+    if step.actor != "trainjob" or step.bucket != TRAIN_JOBS or step.before is None or step.after is None:
         return None
     failed = find_condition(list_conditions(step.after), "Failed")
     if failed is None or failed.get("reason") != "DeadlineExceeded" or find_verdict(step.bucket, step.before):
@@ -275,7 +275,7 @@ def check_deadline_is_over(step: Step) -> str | None:
 @invariant("I13")
 def check_pause_between_restarts(step: Step) -> str | None:
     """The n-th restart follows 1, 2, 4 ... 60 s after the failure that causes it; the first at once."""
-    if step.bucket != JOB_SETS or step.before is None or step.after is None:
+    if step.actor != "jobset" or step.bucket != JOB_SETS or step.before is None or step.after is None:
         return None
     old, new = get_number(step.before, "restarts"), get_number(step.after, "restarts")
     series = (step.before["metadata"].get("annotations") or {}).get(labels.RESTART_SERIES)

@@ -69,6 +69,8 @@ class World:
         """(revision, bucket, name) of every write that a user was told about."""
         self.newest: dict[str, int] = {}
         """By bucket, the revision of its last change."""
+        self.late: list[asyncio.Task[None]] = []
+        """Writes that are still on their way although nobody waits for them."""
         self._seen: dict[str, int] = {}
         self._crashes_left = self.weather.crashes
 
