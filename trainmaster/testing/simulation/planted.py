@@ -296,7 +296,9 @@ def _see_nothing(original: Any) -> Any:
 
 BUGS: tuple[Planted, ...] = (
     Planted("writes a JobSet's status without its version", ("I8",), "jobset", rewrite(_forget_the_version), seeds=300),
-    Planted("makes a gang beside what still ends", ("I6",), patches=((leftovers, "find_leftover", _see_nothing),)),
+    Planted(
+        "makes a gang beside what still ends", ("I6",), patches=((leftovers, "find_leftover", _see_nothing),), seeds=250
+    ),
     Planted("answers before the commit", ("I1", "I15"), patches=((StoreState, "durable", _ack_at_once),)),
     Planted("loses deletions on the way to the disk", ("I2",), patches=((StoreState, "_take_pending", _lose_deletes),)),
     Planted("starts processes before the commit", ("I15",), patches=((SimNode, "_start_pod", _start_too_soon),)),
