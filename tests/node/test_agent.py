@@ -21,7 +21,7 @@ from trainmaster.engine.events import EventRecorder
 from trainmaster.kit.clock import SystemClock
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.runner import Settings
-from trainmaster.node.spawner import read_start_ticks
+from trainmaster.shim.processes import read_start_ticks
 from trainmaster.testing.cluster import Cluster, running_cluster
 
 pytestmark = pytest.mark.node
@@ -36,13 +36,15 @@ class Bench:
     @asynccontextmanager
     async def running_agent(self) -> AsyncIterator[NodeAgent]:
         recorder = EventRecorder(self.client, self.cluster.clock)
-        settings = Settings(root=self.root, python_prefix=sys.prefix, path=os.defpath)
+        settings = Settings(root=self.root, python_prefix=sys.prefix, environ={"PATH": os.defpath})
         async with NodeAgent(self.client, recorder, self.cluster.clock, settings).running() as agent:
             yield agent
 
     async def create(self, script: str, *, name: str = "p", **spec: Any) -> Object:
         container = {"name": "main", "image": "image:1", "command": ["/bin/sh", "-c", script]}
-        spec = {"nodeName": "local", "restartPolicy": "Never", "containers": [container], **spec}
+        # This server issues no tokens.
+        usual = {"nodeName": "local", "restartPolicy": "Never", "automountServiceAccountToken": False}
+        spec = {**usual, "containers": [container], **spec}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
         return await self.client.create(PODS, pod, "default")
 
@@ -126,7 +128,7 @@ def test_deletion_asks_the_process_first_and_confirms_when_it_is_gone(tmp_path: 
                     await asyncio.sleep(0.01)
                 await bench.client.delete(PODS, "p", "default", DeleteOptions())
             assert following.result().splitlines()[0] == "up"
-            assert following.result().endswith("bye\n")
+            assert "bye" in following.result().splitlines()
             await bench.wait_until_gone()
             async with asyncio.timeout(10):
                 while (tmp_path / "pods" / made["metadata"]["uid"]).exists():
@@ -172,9 +174,9 @@ async def list_warnings(bench: Bench) -> list[tuple[str, str]]:
     ("spec", "reason", "message"),
     [
         pytest.param(
-            {"volumes": [{"name": "v", "emptyDir": {}}]},
+            {"hostPID": True},
             "Unsupported",
-            "this node does not carry out spec.volumes",
+            "this node does not carry out spec.hostPID",
             id="a field that is not carried out",
         ),
     ],
@@ -247,10 +249,10 @@ def test_a_failing_container_restarts_in_place_and_keeps_a_log_per_attempt(tmp_p
 def test_an_image_is_mapped_to_the_python_environment_and_said_so(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         async with bench.running_agent() as agent:
-            container = {"name": "main", "image": "i:1", "command": ["python", "-c", "import sys; print(sys.prefix)"]}
+            container = {"name": "main", "image": "i:1", "command": ["python", "-c", "import orjson; print('there')"]}
             await bench.create("", containers=[container])
             pod = await bench.wait_for(has_phase("Succeeded", "Failed"))
-            assert await bench.read_log(agent, pod) == sys.prefix + "\n"
+            assert await bench.read_log(agent, pod) == "there\n"
             events = (await bench.client.list(EVENTS, "default")).items
             said = [event["message"] for event in events if event["reason"] == "Approximated"]
             assert said == [f"image i:1 is run as the Python environment {sys.prefix}"]

@@ -35,7 +35,7 @@ SECURITY_CONTEXT: Table = {
     "runAsNonRoot": H,
     "runAsUser": (A, "needs a server that runs as root"),
     "seLinuxOptions": R,
-    "seccompProfile": R,
+    "seccompProfile": (A, "RuntimeDefault becomes the node's own rules; Localhost is refused"),
     "windowsOptions": R,
 }
 
@@ -141,7 +141,7 @@ POD_SECURITY: Table = {
     "runAsUser": (A, "needs a server that runs as root"),
     "seLinuxChangePolicy": R,
     "seLinuxOptions": R,
-    "seccompProfile": R,
+    "seccompProfile": (A, "RuntimeDefault becomes the node's own rules; Localhost is refused"),
     "supplementalGroups": (A, "needs a server that runs as root"),
     "supplementalGroupsPolicy": R,
     "sysctls": R,

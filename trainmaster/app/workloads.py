@@ -6,7 +6,6 @@ because these are the parts that operator mode composes differently.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -65,7 +64,7 @@ async def running_workloads(
     client = LocalClient(registry)
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
-    node = NodeSettings(root=home.pods, python_prefix=sys.prefix, path=environ.get("PATH", os.defpath))
+    node = NodeSettings(root=home.pods, python_prefix=sys.prefix, environ=environ)
     witness = Witness()
     registry.state.admission.add(witness)
     try:

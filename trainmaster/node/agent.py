@@ -13,7 +13,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS
@@ -25,24 +24,29 @@ from trainmaster.kit import logs
 from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
+from trainmaster.node.access import ShimAccess
+from trainmaster.node.cri_logs import CriLogReader
+from trainmaster.node.images.catalogue import Images, ImageSettings
 from trainmaster.node.inotify import Inotify
-from trainmaster.node.logs import PodLogReader
+from trainmaster.node.launch.launcher import Exceeded, Launcher, LaunchSettings
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
-from trainmaster.node.machine.outcome import decide_phase
+from trainmaster.node.machine.outcome import decide_phase, end_pod
 from trainmaster.node.machine.outcome import is_over as is_finished
-from trainmaster.node.machine.state import Ended, Stage
+from trainmaster.node.machine.state import Ending, Stage
 from trainmaster.node.machine.steps import Confirm
 from trainmaster.node.performing import REPORTER, Performer
+from trainmaster.node.places import Places
+from trainmaster.node.recovery import note_ended, note_lost, read_time
 from trainmaster.node.registration import register_node
 from trainmaster.node.runner import PodRunner, Settings
-from trainmaster.node.spawner import Supervisor
-from trainmaster.node.status import build_status
+from trainmaster.node.status import Facts, build_status
+from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
 from trainmaster.node.tracked import TrackedPod, is_mirror, is_over, track
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 0.5
+PATIENCE = 2.0
 """Seconds that a status waits for containers that are being started: mostly it can say at once that they run."""
 _OWN_FIELDS = (
     "phase",
@@ -68,22 +72,25 @@ class NodeAgent:
         self._leaving: dict[str, set[str]] = {}
         """By gang: Pods whose object is gone and whose processes may not be, yet."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
-        self._supervisor = Supervisor()
-        self._runner = PodRunner(settings, self._supervisor, clock, self)
-        self._performer = Performer(client, recorder, self._runner, clock, self._queue.add)
-        self._logs: PodLogReader | None = None
+        self._supervisor = Supervisor(settings.root, self._note, settings.level)
+        self._launcher = build_launcher(client, clock, settings, self._evict)
+        places = Places(settings.root, client, settings.level, hide=settings.hide)
+        self._runner = PodRunner(settings, self._supervisor, self._launcher, places, clock)
+        access = ShimAccess(self._supervisor)
+        self._performer = Performer(client, recorder, self._runner, access, clock, self._queue)
+        self._logs: CriLogReader | None = None
 
     @property
-    def logs(self) -> PodLogReader:
+    def logs(self) -> CriLogReader:
         assert self._logs is not None, "the agent runs before logs are read"
         return self._logs
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[NodeAgent]:
         inotify = Inotify()
-        self._logs = PodLogReader(self._settings.root, inotify, self._find_end)
+        self._logs = CriLogReader(self._settings.root, inotify, self._find_end, self._clock)
         try:
-            async with self._supervisor, Scope("node") as scope:
+            async with self._supervisor, self._launcher.running(), Scope("node") as scope:
                 self._performer.attach(scope)
                 await register_node(self._client, self._settings.name, self._clock.now())
                 scope.spawn_forever(self._follow(), name="node.pods")
@@ -150,19 +157,29 @@ class NodeAgent:
             return over
         return pod.find_end(container, attempt)
 
-    def note_started(self, uid: str, container: str, attempt: int, when: datetime) -> None:
-        pod = self._pods.get(uid)
-        if pod is not None:
-            now = self._performer.get_moment()
-            pod.change(lambda state: states.mark_started(state, container, attempt, when, now))
-            self._queue.add(uid)
+    def _note(self, happening: Happening) -> None:
+        """Told by the supervisor, perhaps twice."""
+        pod = self._pods.get(happening.uid)
+        if pod is None:
+            return
+        now = self._performer.get_moment()
+        match happening:
+            case Began(_, container, attempt, started):
+                if started.at:
+                    when = read_time(started.at)
+                    pod.change(lambda state: states.mark_started(state, container, attempt, when, now))
+            case Ended(_, container, attempt, exited):
+                pod.change(lambda state: note_ended(state, container, attempt, exited, now))
+                pod.set_ended(container, attempt)
+            case Lost():
+                pod.change(lambda state: note_lost(state, now))
+                pod.set_all_ended()
+        self._queue.add(happening.uid)
 
-    def note_ended(self, uid: str, container: str, attempt: int, ended: Ended) -> None:
+    def _evict(self, uid: str, message: str) -> None:
         pod = self._pods.get(uid)
         if pod is not None:
-            now = self._performer.get_moment()
-            pod.change(lambda state: states.mark_ended(state, container, attempt, ended, now))
-            pod.set_ended(container, attempt)
+            pod.change(lambda state: end_pod(pod.plan, state, Ending("Evicted", message, "TerminationByKubelet")))
             self._queue.add(uid)
 
     # What is done about it
@@ -195,11 +212,13 @@ class NodeAgent:
             return
         if pod.state is None:
             await self._load(pod)
+        else:
+            await self._launcher.update(pod.obj)
         assert pod.state is not None
         if self._must_wait(pod):
             return
         now = self._performer.get_moment()
-        step = decide(pod.plan, pod.state, now)
+        step = decide(pod.plan, pod.state, now, self._settings.rules)
         pod.state = step.state
         await self._performer.perform(pod, step.instructions)
         if step.wake_after is not None:
@@ -226,7 +245,8 @@ class NodeAgent:
         if self._is_premature(pod):
             return
         before = pod.obj.get("status") or {}
-        after = build_status(pod.obj, pod.plan, pod.state, self._clock.now())
+        facts = Facts(address=self._runner.find_address(pod.obj), rules=self._settings.rules)
+        after = build_status(pod.obj, pod.plan, pod.state, self._clock.now(), facts)
         changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
         if changed:
             await self._write(pod, changed)
@@ -290,6 +310,18 @@ class NodeAgent:
             for other in self._pods.values():
                 if other.gang == pod.gang:
                     self._queue.add(other.uid)
+
+
+def build_launcher(client: Client, clock: Clock, settings: Settings, exceeded: Exceeded) -> Launcher:
+    beside = settings.root.parent
+    images = ImageSettings(
+        root=settings.environments or beside / "environments",
+        prefix=settings.python_prefix,
+        gangs=settings.gangs or beside / "gangs",
+        environ=settings.environ,
+    )
+    launch = LaunchSettings(claims=settings.claims or beside / "volumes", host_paths=settings.host_paths)
+    return Launcher(client, clock, launch, Images(client, images), exceeded)
 
 
 def _get_phase(pod: Object) -> str:

@@ -1,51 +1,40 @@
-"""The fields of a Pod that the plain level carries out. A Pod that asks for anything else fails, naming the field.
+"""The fields of a Pod that this node carries out. A Pod that asks for anything else fails, naming the field.
 
-Fields that mean nothing on one machine without containers are listed (dnsPolicy, imagePullSecrets and the like), and
-so are those that the scheduler has heeded before the Pod came here. What is approximated is said in an event.
+Built from the fidelity tables, so that there is one truth: what they call refused is refused here, everything else is
+honoured, approximated (an event says so where it matters) or without meaning on one machine.
 """
 
 from __future__ import annotations
 
-from trainmaster.api.supported import Table
+from collections.abc import Mapping
+from typing import Any
 
-CONTAINER: Table = {
-    "name": True,
-    "image": True,
-    "imagePullPolicy": True,
-    "command": True,
-    "args": True,
-    "workingDir": True,
-    "env": {
-        "name": True,
-        "value": True,
-        "valueFrom": {"fieldRef": True},
-    },
-    "ports": {"name": True, "containerPort": True, "protocol": True},
-    "resources": {"limits": True, "requests": True},
-    "terminationMessagePath": True,
-    "terminationMessagePolicy": True,
-}
+from trainmaster.api import fidelity_tables
+from trainmaster.api.kinds import Fidelity
+from trainmaster.api.supported import Table, list_unsupported
 
-POD: Table = {
-    "containers": CONTAINER,
-    "restartPolicy": True,
-    "terminationGracePeriodSeconds": True,
-    "nodeName": True,
-    "nodeSelector": True,
-    "hostname": True,
-    "subdomain": True,
-    "serviceAccountName": True,
-    "serviceAccount": True,
-    "automountServiceAccountToken": True,
-    "schedulerName": True,
-    "schedulingGates": True,
-    "affinity": True,
-    "topologySpreadConstraints": True,
-    "imagePullSecrets": True,
-    "tolerations": True,
-    "priority": True,
-    "priorityClassName": True,
-    "preemptionPolicy": True,
-    "dnsPolicy": True,
-    "enableServiceLinks": True,
-}
+
+def _build(rules: fidelity_tables.Table) -> Table:
+    return {name: _read(rule) for name, rule in rules.items() if name}
+
+
+def _read(rule: Any) -> bool | Table:
+    if isinstance(rule, Mapping):
+        return _build(rule)
+    return (rule[0] if isinstance(rule, tuple) else rule) is not Fidelity.REFUSED
+
+
+CONTAINER: Table = _build(fidelity_tables.CONTAINER)
+POD: Table = _build(fidelity_tables.POD_SPEC)
+
+
+def list_refused(spec: Mapping[str, Any]) -> list[str]:
+    """Paths of what the Pod asks for and does not get here."""
+    found = list_unsupported(spec, POD, "spec")
+    for index, container in enumerate(spec.get("containers") or ()):
+        if container.get("restartPolicy"):
+            found.append(f"spec.containers[{index}].restartPolicy")
+    for index, container in enumerate(spec.get("initContainers") or ()):
+        if container.get("restartPolicy") not in (None, "", "Always"):
+            found.append(f"spec.initContainers[{index}].restartPolicy")
+    return found

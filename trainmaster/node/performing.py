@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 
+from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.plan import Note
+from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
-from trainmaster.node.launch import LaunchError
+from trainmaster.node.access import PodAccess
+from trainmaster.node.checks import Outcome, Target, check, run_hook
+from trainmaster.node.launch.contract import FAILED_MOUNT, START_ERROR, UNSUPPORTED, LaunchError, get_container
 from trainmaster.node.machine import state as states
-from trainmaster.node.machine.state import Ended, Moment, PodState
-from trainmaster.node.machine.steps import Confirm, Instruction, Kill, Notice, Say, Signal, Start
-from trainmaster.node.runner import PodRunner
-from trainmaster.node.tracked import TrackedPod
+from trainmaster.node.machine.outcome import end_pod
+from trainmaster.node.machine.probes import Answer, mark_answer
+from trainmaster.node.machine.state import Ended, Ending, Moment, PodState
+from trainmaster.node.machine.steps import Confirm, Hook, Instruction, Kill, Notice, Probe, Say, Signal, Start
+from trainmaster.node.runner import CREATE_ERROR, PodRunner, Ready
+from trainmaster.node.tracked import Change, TrackedPod
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +34,24 @@ REPORTER = "trainmaster-node"
 
 
 class Performer:
-    """`wake(uid)` makes the agent look at the Pod again."""
+    """What is added to `queue` the agent looks at again."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, runner: PodRunner, clock: Clock, wake: Callable[[str], None]
+        self,
+        client: Client,
+        recorder: Recorder,
+        runner: PodRunner,
+        access: PodAccess,
+        clock: Clock,
+        queue: WorkQueue[str],
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._runner = runner
+        self._access = access
         self._clock = clock
-        self._wake = wake
+        self._wake = queue.add
+        self._wake_later = queue.add_after
         self._scope: Scope | None = None
 
     def attach(self, scope: Scope) -> None:
@@ -60,14 +74,17 @@ class Performer:
                 case Kill(container):
                     await self._runner.kill(pod.uid, container)
                 case Notice():
+                    self._runner.write_notice(pod.uid, item)
                     if pod.starting is not None:
                         pod.starting.cancel()
                 case Say(reason, message, warning):
                     await self.say(pod, reason, message, warning=warning, action="Running")
+                case Hook():
+                    self._spawn(pod, self._run_hook(pod, item), "hook")
+                case Probe():
+                    self._spawn(pod, self._probe(pod, item), "probe")
                 case Start() | Confirm():
                     pass
-                case _:
-                    raise AssertionError(f"not carried out: {item}")
 
     async def say(
         self, pod: TrackedPod, reason: str, text: str, *, warning: bool = False, action: str = "Starting"
@@ -85,26 +102,97 @@ class Performer:
         """Cancelled while it prepares, nothing has begun; afterwards it is not cancelled while this process lives."""
         try:
             await self._client.durable(int(pod.obj["metadata"]["resourceVersion"]))
-            prepared, refused = await self._runner.prepare(pod.obj, starts)
+            ready, refused = await self._runner.prepare(pod.obj, starts)
         except asyncio.CancelledError:
             for item in starts:
                 pod.change(_give_up(item))
             self._wake(pod.uid)
             raise
+        except (StatusError, OSError) as failure:
+            ready, refused = Ready(), dict.fromkeys(starts, LaunchError(CREATE_ERROR, str(failure)))
         pod.starting = None
+        refused |= await self._runner.launch(pod.obj, ready)
         for item, error in refused.items():
-            pod.change(self._refuse(item, error))
-            await self.say(pod, "Failed", f"Error: {error}", warning=True)
-        notes = await self._runner.launch(pod.obj, prepared)
+            self._refuse(pod, item, error)
         self._wake(pod.uid)
-        for text in notes:
-            await self.say(pod, "Approximated", text)
+        for text in {(error.reason, error.message): error for error in refused.values()}.values():
+            await self.say(pod, *_describe(text), warning=True)
+        for note in ready.notes:
+            await self.say(pod, "Approximated", note)
 
-    def _refuse(self, item: Start, error: LaunchError) -> Callable[[PodState], PodState]:
+    async def _run_hook(self, pod: TrackedPod, hook: Hook) -> None:
+        target = _find_target(pod, hook.container)
+        try:
+            async with asyncio.timeout(hook.timeout):
+                failure = await run_hook(self._access, target, hook.handler, self._clock)
+        except TimeoutError:
+            failure = f"{hook.kind} hook did not end within the grace period"
+        if hook.kind == "preStop":
+            pod.change(lambda state: states.mark_pre_stop(state, hook.container, hook.attempt))
+        elif not failure:
+            pod.change(lambda state: states.mark_post_start(state, hook.container, hook.attempt))
+        else:
+            now, grace = self.get_moment(), float(pod.plan.grace)
+            pod.change(lambda state: states.mark_doomed(state, hook.container, hook.attempt, grace, now))
+        self._wake(pod.uid)
+        if failure:
+            reason = "FailedPreStopHook" if hook.kind == "preStop" else "FailedPostStartHook"
+            await self.say(pod, reason, f"{reason.removeprefix('Failed')} failed: {failure}", warning=True)
+
+    async def _probe(self, pod: TrackedPod, probe: Probe) -> None:
+        target = _find_target(pod, probe.container)
+        try:
+            async with asyncio.timeout(probe.spec.timeout):
+                outcome = await check(self._access, target, probe.spec.handler)
+        except TimeoutError:
+            outcome = Outcome(ok=False, text=f"timed out after {probe.spec.timeout:g}s")
+        answer = Answer(probe.container, probe.attempt, probe.kind, outcome.ok, outcome.text)
+        said: list[Say] = []
+
+        def count(state: PodState) -> PodState:
+            new, words = mark_answer(pod.plan, state, answer, self.get_moment())
+            said.extend(words)
+            return new
+
+        before = pod.state
+        pod.change(count)
+        if before is None or pod.state is None or _needs_look(before, pod.state, probe):
+            self._wake(pod.uid)
+        elif pod.state is not None:
+            self._wake_later(pod.uid, pod.state.get(probe.container).probes[probe.kind].due - self._clock.boot())
+        for item in said:
+            await self.say(pod, item.reason, item.message, warning=item.warning, action="Running")
+
+    def _refuse(self, pod: TrackedPod, item: Start, error: LaunchError) -> None:
         now = self.get_moment()
-        ended = Ended(128, None, now.wall, "StartError", str(error))
-        return lambda state: states.mark_ended(state, item.container, item.attempt, ended, now)
+        if error.reason == UNSUPPORTED:
+            ending = Ending(UNSUPPORTED, error.message)
+            pod.change(lambda state: end_pod(pod.plan, _give_up(item)(state), ending))
+        elif error.reason == START_ERROR:
+            ended = Ended(128, None, now.wall, START_ERROR, error.message)
+            pod.change(lambda state: states.mark_ended(state, item.container, item.attempt, ended, now))
+        else:
+            why = ("ContainerCreating", "") if error.reason == FAILED_MOUNT else (error.reason, error.message)
+            pod.change(lambda state: states.mark_blocked(state, item.container, item.attempt, why, now))
 
 
-def _give_up(item: Start) -> Callable[[PodState], PodState]:
+def _find_target(pod: TrackedPod, container: str) -> Target:
+    return Target(pod.uid, get_container(pod.obj, container))
+
+
+def _needs_look(before: PodState, after: PodState, probe: Probe) -> bool:
+    """Whether an answer changed more than a count: most of them say what was known."""
+    old, new = before.get(probe.container), after.get(probe.container)
+    return (old.is_ready, old.is_started, old.stop) != (new.is_ready, new.is_started, new.stop) or (
+        probe.kind not in new.probes
+    )
+
+
+def _describe(error: LaunchError) -> tuple[str, str]:
+    if error.reason in (FAILED_MOUNT, UNSUPPORTED):
+        return error.reason, error.message
+    return "Failed", f"Error: {error.message}"
+
+
+def _give_up(item: Start) -> Change:
     return lambda state: states.mark_not_begun(state, item.container, item.attempt)

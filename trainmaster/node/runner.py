@@ -1,45 +1,45 @@
-"""Carries out the machine's instructions for one Pod: directories, records, ports and processes together.
+"""Carries out the machine's instructions for Pods: brings launcher, places and supervisor together.
 
-The record of an attempt is written before its process starts, completed when it runs, and closed when it has ended;
-`load_state` rebuilds the machine's state from records after a restart of the control plane.
+`prepare` makes everything that must be there before containers begin and may be cancelled or fail; `launch` begins
+them and is the point of no return. Both are asked again after a crash, and nothing begins twice: the shim refuses an
+attempt that has begun.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+
+import orjson
 
 from trainmaster.api.meta import Object
-from trainmaster.api.supported import list_unsupported
-from trainmaster.kit.clock import Clock, format_time, parse_time
-from trainmaster.node.fields import POD
-from trainmaster.node.launch import Launch, LaunchError, Place, build_launch
+from trainmaster.kit import failpoints
+from trainmaster.kit.clock import Clock, format_time
+from trainmaster.node.fields import list_refused
+from trainmaster.node.launch.containers import INSIDE, build_container
+from trainmaster.node.launch.contract import LaunchError, Prepared
+from trainmaster.node.launch.launcher import Launcher
 from trainmaster.node.machine.model import PodPlan
-from trainmaster.node.machine.outcome import end_pod
-from trainmaster.node.machine.state import ContainerState, Ended, Ending, Moment, PodState, Stage, make_state
-from trainmaster.node.machine.steps import Start
-from trainmaster.node.podfiles import PodFiles, Record
-from trainmaster.node.ports import PortLeases
-from trainmaster.node.spawner import Exit, Identity, Supervisor, read_boot_id
-from trainmaster.node.tracked import get_gang
+from trainmaster.node.machine.outcome import RULES, Rules, end_pod
+from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
+from trainmaster.node.machine.steps import Notice, Start
+from trainmaster.node.places import Places
+from trainmaster.node.recovery import rebuild_state
+from trainmaster.node.shim_link import ShimError, ShimGone
+from trainmaster.node.supervisor import Supervisor, SupervisorError
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 
 log = logging.getLogger(__name__)
 
-LOST = "ContainerStatusUnknown"
-
-
-class Observer(Protocol):
-    """Who hears of containers that begin and end."""
-
-    def note_started(self, uid: str, container: str, attempt: int, when: datetime) -> None: ...
-
-    def note_ended(self, uid: str, container: str, attempt: int, ended: Ended) -> None: ...
+CREATE_ERROR = "CreateContainerError"
+NOTICE_VARIABLE = "TRAINMASTER_STOP_NOTICE"
+"""Names a file that does not exist until the Pod is asked to stop; see docs/pods.md."""
+_NOTICE_FOLDER = "notice"
+_NOTICE_FILE = "stop.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,218 +50,151 @@ class Settings:
     """Where Pod directories are."""
     python_prefix: str
     """The Python environment that stands in for images: that of `trainmaster up`."""
-    path: str
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """Of the server."""
+    claims: Path | None = None
+    environments: Path | None = None
+    gangs: Path | None = None
     name: str = "local"
     workers: int = 4
-
-
-@dataclass(slots=True)
-class _Process:
-    pid: int
-    over: asyncio.Event
+    level: str = PLAIN
+    hide: tuple[str, ...] = ()
+    """Directories of the machine that Pods must not see."""
+    host_paths: bool = True
+    rules: Rules = RULES
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    launches: tuple[tuple[Start, Launch], ...]
+class Ready:
+    """Containers that may begin now."""
+
+    prepared: Prepared | None = None
+    specs: tuple[ContainerSpec, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class PodRunner:
-    def __init__(self, settings: Settings, supervisor: Supervisor, clock: Clock, observer: Observer) -> None:
+    def __init__(
+        self, settings: Settings, supervisor: Supervisor, launcher: Launcher, places: Places, clock: Clock
+    ) -> None:
         self._settings = settings
         self._supervisor = supervisor
+        self._launcher = launcher
+        self._places = places
         self._clock = clock
-        self._observer = observer
-        self._ports = PortLeases()
-        self._gangs: dict[str, set[str]] = {}
-        self._processes: dict[tuple[str, str], _Process] = {}
 
     async def load_state(self, pod: Object, plan: PodPlan, now: Moment) -> PodState:
         """What is known of a Pod that is seen for the first time in this life of the control plane."""
-        started = (pod.get("status") or {}).get("startTime")
-        state = make_state(plan, now, started_at=parse_time(started) if started else None)
-        unsupported = list_unsupported(pod["spec"], POD, "spec")
+        unsupported = list_refused(pod["spec"])
         if unsupported:
             text = f"this node does not carry out {', '.join(unsupported)}"
-            return end_pod(plan, state, Ending("Unsupported", text))
-        files = self._files(pod)
-        files.make()
-        gang = get_gang(pod)
-        self._gangs.setdefault(gang, set()).add(pod["metadata"]["uid"])
-        for asked, leased in files.read_ports().items():
-            self._ports.restore(gang, asked, leased)
-        for record in files.read_records():
-            state = state.put(self._recover(pod, files, record, now))
-        return state
+            return end_pod(plan, make_state(plan, now), Ending("Unsupported", text))
+        found = await self._supervisor.adopt(plan.uid)
+        self._places.restore(pod, found)
+        if found.attempts:
+            log.info("pod adopted", extra={"action": "node.adopted", "alive": found.alive})
+        return rebuild_state(pod, plan, found, now, self._settings.rules)
 
-    def _recover(self, pod: Object, files: PodFiles, record: Record, now: Moment) -> ContainerState:
-        begun = parse_time(record.started_at) if record.started_at else None
-        since = now.anchor(begun) if begun else now.boot
-        base = ContainerState(record.container, record.attempt, started_at=begun, since=since, series=record.attempt)
-        if record.exit_code is not None:
-            ended = _read_end(record)
-            return replace(base, stage=Stage.ENDED, ended=ended, over=now.anchor(ended.finished_at))
-        who = Identity(record.pid, record.start_ticks, record.boot_id)
-        uid = pod["metadata"]["uid"]
-        on_exit = self._make_on_exit(uid, files, record)
-        if record.pid and self._supervisor.adopt(who, on_exit):
-            self._processes[uid, record.container] = _Process(record.pid, asyncio.Event())
-            log.info("process adopted", extra={"action": "node.adopted", "container": record.container})
-            return replace(base, stage=Stage.RUNNING)
-        ended = _make_end(Exit(None), begun, now.wall, rebooted=record.boot_id not in ("", read_boot_id()))
-        files.write_record(_close(record, ended))
-        return replace(base, stage=Stage.ENDED, ended=ended, over=now.boot)
+    def find_address(self, pod: Object) -> str:
+        return self._places.find_address(pod)
 
-    async def prepare(self, pod: Object, starts: Sequence[Start]) -> tuple[Prepared, dict[Start, LaunchError]]:
-        """Everything that must be there before the containers begin; what cannot begin, with its reason."""
-        launches: list[tuple[Start, Launch]] = []
+    async def prepare(self, pod: Object, starts: Sequence[Start]) -> tuple[Ready, dict[Start, LaunchError]]:
+        """What may begin, and what may not, each with its reason."""
+        try:
+            site = await self._places.build_site(pod, {})
+            os.makedirs(f"{site.directory}/{_NOTICE_FOLDER}", 0o755, exist_ok=True)
+            prepared = await self._launcher.prepare(pod, site)
+        except LaunchError as error:
+            return Ready(), dict.fromkeys(starts, error)
+        except OSError as error:
+            return Ready(), dict.fromkeys(starts, LaunchError(CREATE_ERROR, str(error)))
+        specs: list[ContainerSpec] = []
+        notes: dict[str, None] = dict.fromkeys(prepared.notes)
         refused: dict[Start, LaunchError] = {}
         for item in starts:
             try:
-                launches.append((item, self._build_launch(pod, item.container, self._files(pod))))
+                spec, said = build_container(pod, item.container, item.attempt, prepared)
             except LaunchError as error:
                 refused[item] = error
-                record = Record(item.container, item.attempt)
-                ended = Ended(128, None, self._clock.now(), "StartError", str(error))
-                self._files(pod).write_record(_close(record, ended))
-        return Prepared(tuple(launches)), refused
-
-    async def launch(self, pod: Object, prepared: Prepared) -> Sequence[str]:
-        """Begins the attempts. What was approximated, said once."""
-        files, uid = self._files(pod), pod["metadata"]["uid"]
-        notes: list[str] = []
-        for item, launch in prepared.launches:
-            record = Record(item.container, item.attempt)
-            files.write_record(record)
-            now = self._clock.now()
-            try:
-                self._spawn(uid, files, record, launch, now)
-            except LaunchError as error:
-                ended = Ended(128, None, now, "StartError", str(error))
-                files.write_record(_close(record, ended))
-                self._observer.note_ended(uid, item.container, item.attempt, ended)
                 continue
-            self._observer.note_started(uid, item.container, item.attempt, now)
-            notes += launch.approximations if item.attempt == 0 else ()
-        return notes
+            specs.append(self._add_notice(spec, site.directory))
+            if item.attempt == 0:
+                notes.update(dict.fromkeys(said))
+        return Ready(prepared, tuple(specs), tuple(notes)), refused
 
-    def _spawn(self, uid: str, files: PodFiles, record: Record, launch: Launch, now: datetime) -> None:
-        # Known before the process starts, because its end may be seen before the record is complete.
-        live = [replace(record, started_at=format_time(now))]
+    def _add_notice(self, spec: ContainerSpec, directory: str) -> ContainerSpec:
+        folder = f"{directory}/{_NOTICE_FOLDER}"
+        if self._settings.level == PLAIN:
+            return replace(spec, env={NOTICE_VARIABLE: f"{folder}/{_NOTICE_FILE}", **spec.env})
+        seen = f"{INSIDE}/{_NOTICE_FOLDER}"
+        mount = Mount(seen, folder, read_only=True)
+        return replace(spec, env={NOTICE_VARIABLE: f"{seen}/{_NOTICE_FILE}", **spec.env}, mounts=(*spec.mounts, mount))
 
-        def on_exit(exit: Exit) -> None:
-            self._make_on_exit(uid, files, live[0])(exit)
-
-        output = files.open_log(record.container, record.attempt)
+    async def launch(self, pod: Object, ready: Ready) -> dict[Start, LaunchError]:
+        """Begins the attempts; those that did not begin, with the reason."""
+        if ready.prepared is None or not ready.specs:
+            return {}
+        uid = pod["metadata"]["uid"]
+        failpoints.hit("node.before_launch")
         try:
-            who = self._supervisor.start(launch, output, on_exit)
-        finally:
-            os.close(output)
-        live[0] = replace(live[0], pid=who.pid, start_ticks=who.start_ticks, boot_id=who.boot_id)
-        files.write_record(live[0])
-        self._processes[uid, record.container] = _Process(who.pid, asyncio.Event())
+            await self._begin(pod, uid, ready.prepared, ready.specs)
+        except (SupervisorError, ShimError) as error:
+            return await self._find_unbegun(uid, ready.specs, LaunchError(CREATE_ERROR, str(error)))
+        failpoints.hit("node.after_launch")
+        return {}
 
-    def _build_launch(self, pod: Object, name: str, files: PodFiles) -> Launch:
-        gang = get_gang(pod)
-        place = Place(
-            directory=str(files.work),
-            python_prefix=self._settings.python_prefix,
-            path=self._settings.path,
-            lease_port=lambda asked: self._ports.lease(gang, asked),
-        )
-        container = next(entry for entry in pod["spec"]["containers"] if entry["name"] == name)
-        launch = build_launch(pod, container, place)
-        ports = self._ports.list_leases(gang)
-        if ports:
-            files.write_ports(ports)
-        return launch
+    async def _begin(self, pod: Object, uid: str, prepared: Prepared, specs: Sequence[ContainerSpec]) -> None:
+        if self._supervisor.has_shim(uid):
+            try:
+                for spec in specs:
+                    await self._supervisor.start(uid, spec)
+                return
+            except ShimGone:
+                log.info("shim gone, making another", extra={"uid": uid})
+        sandbox = await self._places.build_sandbox(pod, prepared)
+        await self._supervisor.create(uid, sandbox, specs)
 
-    def _make_on_exit(self, uid: str, files: PodFiles, record: Record) -> Callable[[Exit], None]:
-        def on_exit(exit: Exit) -> None:
-            begun = parse_time(record.started_at) if record.started_at else None
-            ended = _make_end(exit, begun, self._clock.now())
-            files.write_record(_close(record, ended))
-            process = self._processes.pop((uid, record.container), None)
-            if process is not None:
-                process.over.set()
-            self._observer.note_ended(uid, record.container, record.attempt, ended)
-
-        return on_exit
+    async def _find_unbegun(
+        self, uid: str, specs: Sequence[ContainerSpec], error: LaunchError
+    ) -> dict[Start, LaunchError]:
+        """Something went wrong in the middle: only the directory knows what has begun all the same."""
+        found = await self._supervisor.adopt(uid)
+        begun = {(attempt.container, attempt.number) for attempt in found.attempts if attempt.begun}
+        return {Start(spec.name, spec.attempt): error for spec in specs if (spec.name, spec.attempt) not in begun}
 
     async def signal(self, uid: str, container: str, number: int) -> None:
-        process = self._processes.get((uid, container))
-        if process is not None:
-            self._supervisor.send(process.pid, force=False)
+        await self._supervisor.signal(uid, container, number)
 
     async def kill(self, uid: str, container: str) -> None:
-        process = self._processes.get((uid, container))
-        if process is not None:
-            self._supervisor.send(process.pid, force=True)
+        await self._supervisor.kill(uid, container)
+
+    def write_notice(self, uid: str, notice: Notice) -> None:
+        """Programs that poll for it learn that they are to stop, and how long they have."""
+        deadline = self._clock.now() + timedelta(seconds=notice.seconds)
+        content = {"reason": notice.reason, "seconds": round(notice.seconds, 3), "deadline": format_time(deadline)}
+        path = self._settings.root / uid / _NOTICE_FOLDER / _NOTICE_FILE
+        try:
+            write_whole(os.fspath(path), orjson.dumps(content), 0o644)
+        except FileNotFoundError:
+            log.debug("no directory for a stop notice", extra={"uid": uid})
 
     async def settle(self, uid: str) -> None:
-        """The Pod is over; what it needed to run may go."""
+        """The Pod is over: its sandbox goes, its records and logs stay."""
+        await self._supervisor.close(uid)
 
     async def remove(self, pod: Object) -> None:
-        """Kills what runs and waits for it. The directory goes, and with the last Pod the gang's ports."""
+        """Kills what runs and waits for it; then everything of the Pod goes."""
         uid = pod["metadata"]["uid"]
-        for (owner, container), process in tuple(self._processes.items()):
-            if owner == uid:
-                await self.kill(uid, container)
-                await process.over.wait()
-        gang = get_gang(pod)
-        members = self._gangs.get(gang, set())
-        members.discard(uid)
-        if not members:
-            self._gangs.pop(gang, None)
-            self._ports.release(gang)
-        await asyncio.get_running_loop().run_in_executor(None, self._files(pod).remove)
+        await self._supervisor.close(uid)
+        await self._launcher.release(pod)
+        self._places.release(pod)
+        await self._supervisor.remove(uid)
 
     async def sweep(self, known: set[str]) -> None:
         """Ends and removes what Pods left behind that were deleted while nobody ran this node."""
-        root = self._settings.root
-        if not root.is_dir():
-            return
-        for directory in [entry for entry in root.iterdir() if entry.name not in known]:
-            files = PodFiles(root, directory.name)
-            for record in files.read_records():
-                if record.pid and record.exit_code is None:
-                    await self._end_stray(record)
-            log.info("stray pod directory removed", extra={"action": "node.swept", "uid": directory.name})
-            files.remove()
-
-    async def _end_stray(self, record: Record) -> None:
-        over = asyncio.Event()
-        who = Identity(record.pid, record.start_ticks, record.boot_id)
-        if self._supervisor.adopt(who, lambda exit: over.set()):
-            self._supervisor.send(record.pid, force=True)
-            await over.wait()
-
-    def _files(self, pod: Object) -> PodFiles:
-        return PodFiles(self._settings.root, pod["metadata"]["uid"])
-
-
-def _make_end(exit: Exit, begun: datetime | None, now: datetime, *, rebooted: bool = False) -> Ended:
-    if exit.code is not None:
-        return Ended(exit.code, begun, now, "Completed" if exit.code == 0 else "Error", signal=exit.signal)
-    text = "the process ended while the control plane that started it was not running, so its exit code is not known"
-    if rebooted:
-        text = "the machine was restarted while the process ran"
-    return Ended(137, begun, now, LOST, text)
-
-
-def _close(record: Record, ended: Ended) -> Record:
-    return replace(
-        record,
-        finished_at=format_time(ended.finished_at),
-        exit_code=ended.exit_code,
-        signal=ended.signal,
-        reason=ended.reason,
-        message=ended.message,
-    )
-
-
-def _read_end(record: Record) -> Ended:
-    assert record.exit_code is not None
-    begun = parse_time(record.started_at) if record.started_at else None
-    finished = parse_time(record.finished_at)
-    return Ended(record.exit_code, begun, finished, record.reason, record.message, record.signal)
+        for uid in self._supervisor.list_uids():
+            if uid not in known:
+                log.info("stray pod directory removed", extra={"action": "node.swept", "uid": uid})
+                await self._supervisor.close(uid)
+                await self._launcher.release({"metadata": {"uid": uid}})
+                await self._supervisor.remove(uid)

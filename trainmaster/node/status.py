@@ -101,7 +101,8 @@ def _build_state(
             return {"waiting": _build_back_off(plan, container, rules)}
         return {"terminated": _build_terminated(container.ended)}
     if container.blocked is not None:
-        return {"waiting": {"reason": container.blocked.reason, "message": container.blocked.message}}
+        message = {"message": container.blocked.message} if container.blocked.message else {}
+        return {"waiting": {"reason": container.blocked.reason, **message}}
     waits_for_init = plan.has_inits and (spec.role is not Role.MAIN or not state.is_initialized)
     return {"waiting": {"reason": "PodInitializing" if waits_for_init else "ContainerCreating"}}
 
@@ -179,7 +180,7 @@ def _condition(old: Sequence[Condition], kind: str, status: bool, why: tuple[str
     since = format_time(now)
     if before is not None and before.get("status") == text and before.get("lastTransitionTime"):
         since = before["lastTransitionTime"]
-    condition: Condition = {"type": kind, "status": text, "lastProbeTime": None, "lastTransitionTime": since}
+    condition: Condition = {"type": kind, "status": text, "lastTransitionTime": since}
     reason, message = why
     if reason:
         condition["reason"] = reason

@@ -215,6 +215,9 @@ class Supervisor:
 
     # While it runs
 
+    def has_shim(self, uid: str) -> bool:
+        return uid in self._links
+
     async def request(self, uid: str, op: str, fds: Sequence[int] = (), **fields: Any) -> Answer:
         """Any operation of the shim. ShimGone when the Pod has none, ShimError when it refuses."""
         link = self._links.get(uid)

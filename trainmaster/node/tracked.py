@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
 from trainmaster.node.machine.model import PodPlan, read_plan
 from trainmaster.node.machine.state import PodState, Stage
+from trainmaster.node.network import get_gang
 
 MIRROR = "kubernetes.io/config.mirror"
 """On Pods that only show what runs elsewhere (the control plane's own components): never run here."""
@@ -75,15 +75,13 @@ class TrackedPod:
     def set_ended(self, container: str, attempt: int) -> None:
         self.ends.setdefault((container, attempt), asyncio.Event()).set()
 
+    def set_all_ended(self) -> None:
+        for event in self.ends.values():
+            event.set()
+
 
 def track(obj: Object) -> TrackedPod:
     return TrackedPod(obj, read_plan(obj))
-
-
-def get_gang(pod: Object) -> str:
-    """Pods that meet at one rendezvous: those of one JobSet, else the Pod alone."""
-    meta = pod["metadata"]
-    return str((meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"])
 
 
 def is_mirror(pod: Object) -> bool:

@@ -157,6 +157,16 @@ class PodGroup:
             for path in (base, f"{base}/{NODE_GROUP}", pod):
                 _hand_down(path, self._hierarchies.controllers)
 
+    def renew(self, container: str) -> bool:
+        """Before another attempt: a group that was killed once kills whatever is born into it (seen on 6.18)."""
+        if not self._hierarchies.unified:
+            return False
+        try:
+            os.rmdir(self._path(self._hierarchies.unified, container))
+        except OSError:
+            return False  # there is none yet, or somebody is in it
+        return True
+
     def prepare(self, container: str, limits: Limits) -> int:
         """In the shim, before the fork: the container's groups. A descriptor of the unified one, -1 without."""
         for base in self._list_needed(limits):

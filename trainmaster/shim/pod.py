@@ -7,6 +7,7 @@ ended everything that belongs to it is killed; when the shim is told to close, e
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -274,6 +275,13 @@ class Pod:
         return {}, []
 
     def _op_signal(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        """To a container, or with `exec_id` to a program that was started in one, and its group."""
+        if "exec_id" in request:
+            found = [item for item in self._sessions.values() if item.number == request["exec_id"]]
+            for session in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(session.pid, int(request["signal"]))
+            return {"running": bool(found)}, []
         attempt = self._attempts.get(str(request["container"]))
         if attempt is not None:
             attempt.signal(int(request["signal"]))

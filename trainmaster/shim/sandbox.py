@@ -198,6 +198,8 @@ class Sandbox:
         """For a child that will `enter` or `join`: it begins its life in the container's control group."""
         if self._group is None:
             return os.fork()
+        if self._group.renew(container.name):
+            self._oom_kills.pop(container.name, None)
         group = self._group.prepare(container.name, container.limits)
         if group < 0:
             return os.fork()

@@ -108,13 +108,13 @@ def test_a_container_that_cannot_be_created_waits_with_its_reason_and_is_tried_a
     player = Player(make_pod())
     player.look()
     text = 'configmap "c" not found'
-    player.mark(lambda state: states.mark_blocked(state, "node", 0, "CreateContainerConfigError", text, player.now))
+    player.mark(lambda state: states.mark_blocked(state, "node", 0, ("CreateContainerConfigError", text), player.now))
     assert player.phase == "Pending"
     entry = player.status["containerStatuses"][0]
     assert entry["state"] == {"waiting": {"reason": "CreateContainerConfigError", "message": text}}
     assert (entry["restartCount"], player.wake) == (0, 1.0)
     assert player.wait(1) == [Start("node", 0)]
-    player.mark(lambda state: states.mark_blocked(state, "node", 0, "ErrImagePull", "no rule", player.now))
+    player.mark(lambda state: states.mark_blocked(state, "node", 0, ("ErrImagePull", "no rule"), player.now))
     assert player.wake == 2.0
     assert player.wait(2) == [Start("node", 0)]
     player.begin("node")

@@ -55,7 +55,7 @@ def act(player: Player, action: tuple[str, int, int, int]) -> list[Any]:
         case "end":
             return player.end(name, code, attempt)
         case "block":
-            return player.mark(lambda state: states.mark_blocked(state, name, attempt, "R", "m", player.now))
+            return player.mark(lambda state: states.mark_blocked(state, name, attempt, ("R", "m"), player.now))
         case "probe":
             kind = ProbeKind.LIVENESS if number % 2 else ProbeKind.STARTUP
             return player.answer(name, kind, code == 0, attempt)

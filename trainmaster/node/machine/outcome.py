@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from trainmaster.kit.backoff import Policy
 from trainmaster.node.machine.model import ContainerPlan, PodPlan, Role
-from trainmaster.node.machine.state import ContainerState, Ending, PodState, Stage
+from trainmaster.node.machine.state import ContainerState, Ending, HookStage, PodState, Stage
 
 _RESTART = Policy(first=1.0, cap=60.0)
 _RETRY = Policy(first=1.0, cap=30.0)
@@ -87,8 +87,14 @@ def decide_phase(plan: PodPlan, state: PodState) -> str:
 
 
 def has_begun(plan: PodPlan, state: PodState) -> bool:
-    """Every main container was started at least once."""
-    return state.is_initialized and all(state.get(spec.name).has_run for spec in plan.mains)
+    """Every main container was started at least once; a first start includes the postStart hook."""
+    return state.is_initialized and all(_has_begun(spec, state.get(spec.name)) for spec in plan.mains)
+
+
+def _has_begun(spec: ContainerPlan, container: ContainerState) -> bool:
+    if container.attempt > 0 or container.stage is not Stage.RUNNING:
+        return container.has_run
+    return spec.post_start is None or container.post_start is HookStage.DONE or container.stop is not None
 
 
 def end_pod(plan: PodPlan, state: PodState, ending: Ending) -> PodState:

@@ -170,13 +170,13 @@ def mark_ended(state: PodState, name: str, attempt: int, ended: Ended, now: Mome
     return state.put(replace(gone, is_started=False, is_ready=False, probes={}, stop=None))
 
 
-def mark_blocked(state: PodState, name: str, attempt: int, reason: str, message: str, now: Moment) -> PodState:
-    """The attempt could not be created; it was not begun."""
+def mark_blocked(state: PodState, name: str, attempt: int, why: tuple[str, str], now: Moment) -> PodState:
+    """The attempt could not be created, for a (reason, message); it was not begun."""
     old = state.get(name)
     if old.attempt != attempt or old.stage is not Stage.STARTING:
         return state
     tries = old.blocked.tries + 1 if old.blocked else 1
-    return state.put(replace(old, stage=Stage.WAITING, blocked=Blocked(reason, message, tries, now.boot)))
+    return state.put(replace(old, stage=Stage.WAITING, blocked=Blocked(*why, tries, now.boot)))
 
 
 def mark_not_begun(state: PodState, name: str, attempt: int) -> PodState:

@@ -1,0 +1,127 @@
+"""Where Pods live: addresses, names and ports of a gang, leased while it has Pods and rebuilt from Pod directories.
+
+On the plain level all Pods share the machine's loopback address, and ports for rendezvous are leased per gang. On the
+others each Pod has an address of its own, and the names of all members stand in its hosts file before it starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOB_SETS
+from trainmaster.api.status import NotFound
+from trainmaster.client.contract import Client
+from trainmaster.node.found import Found
+from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
+from trainmaster.node.launch.sandboxes import build_names, build_sandbox
+from trainmaster.node.network import Addresses, Line, WaysOut, build_hosts, get_gang, list_peer_names
+from trainmaster.node.ports import PortLeases
+from trainmaster.shim.protocol import OWN_NETWORK, PLAIN, SandboxSpec, write_whole
+
+_PORTS = "ports.json"
+
+
+@dataclass(slots=True)
+class Places:
+    root: Path
+    client: Client
+    level: str = PLAIN
+    ways_out: WaysOut = field(default_factory=WaysOut)
+    hide: tuple[str, ...] = ()
+    _ports: PortLeases = field(default_factory=PortLeases)
+    _addresses: Addresses = field(default_factory=Addresses)
+    _members: dict[str, set[str]] = field(default_factory=dict)
+    _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def restore(self, pod: Object, found: Found) -> None:
+        """What the Pod's directory says it was given."""
+        gang, uid = get_gang(pod), pod["metadata"]["uid"]
+        self._members.setdefault(gang, set()).add(uid)
+        for asked, leased in self._read_ports(uid).items():
+            self._ports.restore(gang, asked, leased)
+        if found.pod is not None and found.pod.network == OWN_NETWORK:
+            self._addresses.restore(gang, found.pod.hostname.partition(".")[0], found.pod.address)
+
+    async def build_site(self, pod: Object, variables: Mapping[str, str]) -> Site:
+        gang, uid = get_gang(pod), pod["metadata"]["uid"]
+        directory = str(self.root / uid)
+        self._members.setdefault(gang, set()).add(uid)
+        if self.level == PLAIN:
+            return Site(directory, lease_port=lambda port: self._ports.lease(gang, port), variables=variables)
+        if pod["spec"].get("hostNetwork"):
+            return Site(directory, self.level, variables=variables)
+        hosts = await self._build_hosts(pod)
+        proxied = self.ways_out.build_variables(hosts)
+        return Site(directory, self.level, address=hosts[0][0], variables={**proxied, **variables})
+
+    async def build_sandbox(self, pod: Object, prepared: Prepared) -> SandboxSpec:
+        self._write_ports(pod)
+        group = self._name_group(pod)
+        if self.level == PLAIN:
+            return build_sandbox(pod, prepared, cgroup=group)
+        if pod["spec"].get("hostNetwork"):
+            return build_sandbox(pod, prepared, cgroup=group, hide=self.hide)
+        hosts = (*await self._build_hosts(pod), *self.ways_out.build_lines())
+        relays = self.ways_out.build_relays()
+        return build_sandbox(
+            pod, prepared, hosts=hosts, prefix=self._addresses.prefix, cgroup=group, hide=self.hide, relays=relays
+        )
+
+    def _name_group(self, pod: Object) -> str:
+        """Of this home: another one on the machine may hold a Pod of the same uid (a restored copy, a test)."""
+        home = hashlib.sha256(os.fspath(self.root.resolve()).encode()).hexdigest()[:8]
+        return f"{home}-{pod['metadata']['uid']}"
+
+    def find_address(self, pod: Object) -> str:
+        """The Pod's own, as its status says it."""
+        if self.level == PLAIN or pod["spec"].get("hostNetwork"):
+            return LOOPBACK
+        return self._addresses.lease(get_gang(pod), build_names(pod)[0].partition(".")[0])
+
+    def release(self, pod: Object) -> None:
+        """With its last Pod the gang gives everything back."""
+        gang = get_gang(pod)
+        members = self._members.get(gang, set())
+        members.discard(pod["metadata"]["uid"])
+        if not members:
+            self._members.pop(gang, None)
+            self._peers.pop(gang, None)
+            self._ports.release(gang)
+            self._addresses.release(gang)
+
+    async def _build_hosts(self, pod: Object) -> tuple[Line, ...]:
+        gang = get_gang(pod)
+        if gang not in self._peers:
+            self._peers[gang] = await self._list_peers(pod)
+        return build_hosts(self._addresses, pod, self._peers[gang])
+
+    async def _list_peers(self, pod: Object) -> list[tuple[str, str]]:
+        """All members of the gang, also those that do not exist yet; a lone Pod has none."""
+        name = (pod["metadata"].get("labels") or {}).get(JOBSET_NAME)
+        if not name:
+            return []
+        try:
+            return list_peer_names(await self.client.get(JOB_SETS, name, pod["metadata"]["namespace"]))
+        except NotFound:
+            return []
+
+    def _write_ports(self, pod: Object) -> None:
+        ports = self._ports.list_leases(get_gang(pod))
+        if ports:
+            path = self.root / pod["metadata"]["uid"] / _PORTS
+            write_whole(os.fspath(path), orjson.dumps(ports, option=orjson.OPT_NON_STR_KEYS))
+
+    def _read_ports(self, uid: str) -> dict[int, int]:
+        try:
+            raw = orjson.loads((self.root / uid / _PORTS).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return {int(asked): int(leased) for asked, leased in raw.items()}

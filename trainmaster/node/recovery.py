@@ -1,0 +1,185 @@
+"""A Pod's state as its object and its directory tell it: read when the control plane starts. Pure.
+
+The directory outranks the object, because it was written first. Where the directory says nothing (it was removed, or
+the home was moved to another machine) the object's status is evidence: what it says ran is never started again as if
+it had not. After a reboot, or without its directory, a Pod counts as disrupted (design 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from trainmaster.api.conditions import is_true, list_conditions
+from trainmaster.api.meta import Object
+from trainmaster.kit.clock import parse_time
+from trainmaster.node.found import Attempt, Found
+from trainmaster.node.machine.model import PodPlan
+from trainmaster.node.machine.outcome import RULES, Rules, end_pod
+from trainmaster.node.machine.state import (
+    ContainerState,
+    Ended,
+    Ending,
+    HookStage,
+    Moment,
+    PodState,
+    Stage,
+    make_state,
+    mark_ended,
+)
+from trainmaster.shim.protocol import Exited, Started
+
+LOST = "ContainerStatusUnknown"
+LOST_TEXT = "The container could not be located when the pod was terminated"
+DISRUPTED = Ending("Terminated", "the machine was restarted while the Pod ran", disruption="TerminationByKubelet")
+
+
+def read_time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def read_started(started: Started | None) -> datetime | None:
+    return read_time(started.at) if started is not None and started.at else None
+
+
+def build_ended(exited: Exited, started: Started | None, now: datetime) -> Ended:
+    """In the words of the API."""
+    begun = read_started(started)
+    finished = read_time(exited.at) if exited.at else now
+    if exited.error:
+        return Ended(exited.code, begun, finished, "StartError", exited.error)
+    reason = "OOMKilled" if exited.oom_killed else "Completed" if exited.code == 0 else "Error"
+    return Ended(exited.code, begun, finished, reason, exited.message, exited.signal)
+
+
+def build_lost(begun: datetime | None, now: datetime) -> Ended:
+    return Ended(137, begun, now, LOST, LOST_TEXT)
+
+
+def note_ended(state: PodState, name: str, attempt: int, exited: Exited, now: Moment) -> PodState:
+    """The shim says how an attempt ended."""
+    ended = build_ended(exited, None, now.wall)
+    return mark_ended(state, name, attempt, replace(ended, started_at=state.get(name).started_at), now)
+
+
+def note_lost(state: PodState, now: Moment) -> PodState:
+    """The shim died, and with it whatever ran."""
+    for container in state.containers:
+        if container.is_alive:
+            lost = build_lost(container.started_at, now.wall)
+            state = mark_ended(state, container.name, container.attempt, lost, now)
+    return state
+
+
+def rebuild_state(pod: Object, plan: PodPlan, found: Found, now: Moment, rules: Rules = RULES) -> PodState:
+    status = pod.get("status") or {}
+    begun = status.get("startTime")
+    state = make_state(plan, now, started_at=parse_time(begun) if begun else None)
+    shown = {
+        entry["name"]: entry
+        for entry in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    }
+    is_lost = False
+    for spec in plan.containers:
+        attempts = [attempt for attempt in found.attempts if attempt.container == spec.name]
+        if attempts:
+            container, lost = _read_attempts(spec.name, attempts, found, now, rules)
+        else:
+            container, lost = _read_shown(spec.name, shown.get(spec.name) or {}, now)
+        is_lost = is_lost or (lost and (found.rebooted or not attempts))
+        state = state.put(_restore_health(container, shown.get(spec.name) or {}))
+    main_known = any(_is_known(state.get(spec.name)) for spec in plan.mains)
+    if main_known or is_true(list_conditions(pod), "Initialized"):
+        state = replace(state, is_initialized=True)
+    # In place is the only way back for a Pod that nobody would replace.
+    if is_lost and plan.policy != "Always":
+        state = end_pod(plan, state, DISRUPTED)
+    return state
+
+
+def _is_known(container: ContainerState) -> bool:
+    return container.has_run or container.last is not None
+
+
+def _read_attempts(
+    name: str, attempts: Sequence[Attempt], found: Found, now: Moment, rules: Rules
+) -> tuple[ContainerState, bool]:
+    """The newest attempt, and whether it was lost."""
+    *before, newest = attempts
+    container = ContainerState(name, newest.number, series=_count_series(attempts, rules))
+    if before:
+        container = replace(container, last=_end_of(before[-1], now))
+    begun = read_started(newest.started)
+    if newest.started is None:
+        return container, False
+    if begun is not None:
+        container = replace(container, started_at=begun, since=now.anchor(begun))
+    if newest.exited is not None:
+        ended = build_ended(newest.exited, newest.started, now.wall)
+        return replace(container, stage=Stage.ENDED, ended=ended, over=now.anchor(ended.finished_at)), False
+    if found.alive:
+        return replace(container, stage=Stage.RUNNING if begun is not None else Stage.STARTING), False
+    return replace(container, stage=Stage.ENDED, ended=build_lost(begun, now.wall), over=now.boot), True
+
+
+def _end_of(attempt: Attempt, now: Moment) -> Ended:
+    if attempt.exited is not None:
+        return build_ended(attempt.exited, attempt.started, now.wall)
+    return build_lost(read_started(attempt.started), now.wall)
+
+
+def _count_series(attempts: Sequence[Attempt], rules: Rules) -> int:
+    """Restarts since an attempt last ran for long; the newest one is judged when it ends."""
+    series = 0
+    for attempt in attempts[:-1]:
+        ran = attempt.exited.at - attempt.started.at if attempt.exited and attempt.started else 0.0
+        series = 1 if ran >= rules.reset else series + 1
+    return series
+
+
+def _read_shown(name: str, shown: Mapping[str, Any], now: Moment) -> tuple[ContainerState, bool]:
+    """Without any record: what the API was told. A container that ran then is lost."""
+    attempt = int(shown.get("restartCount") or 0)
+    current, last = shown.get("state") or {}, (shown.get("lastState") or {}).get("terminated")
+    container = ContainerState(name, attempt, series=attempt)
+    ended = current.get("terminated")
+    if "waiting" in current and last:
+        ended, last = last, None
+    if last:
+        container = replace(container, last=_read_terminated(last, now))
+    if ended:
+        read = _read_terminated(ended, now)
+        return replace(container, stage=Stage.ENDED, ended=read, over=now.anchor(read.finished_at)), False
+    if "running" in current:
+        moment = current["running"].get("startedAt")
+        lost = build_lost(parse_time(moment) if moment else None, now.wall)
+        return replace(container, stage=Stage.ENDED, ended=lost, over=now.boot), True
+    return container, False
+
+
+def _read_terminated(raw: Mapping[str, Any], now: Moment) -> Ended:
+    begun, finished = raw.get("startedAt"), raw.get("finishedAt")
+    return Ended(
+        int(raw.get("exitCode") or 0),
+        parse_time(begun) if begun else None,
+        parse_time(finished) if finished else now.wall,
+        str(raw.get("reason") or ""),
+        str(raw.get("message") or ""),
+        int(raw.get("signal") or 0),
+    )
+
+
+def _restore_health(container: ContainerState, shown: Mapping[str, Any]) -> ContainerState:
+    """What hooks and probes had found: the API was told, and asking the program again would change nothing."""
+    if container.stage is not Stage.RUNNING or shown.get("restartCount") != container.attempt:
+        return container
+    if "running" not in (shown.get("state") or {}):
+        return container
+    return replace(
+        container,
+        post_start=HookStage.DONE,
+        is_started=bool(shown.get("started")),
+        is_ready=bool(shown.get("ready")),
+    )
