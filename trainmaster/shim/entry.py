@@ -17,7 +17,7 @@ from trainmaster.shim import birth, linux, processes, wire
 from trainmaster.shim.attempt import AlreadyBegun
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.pod import Pod
-from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
+from trainmaster.shim.protocol import ContainerSpec, Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import SandboxError, build_pod
 
 HELD = "Held"
@@ -29,10 +29,10 @@ class Held(Exception):
 
 
 def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.socket | None) -> int:
-    """In the forked process. Returns its exit status."""
+    """In the forked process, after `detach`. Returns its exit status."""
     paths = Paths(directory)
     try:
-        _detach(paths)
+        _redirect(paths)
         lock = take_lock(paths)
         pod = _build(paths)
     except (Held, SandboxError, OSError, ValueError, TypeError) as error:
@@ -65,19 +65,35 @@ def take_lock(paths: Paths) -> int:
     return handle
 
 
-def _detach(paths: Paths) -> None:
-    """From the zygote's session, signals and standard descriptors."""
+def detach() -> None:
+    """From the zygote; nothing here depends on the Pod, so a spare shim has it behind it."""
     os.setsid()
+    linux.set_process_name("tm-shim")
+    linux.set_subreaper()
+    rehearse()
+
+
+def rehearse() -> None:
+    """Goes once through what every start needs: memory that is shared with the zygote is copied when it is touched."""
+    decode(SandboxSpec, encode(SandboxSpec("", "", "", "")))
+    decode(ContainerSpec, encode(ContainerSpec("", 0, ("",), {}, "")))
+    encode(processes.read_identity())
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        wire.send(ours, {"event": ""})
+        wire.receive(theirs)
+
+
+def _redirect(paths: Paths) -> None:
+    """Standard output and error to the shim's own log."""
     output = os.open(f"{paths.directory}/shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    linux.set_process_name("tm-shim")
 
 
 def _build(paths: Paths) -> Pod:
     spec = decode(SandboxSpec, read_whole(paths.pod))
-    linux.set_subreaper()
     write_whole(paths.identity, encode(processes.read_identity()))
     sandbox = build_pod(paths, spec)
     return Pod(Loop(), paths, sandbox, wire.listen_in(paths.directory, os.path.basename(paths.socket)))

@@ -89,32 +89,29 @@ class Loop:
         self._handlers.clear()
         self._timers.clear()
 
-    def run_once(self, limit: float | None = None) -> bool:
-        """Waits for events and handles them. False when `limit` seconds passed without any."""
-        ready = self._poll.poll(self._get_patience(limit))
+    def run_once(self) -> None:
+        """Waits for events or a timer, for as long as it takes, and handles them."""
+        ready = self._poll.poll(self._get_patience())
         for fd, events in ready:
             handler = self._handlers.get(fd)
             if handler is not None:
                 handler(events)
-        return self._run_timers() or bool(ready)
+        self._run_timers()
 
-    def _get_patience(self, limit: float | None) -> int | None:
+    def _get_patience(self) -> int | None:
         while self._timers and self._timers[0].call is None:
             heapq.heappop(self._timers)
-        waits = [] if limit is None else [limit]
-        if self._timers:
-            waits.append(max(0.0, self._timers[0].at - get_monotonic()))
+        if not self._timers:
+            return None
         # Rounded up, so that a timer is never found to be a little too early again and again.
-        return int(min(waits) * 1000) + 1 if waits else None
+        return int(max(0.0, self._timers[0].at - get_monotonic()) * 1000) + 1
 
-    def _run_timers(self) -> bool:
-        now, any_run = get_monotonic(), False
+    def _run_timers(self) -> None:
+        now = get_monotonic()
         while self._timers and self._timers[0].at <= now:
             timer = heapq.heappop(self._timers)
             if timer.call is not None:
                 timer.call()
-                any_run = True
-        return any_run
 
     def _read_signals(self, _: int) -> None:
         assert self._wake is not None

@@ -1,8 +1,10 @@
 """The zygote: a small process, one per home, from which every shim is forked.
 
 It exists because forking is cheap only from a small process with one thread. It knows nothing of Pods: a request names
-a directory, and the shim does the rest. It outlives the control plane, and ends by itself when nobody is connected and
-no shim of it is alive. When a shim dies without having closed its Pod, the zygote kills what that Pod left behind.
+a directory, and the shim does the rest. A few shims are forked ahead, while nothing else is to be done, and wait for
+their Pod: most of a shim's start is then over before it is asked for. The zygote outlives the control plane, and ends
+by itself when nobody is connected and no shim of it is alive. When a shim dies without having closed its Pod, the
+zygote kills what that Pod left behind.
 
 Started as `python -I -S -c ... <root> <level> <fingerprint>`; says `ready` on its standard output once it listens.
 """
@@ -25,12 +27,16 @@ from trainmaster.shim.wire import Message
 FOLDER = ".zygote"
 """Below the directory of all Pods."""
 SOCKET = "zygote.sock"
+SPARES = 3
+"""Shims that are kept waiting."""
+_REFILL_SECONDS = 0.05
+"""After a request: what was asked for comes first."""
 _LONELY_SECONDS = 30.0
 """How long a zygote that nobody ever talked to waits."""
 
 
 class Zygote:
-    def __init__(self, root: str, fingerprint: str, lock: int) -> None:
+    def __init__(self, root: str, level: str, fingerprint: str, lock: int) -> None:
         self._folder = f"{root}/{FOLDER}"
         self._fingerprint = fingerprint
         self._lock = lock
@@ -38,6 +44,10 @@ class Zygote:
         self._listener: socket.socket | None = wire.listen_in(self._folder, SOCKET)
         self._links: dict[int, socket.socket] = {}
         self._shims: dict[int, str] = {}
+        self._spares: dict[int, socket.socket] = {}
+        self._spare_flags = clone_flags(SandboxSpec("", "", "", "", level=level))
+        self._refill_set = False
+        self._is_waiting = True
         self._root = root
         self._loop.add(self._listener.fileno(), self._accept)
         self._loop.watch_children(self._reap)
@@ -45,10 +55,13 @@ class Zygote:
     def serve(self) -> None:
         gc.collect()
         gc.freeze()
-        if not self._loop.run_once(_LONELY_SECONDS):
-            return
-        while self._links or self._shims:
+        self._plan_refill()
+        self._loop.call_after(_LONELY_SECONDS, self._stop_waiting)
+        while self._is_waiting or self._links or self._shims:
             self._loop.run_once()
+
+    def _stop_waiting(self) -> None:
+        self._is_waiting = False
 
     def _accept(self, _: int) -> None:
         assert self._listener is not None
@@ -57,6 +70,7 @@ class Zygote:
         except OSError:
             return
         link.setblocking(False)
+        self._stop_waiting()
         self._links[link.fileno()] = link
         self._loop.add(link.fileno(), lambda _: self._listen_to(link))
 
@@ -93,7 +107,7 @@ class Zygote:
         directory = str(message.get("dir"))
         try:
             spec = decode(SandboxSpec, read_whole(Paths(directory).pod))
-            pid = _fork(clone_flags(spec))
+            pid = self._find_spare(clone_flags(spec), message, fds) or _fork(clone_flags(spec))
         except (OSError, ValueError, TypeError, SandboxError) as error:
             text = f"cannot start a shim: {error}"
             if fds:
@@ -105,6 +119,7 @@ class Zygote:
         if pid == 0:
             self._become_shim(directory, message, fds)
         self._shims[pid] = spec.uid
+        self._plan_refill()
         if not fds:
             _answer(link, {"pid": pid, "start_ticks": processes.read_start_ticks(pid)})
 
@@ -112,6 +127,7 @@ class Zygote:
         status = 1
         try:
             self._let_go()
+            entry.detach()
             told = socket.socket(fileno=fds[0]) if fds else None
             if told is not None:
                 told.setblocking(False)
@@ -122,9 +138,76 @@ class Zygote:
         finally:
             os._exit(status)
 
+    # Shims that are forked ahead
+
+    def _plan_refill(self) -> None:
+        if not self._refill_set and self._listener is not None:
+            self._refill_set = True
+            self._loop.call_after(_REFILL_SECONDS, self._refill)
+
+    def _refill(self) -> None:
+        """One at a time, so that a request in between does not wait for all."""
+        self._refill_set = False
+        if len(self._spares) >= SPARES or self._listener is None:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            pid = _fork(self._spare_flags)
+        except OSError:  # no room for one more process; the next request says so to whoever asks
+            ours.close()
+            theirs.close()
+            return
+        if pid == 0:
+            self._become_spare(ours, theirs)
+        theirs.close()
+        self._spares[pid] = ours
+        if len(self._spares) < SPARES:
+            self._refill_set = True
+            self._loop.call_after(0.0, self._refill)
+
+    def _become_spare(self, ours: socket.socket, link: socket.socket) -> None:
+        """Waits for its Pod. The end of the zygote is its end too."""
+        status = 0
+        try:
+            ours.close()
+            self._let_go()
+            entry.detach()
+            message, fds = wire.receive(link)
+            link.close()
+            if message is not None and fds:
+                told = socket.socket(fileno=fds[0])
+                told.setblocking(False)
+                status = entry.run_shim(str(message["dir"]), message.get("start") or [], told)
+        except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
+            traceback.print_exc()
+            status = 1
+        finally:
+            os._exit(status)
+
+    def _find_spare(self, flags: int, message: Message, fds: list[int]) -> int:
+        """The pid of a spare that has taken the Pod over; 0 when there is none."""
+        if not fds or flags != self._spare_flags:
+            return 0
+        while self._spares:
+            pid, link = self._spares.popitem()
+            try:
+                wire.send(link, message, fds[:1])
+            except OSError:
+                continue  # it has died
+            finally:
+                link.close()
+            return pid
+        return 0
+
+    def _drop_spares(self) -> None:
+        for link in self._spares.values():
+            link.close()
+        self._spares.clear()
+
     def _let_go(self) -> None:
         """What belongs to the zygote is closed in the shim. The record lock stays with the zygote by itself."""
         self._loop.close()
+        self._drop_spares()
         if self._listener is not None:
             self._listener.close()
         for link in self._links.values():
@@ -142,6 +225,9 @@ class Zygote:
                 break
             if pid == 0:
                 break
+            spare = self._spares.pop(pid, None)
+            if spare is not None:
+                spare.close()
             uid = self._shims.pop(pid, None)
             if uid is not None and status != 0:
                 fallen.add(uid)
@@ -154,6 +240,7 @@ class Zygote:
     def _retire(self) -> None:
         """A newer zygote takes the place: no new Pods, and no longer than the old ones live."""
         if self._listener is not None:
+            self._drop_spares()
             self._loop.remove(self._listener.fileno())
             self._listener.close()
             self._listener = None
@@ -208,7 +295,7 @@ def main(arguments: list[str]) -> int:
     linux.set_process_name("tm-zygote")
     linux.set_subreaper()
     prepare_zygote(root, level)
-    zygote = Zygote(root, fingerprint, lock)
+    zygote = Zygote(root, level, fingerprint, lock)
     write_whole(f"{folder}/zygote.json", encode(processes.read_identity()))
     _say_and_detach(folder, "ready")
     zygote.serve()
