@@ -10,7 +10,6 @@ import errno
 import fcntl
 import os
 import signal
-import sys
 import termios
 from collections.abc import Callable
 from typing import NoReturn
@@ -137,7 +136,22 @@ def open_stdin() -> int:
     return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
+_said: list[str] = []
+
+
+def say_to(path: str) -> None:
+    _said[:] = [path]
+
+
 def say(text: str) -> None:
-    """A line for the shim's own log, which is its standard error."""
-    sys.stderr.write(text.rstrip("\n") + "\n")
-    sys.stderr.flush()
+    """A line for the shim's own log."""
+    try:
+        handle = os.open(_said[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return  # the disk is full or the directory gone: there is nobody left to tell
+    try:
+        os.write(handle, text.rstrip("\n").encode(errors="replace") + b"\n")
+    except OSError:
+        return
+    finally:
+        os.close(handle)

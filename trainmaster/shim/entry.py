@@ -17,7 +17,7 @@ from trainmaster.shim import birth, linux, processes, wire
 from trainmaster.shim.attempt import AlreadyBegun
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.pod import Pod
-from trainmaster.shim.protocol import ContainerSpec, Paths, SandboxSpec, decode, encode, read_whole, write_whole
+from trainmaster.shim.protocol import ContainerSpec, Paths, SandboxSpec, decode, encode, read_whole
 from trainmaster.shim.sandbox import SandboxError, build_pod
 
 HELD = "Held"
@@ -34,7 +34,7 @@ def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.soc
     try:
         _redirect(paths)
         lock = take_lock(paths)
-        pod = _build(paths)
+        pod = _build(paths, lock)
     except (Held, SandboxError, OSError, ValueError, TypeError) as error:
         if link is not None:
             _refuse(link, error)
@@ -85,16 +85,16 @@ def rehearse() -> None:
 
 
 def _redirect(paths: Paths) -> None:
-    """Standard output and error to the shim's own log."""
-    output = os.open(f"{paths.directory}/shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
+    """What the shim has to say for itself goes to a log of its own, which is made when there is something to say."""
+    birth.say_to(f"{paths.directory}/shim.log")
 
 
-def _build(paths: Paths) -> Pod:
+def _build(paths: Paths, lock: int) -> Pod:
     spec = decode(SandboxSpec, read_whole(paths.pod))
-    write_whole(paths.identity, encode(processes.read_identity()))
+    # In place: a lock belongs to the file, not to its name. Nobody looks before the lock is held, and then at a pid
+    # only together with its start time.
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, encode(processes.read_identity()), 0)
     sandbox = build_pod(paths, spec)
     return Pod(Loop(), paths, sandbox, wire.listen_in(paths.directory, os.path.basename(paths.socket)))
 

@@ -3,8 +3,8 @@
 A Pod directory (`Paths`) is the truth about a Pod after any crash:
 
     pod.json                          SandboxSpec, written by the control plane before anything starts
-    shim.json                         Identity of the shim, written by the shim once it holds `shim.lock`
-    shim.lock                         record lock that the living shim holds: there is never a second one
+    shim.json                         Identity of the shim. While it lives it holds a record lock on this file, so that
+                                      there is never a second one
     shim.sock                         where the shim answers (SEQPACKET; connect through a directory descriptor)
     run/<container>.<n>.spec.json     ContainerSpec of attempt n: the intent, written before the start
     run/<container>.<n>.started.json  Started: exists if and only if attempt n was ever begun; never begun twice
@@ -198,7 +198,8 @@ class Paths:
 
     @property
     def lock(self) -> str:
-        return f"{self.directory}/shim.lock"
+        """A new file for each would cost a Pod's start more than all that is written into it."""
+        return self.identity
 
     @property
     def socket(self) -> str:
