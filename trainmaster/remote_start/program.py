@@ -62,6 +62,8 @@ class Server:
         if os.path.lexists(self._path):
             os.unlink(self._path)  # of an earlier attempt
         starts = open_unix(self._path, lambda link, path: link.bind(path))
+        # The directory is the gang's alone; its Pods may run as different users.
+        os.chmod(self._path, 0o777)
         starts.listen(64)
         self._selector.register(starts, selectors.EVENT_READ, self._accept)
         probes = socket.socket(socket.AF_INET)

@@ -162,6 +162,7 @@ def _find_made_directory(container: Object, bound: Sequence[Bound], site: Site) 
         return ()
     source = f"{site.directory}/made/{container['name']}"
     os.makedirs(source, mode=0o755, exist_ok=True)
+    os.chmod(source, 0o777)
     return (Mount(asked, source),)
 
 

@@ -135,7 +135,7 @@ class Launcher:
             await self._read(CONFIG_MAPS, namespace, maps | live.needs.config_maps),
             await self._read(SECRETS, namespace, secrets | live.needs.secrets),
         )
-        os.makedirs(f"{site.directory}/work", mode=0o700, exist_ok=True)
+        _make_writable(pod, site, images.values())
         try:
             live.made = await self._make(live, sources)
         except VolumeError as error:
@@ -193,6 +193,7 @@ class Launcher:
             host_paths=self._settings.host_paths,
             private=live.site.level == PLAIN,
             owner=_find_owner(live.pod, live.site.level),
+            several_users=len(_list_users(live.pod)) > 1,
         )
         read = PodReader(live.pod, live.site, self._allocatable)
         return make_all(live.pod, live.volumes, supplies, read)
@@ -341,15 +342,30 @@ def _write_kubeconfig(live: _Live) -> None:
     write_whole(get_kubeconfig(live.site), orjson.dumps(content))
 
 
+def _make_writable(pod: Object, site: Site, images: Iterable[Environment]) -> None:
+    """The directories that every container may write to, also one that runs as another user than the server.
+
+    The directories above keep everybody else out; inside a sandbox nobody but the Pod (or its gang) sees them.
+    """
+    work = f"{site.directory}/work"
+    os.makedirs(work, mode=0o700, exist_ok=True)
+    if site.level == PLAIN or _list_users(pod) == {None}:
+        return
+    for directory in {work, *(image.gang_directory for image in images if image.gang_directory)}:
+        os.chmod(directory, 0o777)
+
+
+def _list_users(pod: Object) -> set[int | None]:
+    shared = (pod["spec"].get("securityContext") or {}).get("runAsUser")
+    return {(entry.get("securityContext") or {}).get("runAsUser", shared) for entry in list_containers(pod)}
+
+
 def _find_owner(pod: Object, level: str) -> Owner:
     """Whom files belong to, where the server may give them away."""
     if level == PLAIN or os.geteuid() != 0:
         return Owner()
     context = pod["spec"].get("securityContext") or {}
-    users = {
-        (entry.get("securityContext") or {}).get("runAsUser", context.get("runAsUser"))
-        for entry in list_containers(pod)
-    }
+    users = _list_users(pod)
     user = users.pop() if len(users) == 1 else None
     group = context.get("fsGroup")
     return Owner(-1 if user is None else user, -1 if group is None else group)

@@ -47,6 +47,8 @@ class Supplies:
     private: bool = False
     """One user runs everything: files of Secrets lose the permissions of others."""
     owner: Owner = field(default_factory=Owner)
+    several_users: bool = False
+    """Containers run as different users."""
 
 
 def list_volumes(pod: Object, *, api_access: bool) -> list[Object]:
@@ -125,7 +127,8 @@ def build_live_files(volume: Object, supplies: Supplies, read: downward.Reader) 
     if (source := volume.get("downwardAPI")) is not None:
         return downward.build_files(source, source.get("defaultMode", config_map.DEFAULT_MODE), read)
     if (source := volume.get("projected")) is not None:
-        files = projected.build_files(source, supplies.config_maps, supplies.secrets, supplies.tokens, read)
+        mode = 0o644 if supplies.several_users else 0o600
+        files = projected.build_files(source, supplies.config_maps, supplies.secrets, supplies.tokens, read, mode)
         return _seal(files, supplies)
     return None
 

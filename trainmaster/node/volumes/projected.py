@@ -41,7 +41,9 @@ def build_files(
     secrets: Mapping[str, Object | None],
     tokens: Mapping[TokenKey, str],
     read: downward.Reader,
+    token_mode: int = 0o600,
 ) -> dict[str, File]:
+    """`token_mode`: 0600, unless containers run as different users and all have to read it, as with the kubelet."""
     mode = source.get("defaultMode", 0o644)
     files: dict[str, File] = {}
     for part in source.get("sources") or ():
@@ -52,8 +54,7 @@ def build_files(
         elif (entry := part.get("downwardAPI")) is not None:
             files.update(downward.build_files(entry, mode, read))
         elif (entry := part.get("serviceAccountToken")) is not None:
-            # A token is for the Pod alone: never readable by others, whatever the volume's mode says.
-            files[entry["path"]] = File(tokens[get_token_key(entry)].encode(), 0o600)
+            files[entry["path"]] = File(tokens[get_token_key(entry)].encode(), token_mode)
         else:
             raise VolumeError(f"projected source {', '.join(part)} is not carried out on this node")
     return files

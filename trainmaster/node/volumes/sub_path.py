@@ -17,5 +17,12 @@ def make_sub_path(root: str, sub: str) -> str:
     if target != base and not target.startswith(base + os.sep):
         raise VolumeError(f"failed to prepare subPath: {sub!r} leads out of the volume")
     if not os.path.lexists(target):
-        os.makedirs(target, mode=0o750, exist_ok=True)
+        # With the permissions of the volume: whoever may write there may write here.
+        mode = os.stat(base).st_mode & 0o777
+        missing = [target]
+        while not os.path.lexists(os.path.dirname(missing[-1])):
+            missing.append(os.path.dirname(missing[-1]))
+        for path in reversed(missing):
+            os.mkdir(path)
+            os.chmod(path, mode)
     return target
