@@ -41,6 +41,22 @@ SCENARIOS = [
         kube=True,
     ),
     scenario(
+        "a runtime in use is kept, and the refusal says by whom and what to do",
+        TRAINJOB,
+        run(
+            "delete trainingruntime plain",
+            err='Error from server (Forbidden): trainingruntimes.trainer.kubeflow.org "plain" is forbidden: '
+            "in use by TrainJob {ns}/tj1. Delete it first, or allow it with: "
+            "kubectl annotate trainingruntime plain -n {ns} trainmaster.io/allow-delete-in-use=true",
+            rc=1,
+        ),
+        run(
+            "annotate trainingruntime plain -n {ns} trainmaster.io/allow-delete-in-use=true",
+            out="trainingruntime.trainer.kubeflow.org/plain annotated",
+        ),
+        run("delete trainingruntime plain", out='trainingruntime.trainer.kubeflow.org "plain" deleted<any>'),
+    ),
+    scenario(
         "delete --wait=false returns at once",
         SETTINGS,
         run("delete cm settings --wait=false", out='configmap "settings" deleted<any>'),

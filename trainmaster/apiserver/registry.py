@@ -28,6 +28,7 @@ from trainmaster.apiserver.pod_actions import build_binder, build_evictor
 from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
 from trainmaster.apiserver.policy_admission import PolicyAdmission
 from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
+from trainmaster.apiserver.runtime_use import RuntimeUse
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
 from trainmaster.apiserver.trainer_admission import TrainerAdmission
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
@@ -58,6 +59,7 @@ class Registry:
             Priorities(store),
             LimitRanges(store),
             self.trainer_admission,
+            RuntimeUse(store),
             PolicyAdmission(),
             QuotaAdmission(self.state),
         ):

@@ -18,6 +18,7 @@ from tests.unit.controllers.trainjob.stage import (
 from tests.unit.controllers.world import NOW, World
 from tests.unit.controllers.world import make_runtime as make_plain_runtime
 from tests.unit.controllers.world import make_trainjob as make_plain_trainjob
+from trainmaster.api.labels import ALLOW_DELETE_IN_USE
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -28,6 +29,7 @@ from trainmaster.api.resources import (
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.api.status import StatusError, unknown_path
+from trainmaster.client.contract import PatchType
 from trainmaster.client.writes import Create, Refusal
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.trainjob.reconciler import build_controller
@@ -212,10 +214,17 @@ def test_overrides_change_only_while_suspended_and_only_as_far_as_they_can_reach
     play(test)
 
 
+async def delete_runtime(stage: Stage) -> None:
+    """Although it is in use, which takes an annotation."""
+    allow = {"metadata": {"annotations": {ALLOW_DELETE_IN_USE: "true"}}}
+    await stage.cluster.client.patch(TRAINING_RUNTIMES, "alpha", PatchType.MERGE, allow, "default")
+    await stage.cluster.client.delete(TRAINING_RUNTIMES, "alpha", "default")
+
+
 def test_a_job_can_be_suspended_and_labelled_when_its_runtime_is_gone() -> None:
     async def test(stage: Stage) -> None:
         await stage.start(make_runtime(TORCH), make_trainjob())
-        await stage.cluster.client.delete(TRAINING_RUNTIMES, "alpha", "default")
+        await delete_runtime(stage)
         await stage.patch(TRAIN_JOBS, {"spec": {"suspend": True, "labels": {"a": "b"}}})
         await stage.play()
         await stage.patch(TRAIN_JOBS, {"spec": {"suspend": False}})
@@ -288,7 +297,7 @@ def test_a_refused_resumption_leaves_the_condition_true() -> None:
         await stage.start(make_runtime(TORCH), make_trainjob(suspend=True))
         await stage.patch(TRAIN_JOBS, {"spec": {"suspend": False}})
         await stage.cluster.client.delete(CONFIG_MAPS, "alpha-runtime-snapshot", "default")
-        await stage.cluster.client.delete(TRAINING_RUNTIMES, "alpha", "default")
+        await delete_runtime(stage)
         await stage.play()
         assert stage.conditions == [("Suspended", "True", "Suspended")]
         assert stage.get(TRAIN_JOBS)["status"]["waiting"]["reason"] == "RuntimeNotFound"
