@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
@@ -33,6 +34,7 @@ from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
+from trainmaster.history import logs
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -64,7 +66,9 @@ async def running_workloads(
     client = LocalClient(registry)
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
-    node = NodeSettings(root=home.pods, python_prefix=sys.prefix, environ=environ)
+    node = NodeSettings(
+        root=home.pods, python_prefix=sys.prefix, environ=environ, keep_logs=partial(logs.keep, home.history)
+    )
     witness = Witness()
     registry.state.admission.add(witness)
     try:

@@ -7,16 +7,19 @@ attempt that has begun.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 import orjson
 
 from trainmaster.api.meta import Object
+from trainmaster.api.places import find_place
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.node.fields import list_refused
@@ -40,6 +43,10 @@ NOTICE_VARIABLE = "TRAINMASTER_STOP_NOTICE"
 """Names a file that does not exist until the Pod is asked to stop; see docs/pods.md."""
 _NOTICE_FOLDER = "notice"
 _NOTICE_FILE = "stop.json"
+_PLACE_FILE = "place"
+
+KeepLogs: TypeAlias = Callable[[str, Path], object]
+"""(place, Pod directory): see `api.places`. Called in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,8 @@ class Settings:
     """Directories of the machine that Pods must not see."""
     host_paths: bool = True
     rules: Rules = RULES
+    keep_logs: KeepLogs | None = None
+    """Where logs go when a Pod's directory does; None: they go with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,9 @@ class PodRunner:
             except ShimGone:
                 log.info("shim gone, making another", extra={"uid": uid})
         sandbox = await self._places.build_sandbox(pod, prepared)
+        if self._settings.keep_logs is not None and (place := find_place(pod)) is not None:
+            # Whoever removes the directory may not know the Pod any more.
+            write_whole(os.fspath(self._settings.root / uid / _PLACE_FILE), str(place).encode())
         await self._supervisor.create(uid, sandbox, specs)
 
     async def _find_unbegun(
@@ -188,6 +200,7 @@ class PodRunner:
         await self._supervisor.close(uid)
         await self._launcher.release(pod)
         self._places.release(pod)
+        await self._keep_logs(uid)
         await self._supervisor.remove(uid)
 
     async def sweep(self, known: set[str]) -> None:
@@ -197,4 +210,13 @@ class PodRunner:
                 log.info("stray pod directory removed", extra={"action": "node.swept", "uid": uid})
                 await self._supervisor.close(uid)
                 await self._launcher.release({"metadata": {"uid": uid}})
+                await self._keep_logs(uid)
                 await self._supervisor.remove(uid)
+
+    async def _keep_logs(self, uid: str) -> None:
+        """An error keeps the directory: whoever removes it tries again."""
+        directory = self._settings.root / uid
+        if self._settings.keep_logs is None or not (directory / _PLACE_FILE).exists():
+            return
+        place = (directory / _PLACE_FILE).read_text()
+        await asyncio.to_thread(self._settings.keep_logs, place, directory)
