@@ -192,7 +192,9 @@ class WaysOut:
             return {}
         proxy = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
         direct = ["localhost", "127.0.0.1", "::1", API_ADDRESS, POD_NETWORK, ".svc", ".cluster.local"]
-        direct += dict.fromkeys(name for line in hosts[:64] for name in line[1:] if name.count(".") < 2)
+        direct += dict.fromkeys(
+            name for line in (*self.build_lines(), *hosts[:64]) for name in line[1:] if name.count(".") < 2
+        )
         skipped = ",".join(direct)
         return {
             "HTTP_PROXY": proxy,

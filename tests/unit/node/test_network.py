@@ -126,7 +126,7 @@ def test_the_ways_out_are_relays_names_and_variables() -> None:
     assert ways.build_lines()[0][1] == "kubernetes.default.svc.cluster.local"
     variables = ways.build_variables([("10.244.0.2", "a-0.a.ns.svc.cluster.local", "a-0.a", "a-0")])
     assert variables["HTTPS_PROXY"] == "http://10.96.0.2:3128"
-    assert {"a-0.a", "a-0", "10.244.0.0/16"} <= set(variables["NO_PROXY"].split(","))
+    assert {"a-0.a", "a-0", "kubernetes.default", "10.244.0.0/16"} <= set(variables["NO_PROXY"].split(","))
     # gRPC (TensorFlow, JAX) would send its ranks' traffic to a proxy that the lower-case variables name.
     assert not {"http_proxy", "https_proxy", "grpc_proxy"} & set(variables)
 
