@@ -146,6 +146,9 @@ def run(task: Task) -> str:
         raise Refused(
             f"{scheme}:// is not known here: STORAGE_URI may begin with {', '.join(f'{x}://' for x in LOADERS)}"
         )
+    if not task.target.parent.is_dir():
+        # It would be a directory of nobody: lost with the container, or left on the machine.
+        raise Refused(f"there is no {task.target.parent}: mount a volume there")
     if task.target.exists() and any(task.target.iterdir()):
         return f"{task.target} is filled already; nothing to do"
     kept = _find_cached(task)

@@ -24,6 +24,8 @@ def make_source(tmp_path: Path) -> Path:
 
 def test_a_directory_of_the_machine_is_copied_whole(tmp_path: Path) -> None:
     source, target = make_source(tmp_path), tmp_path / "workspace" / "dataset"
+    assert main(["dataset"], {"STORAGE_URI": f"file://{source}", "TARGET": str(target)}) == 1, "no volume is mounted"
+    target.parent.mkdir()
     environ = {"STORAGE_URI": f"file://{source}", "TARGET": str(target), "IGNORE_PATTERNS": "deep/*.bin, *.md"}
     assert main(["dataset"], environ) == 0
     assert sorted(str(path.relative_to(target)) for path in target.rglob("*")) == ["a.txt", "deep"]

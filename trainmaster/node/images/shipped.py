@@ -27,7 +27,9 @@ _MPI_VARIABLES = {
 
 def _initializer(kind: str) -> Rule:
     command = ("python3", _LOADER, kind)
-    return Rule(f"*/trainer/{kind}-initializer*", command=command, shown=(_LOADER,), note=_INITIALIZER)
+    # Said here, because a path that is built into a program cannot be rewritten on the plain level.
+    env = {"TARGET": f"/workspace/{kind}"}
+    return Rule(f"*/trainer/{kind}-initializer*", command=command, env=env, shown=(_LOADER,), note=_INITIALIZER)
 
 
 def add_remote_start(rule: Rule) -> Rule:

@@ -69,6 +69,8 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
     rewriter = _build_rewriter(pod, site, bound)
     api_access = site.api is not None and API_ACCESS in prepared.volumes
     env = {**node_env(pod, container), **_build_base(pod, site, image, layout, api_access=api_access)}
+    env.update({key: rewriter.rewrite_paths(text) for key, text in image.variables.items()})
+    env.update(site.variables)
     env.update({key: rewriter.rewrite_variable(key, text) for key, text in declared.items()})
     argv = [rewriter.rewrite(expand(part, declared)) for part in _build_command(container, image)]
     made = _find_made_directory(container, bound, site)
@@ -125,7 +127,7 @@ def _build_base(pod: Object, site: Site, image: Environment, layout: Layout, *, 
             base["KUBECONFIG"] = get_kubeconfig(site)
     if image.gang_directory:
         base["TRAINMASTER_GANG_DIR"] = image.gang_directory if site.level == PLAIN else f"{INSIDE}/gang"
-    return {**base, **image.variables, **site.variables}
+    return base
 
 
 def _build_command(container: Object, image: Environment) -> list[str]:
