@@ -27,9 +27,9 @@ from trainmaster.engine.events import Recorder
 from trainmaster.engine.feed import Feed
 from trainmaster.engine.metrics import EngineMetrics
 from trainmaster.engine.plan import Perform, Plan
-from trainmaster.engine.queue import WorkQueue
+from trainmaster.engine.queue import Pace, WorkQueue
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, wait_for_nothing
+from trainmaster.engine.source import Source, is_report, wait_for_nothing
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -68,7 +68,8 @@ class Manager:
         self._recorder = recorder
         self._clock = clock
         self._effects = effects or {}
-        self._queues = {controller.name: WorkQueue[Request](clock) for controller in self._controllers}
+        pace = Pace()
+        self._queues = {controller.name: WorkQueue[Request](clock, pace=pace) for controller in self._controllers}
         # Per controller: each depends on other times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
         self._troubles: dict[str, str] = {}
@@ -107,20 +108,24 @@ class Manager:
             yield
 
     def _make_notice(self, gvr: GVR) -> Callable[[Object], None]:
-        targets: list[tuple[WorkQueue[Request], Source]] = []
+        targets: list[tuple[WorkQueue[Request], Source, bool]] = []
         for controller in self._controllers:
             queue = self._queues[controller.name]
-            targets.extend((queue, source) for source in controller.sources if source.gvr == gvr)
+            own = controller.kind == gvr
+            targets.extend((queue, source, own) for source in controller.sources if source.gvr == gvr)
 
         view = self._view
 
         def notice(obj: Object) -> None:
-            for queue, source in targets:
+            for queue, source, own in targets:
                 for request in source.requests(view, obj):
-                    if source.delay is wait_for_nothing:
-                        queue.add(request)
+                    delay = 0.0 if source.delay is wait_for_nothing else source.delay(view, obj)
+                    if delay > 0:
+                        queue.add_after(request, delay)
+                    elif is_report(obj, own=own):
+                        queue.add_report(request)
                     else:
-                        queue.add_after(request, source.delay(view, obj))
+                        queue.add(request)
 
         return notice
 

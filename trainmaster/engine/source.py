@@ -22,6 +22,27 @@ def wait_for_nothing(view: View, obj: Object) -> float:
     return 0.0
 
 
+_ENDS = frozenset(("Complete", "Completed", "Failed", "SuccessCriteriaMet", "FailureTarget"))
+
+
+def is_report(obj: Object, *, own: bool) -> bool:
+    """Whether a change is one of many that are on their way, so that looking a little later sees more: what an object
+    says while it works, or that a child was made. Not so what people wait for: a new object, one that is deleted, a
+    failure, an end. `own`: the object is of the kind that the controller looks at."""
+    metadata, status = obj["metadata"], obj.get("status")
+    if "deletionTimestamp" in metadata:
+        return False
+    if status:
+        if status.get("phase") == "Failed":
+            return False
+        for condition in status.get("conditions") or ():
+            if condition.get("type") in _ENDS and condition.get("status") == "True":
+                return False
+    elif own:
+        return False
+    return own or any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     gvr: GVR
