@@ -14,7 +14,6 @@ from trainmaster.api.status import StatusError
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import Attributes, Operation, Plugin
 from trainmaster.apiserver.state import State
-from trainmaster.store.contract import Store
 
 _WEBHOOKS = {
     TRAIN_JOBS: "validator.trainjob.trainer.kubeflow.org",
@@ -24,12 +23,12 @@ _WEBHOOKS = {
 
 
 class _Lookup:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
-        record = self._store.get(stored.bucket_of(gvr), f"{namespace}/{name}" if namespace else name)
-        return None if record is None else stored.parse(record.value)
+        record = self._state.store.get(stored.bucket_of(gvr), f"{namespace}/{name}" if namespace else name)
+        return None if record is None else self._state.parsed.get(record)
 
 
 class TrainerAdmission(Plugin):
@@ -37,7 +36,7 @@ class TrainerAdmission(Plugin):
         self.embedded = embedded
         """Whether this server's own node runs the jobs; what it cannot run is then refused at once."""
         self._state = state
-        self._lookup = _Lookup(state.store)
+        self._lookup = _Lookup(state)
 
     def concerns(self, kind: Kind) -> bool:
         return kind.gvr in _WEBHOOKS
