@@ -302,12 +302,18 @@ class Attempt:
         assert self.exited is not None
         path = self._paths.exited(self.spec.name, self.spec.attempt)
         if not self._write(path, encode(self.exited)):
-            if self._sink is not None:
-                self._sink.free_space()
+            self._make_room()
             if not self._write(path, encode(self.exited)):
                 self._loop.call_after(_RETRY_SECONDS, self._record_end)
                 return
         self._on_exited(self)
+
+    def _make_room(self) -> None:
+        """What is worth less than the end: older pieces of the log, and the intent, which has been carried out."""
+        if self._sink is not None:
+            self._sink.free_space()
+        with contextlib.suppress(OSError):
+            os.unlink(self._paths.spec(self.spec.name, self.spec.attempt))
 
     def _write(self, path: str, content: bytes) -> bool:
         try:

@@ -136,7 +136,7 @@ def open_stdin() -> int:
     return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
-_said: list[str] = []
+_said = [os.devnull]
 
 
 def say_to(path: str) -> None:

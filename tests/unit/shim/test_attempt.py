@@ -1,0 +1,70 @@
+"""What an attempt does when the disk is full: its end is worth more than old logs, and is told only when recorded."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from trainmaster.shim import attempt as attempts
+from trainmaster.shim.attempt import AlreadyBegun, Attempt
+from trainmaster.shim.loop import Loop
+from trainmaster.shim.protocol import ContainerSpec, Exited, Paths, SandboxSpec, decode, encode, write_whole
+from trainmaster.shim.sandbox import Sandbox
+
+pytestmark = pytest.mark.unit
+
+EXITED = Exited(5, 1.0)
+
+
+def make_attempt(tmp_path: Path, told: list[str]) -> tuple[Attempt, Paths]:
+    paths = Paths(str(tmp_path))
+    os.makedirs(tmp_path / "run")
+    spec = ContainerSpec("main", 0, ("true",), {}, "/")
+    write_whole(paths.spec("main", 0), encode(spec))
+    sandbox = Sandbox(paths, SandboxSpec("u", "p", "default", "host"))
+    attempt = Attempt(Loop(), paths, sandbox, spec, lambda _: told.append("started"), lambda _: told.append("exited"))
+    return attempt, paths
+
+
+def test_the_mark_of_the_start_is_made_once(tmp_path: Path) -> None:
+    first, _ = make_attempt(tmp_path / "a", [])
+    first.claim()
+    second = Attempt(Loop(), Paths(str(tmp_path / "a")), first._sandbox, first.spec, print, print)
+    with pytest.raises(AlreadyBegun):
+        second.claim()
+    os.close(first._mark)
+
+
+def test_a_full_disk_gives_up_the_intent_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    attempt, paths = make_attempt(tmp_path, told)
+
+    def write(path: str, content: bytes, mode: int = 0o600) -> None:
+        if os.path.exists(paths.spec("main", 0)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_whole(path, content, mode)
+
+    monkeypatch.setattr(attempts, "write_whole", write)
+    attempt.exited = EXITED
+    attempt._record_end()
+    assert decode(Exited, Path(paths.exited("main", 0)).read_bytes()) == EXITED
+    assert told == ["exited"]
+
+
+def test_an_end_that_cannot_be_recorded_is_kept_and_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    attempt, _ = make_attempt(tmp_path, told)
+
+    def refuse(path: str, content: bytes, mode: int = 0o600) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(attempts, "write_whole", refuse)
+    attempt.exited = EXITED
+    attempt._record_end()
+    assert told == []
+    monkeypatch.undo()
+    attempt._record_end()
+    assert told == ["exited"]
