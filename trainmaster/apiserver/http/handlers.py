@@ -13,6 +13,7 @@ from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.logs import LogHandler, PodLogs, refuse_stream
 from trainmaster.apiserver.http.messages import Request
+from trainmaster.apiserver.http.progress import Progress
 from trainmaster.apiserver.http.resources import Outcome, Resources
 from trainmaster.kit.clock import Clock
 
@@ -34,11 +35,14 @@ class Handlers:
         self.resources.specials[("", "pods", "log")] = LogHandler(registry, logs).handle
         for stream in ("exec", "attach", "portforward", "proxy"):
             self.resources.specials[("", "pods", stream)] = refuse_stream
+        self.progress = Progress(registry, catalogue, access)
         self.endpoints = endpoints
 
     def handle(self, request: Request) -> Outcome:
         if request.method not in _METHODS:
             raise status.method_not_allowed()
+        if self.progress.concerns(request):
+            return self.progress.handle(request)
         self.access.admit(request)
         if request.route.is_resource:
             return self.resources.handle(request)

@@ -11,7 +11,11 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "trainjobs.md"
-FILES = (*sorted(Path(__file__).parent.glob("test_lines_[!t]*.py")), ROOT / "tests" / "flow" / "test_trainjob_lines.py")
+FILES = (
+    *sorted(Path(__file__).parent.glob("test_lines_[!t]*.py")),
+    ROOT / "tests" / "flow" / "test_trainjob_lines.py",
+    ROOT / "tests" / "unit" / "apiserver" / "http" / "test_progress.py",
+)
 COUNTS = {"C": 31, "W": 67, "S": 5, "I": 6, "E": 12}
 _TEST = re.compile(r"def test_[cwsie]_\d{3}_|id=\"[CWSIE]-\d{3}[^\"]*\"")
 _LINE = re.compile(r"([cwsie])[-_](\d{3})", re.IGNORECASE)

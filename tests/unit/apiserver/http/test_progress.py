@@ -1,0 +1,191 @@
+"""Reports of training code: Trainer's protocol on the TrainJob's status path (conformance lines S)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.apiserver.http.test_server import World, split
+from tests.unit.apiserver.http.wire import post
+from tests.unit.apiserver.test_runtime_use import make_runtime, make_trainjob
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NAMESPACES, TRAIN_JOBS
+from trainmaster.apiserver.http.progress import LARGEST, build_audience
+from trainmaster.apiserver.local import LocalClient
+from trainmaster.apiserver.local_view import LocalView
+from trainmaster.auth.identities import Credentials
+from trainmaster.auth.service_accounts import ServiceAccountTokens
+from trainmaster.kit.ids import SeededIds
+from trainmaster.store.memory import MemoryStore
+from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
+
+pytestmark = pytest.mark.unit
+
+PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/{}/status"
+TIME = "2026-01-31T12:00:00Z"
+METRICS = [{"name": "loss", "value": "0.123"}, {"name": "accuracy", "value": "0.95"}]
+
+
+class Accounts(LocalView):
+    def find_uid(self, gvr: GVR, namespace: str, name: str) -> str | None:
+        found = self.find(gvr, namespace, name)
+        return None if found is None else str(found["metadata"]["uid"])
+
+
+class Stage:
+    """A TrainJob `a`, and tokens of ServiceAccounts."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.client = LocalClient(world.registry)
+        self._view = Accounts(world.registry)
+        self._accounts = ServiceAccountTokens(b"x" * 32, self._view, clock=VirtualClock(), ids=SeededIds(2))
+        access = world.server._handlers.access
+        access.authenticator = Credentials([self._accounts])
+
+    def close(self) -> None:
+        self._view.close()
+
+    def issue(self, namespace: str = "default", name: str = "a", **spec: Any) -> str:
+        wanted = {"audiences": [build_audience("default", name)], **spec}
+        answer = self._accounts.request(namespace, "default", {"spec": wanted})
+        return str(answer["status"]["token"])
+
+    async def report(self, body: bytes | Object, token: str | None = None, name: str = "a") -> tuple[int, Object]:
+        payload = body if isinstance(body, bytes) else orjson.dumps({"trainerStatus": body} if body else {})
+        lines = [f"Authorization: Bearer {self.issue() if token is None else token}"] if token != "" else []
+        connection, transport = self.world.connect()
+        connection.data_received(post(PATH.format("default", name), payload, *lines))
+        await settle()
+        code, _, answer = split(transport.sent)
+        return code, orjson.loads(answer)
+
+    async def read(self) -> Object:
+        status: Object = (await self.client.get(TRAIN_JOBS, "a", "default")).get("status") or {}
+        return status.get("trainerStatus") or {}
+
+
+def run(test: Callable[[Stage], Awaitable[None]]) -> None:
+    async def main() -> None:
+        world = World(MemoryStore())
+        async with world.registry.running("(a test)"), world.server:
+            stage = Stage(world)
+            await world.registry.settled()
+            for namespace in ("default", "other"):
+                if namespace != "default":
+                    head = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+                    await stage.client.create(NAMESPACES, head)
+            await world.registry.settled()
+            await stage.client.create(CLUSTER_TRAINING_RUNTIMES, make_runtime(CLUSTER_TRAINING_RUNTIMES))
+            await stage.client.create(TRAIN_JOBS, make_trainjob(CLUSTER_TRAINING_RUNTIMES), "default")
+            await test(stage)
+            stage.close()
+        world.registry.close()
+
+    run_virtual(main())
+
+
+def test_s_001_a_report_is_stored_and_echoed() -> None:
+    async def test(stage: Stage) -> None:
+        report = {
+            "progressPercentage": 50,
+            "estimatedRemainingSeconds": 120,
+            "metrics": METRICS,
+            "lastUpdatedTime": TIME,
+        }
+        assert await stage.report({**report, "unknown": {"a": 1}}) == (200, {"trainerStatus": report})
+        assert await stage.read() == report
+
+    run(test)
+
+
+def test_s_002_a_report_replaces_the_one_before() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.report({"progressPercentage": 50, "metrics": METRICS, "lastUpdatedTime": TIME})
+        code, _ = await stage.report({"estimatedRemainingSeconds": 3, "lastUpdatedTime": TIME})
+        assert code == 200
+        assert await stage.read() == {"estimatedRemainingSeconds": 3, "lastUpdatedTime": TIME}
+
+    run(test)
+
+
+def test_s_003_an_empty_report_changes_nothing() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.report({"progressPercentage": 50, "lastUpdatedTime": TIME})
+        before = await stage.client.get(TRAIN_JOBS, "a", "default")
+        assert await stage.report({}) == (200, {})
+        assert await stage.client.get(TRAIN_JOBS, "a", "default") == before
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param({"progressPercentage": 150, "lastUpdatedTime": TIME}, id="S-004 more than all of it"),
+        pytest.param({"progressPercentage": 50}, id="without a time"),
+        pytest.param({"estimatedRemainingSeconds": -1, "lastUpdatedTime": TIME}, id="done in the past"),
+        pytest.param({"metrics": METRICS * 129, "lastUpdatedTime": TIME}, id="too many metrics"),
+    ],
+)
+def test_a_report_out_of_range_is_refused_with_the_name_of_the_job(report: Object) -> None:
+    async def test(stage: Stage) -> None:
+        code, answer = await stage.report(report)
+        assert (code, answer["reason"], answer["kind"]) == (422, "Invalid", "Status")
+        assert '"a" is invalid' in answer["message"]
+        assert await stage.read() == {}
+
+    run(test)
+
+
+def test_s_005_an_unknown_job_is_not_made() -> None:
+    async def test(stage: Stage) -> None:
+        token = stage.issue(name="nosuch")
+        code, answer = await stage.report({"lastUpdatedTime": TIME}, token, name="nosuch")
+        assert (code, answer["message"]) == (404, "Train job not found")
+        assert len((await stage.client.list(TRAIN_JOBS, "default")).items) == 1
+
+    run(test)
+
+
+def test_only_a_token_for_this_job_from_its_namespace_is_good() -> None:
+    async def test(stage: Stage) -> None:
+        report = {"progressPercentage": 50, "lastUpdatedTime": TIME}
+        tokens = {
+            "of another namespace": stage.issue("other"),
+            "for another job": stage.issue(name="b"),
+            "for the API server": stage.issue(audiences=[]),
+            "none": "",
+            "no token at all": "nonsense",
+        }
+        answers = {what: await stage.report(report, token) for what, token in tokens.items()}
+        assert {what: (code, answer["message"]) for what, (code, answer) in answers.items()} == dict.fromkeys(
+            tokens, (403, "Forbidden")
+        )
+        assert await stage.read() == {}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"[]", b'{"trainerStatus": 1}', b'{"trainerStatus": {"progressPercentage": "50"}}',
+     b'{"trainerStatus": {"metrics": [{"name": "a", "value": 1}]}}', b'{"trainerStatus": {"lastUpdatedTime": "now"}}'],
+)  # fmt: skip
+def test_what_is_no_report_is_an_invalid_payload(body: bytes) -> None:
+    async def test(stage: Stage) -> None:
+        code, answer = await stage.report(body)
+        assert (code, answer["reason"], answer["message"]) == (422, "Invalid", "Invalid payload")
+
+    run(test)
+
+
+def test_a_large_report_is_refused() -> None:
+    async def test(stage: Stage) -> None:
+        code, answer = await stage.report(b" " * (LARGEST + 1))
+        assert (code, answer["message"]) == (413, "Payload too large")
+
+    run(test)
