@@ -60,19 +60,19 @@ async def fill(directory: Path, count: int) -> None:
 
 async def serve_rounds(directory: Path) -> None:
     """A side: one round for each line of standard input."""
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), time.process_time()
     async with _plant.running_plant(directory) as plant:
 
         async def confirm(obj: Object) -> None:
             await plant.client.durable(int(obj["metadata"]["resourceVersion"]))
 
         load = Load(plant.client, confirm)
-        busy_until = time.perf_counter()
+        busy_until, spent_then = time.perf_counter(), time.process_time()
         while time.perf_counter() < busy_until + 1.0:
             await asyncio.sleep(0.01)
             if not plant.manager.is_idle:
-                busy_until = time.perf_counter()
-        print(json.dumps({"idle_after": busy_until - began}), flush=True)
+                busy_until, spent_then = time.perf_counter(), time.process_time()
+        print(json.dumps({"idle_after": busy_until - began, "cpu": spent_then - spent}), flush=True)
         number = 0
         while await asyncio.to_thread(sys.stdin.readline):
             number += 1
@@ -86,7 +86,8 @@ class Side:
         self.rounds: list[Figures] = []
         command = [sys.executable, "-m", "bench.history", "--side", str(directory)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.idle_after = float(self._read()["idle_after"])
+        first = self._read()
+        self.idle_after, self.cpu = first["idle_after"], first["cpu"]
 
     def _read(self) -> dict[str, float]:
         assert self._process.stdout is not None
@@ -140,7 +141,11 @@ def main() -> int:
         _plant.run(fill(full, options.finished))
         sides = [Side("empty", Path(folder) / "empty"), Side("full", full)]
         try:
-            print(f"       every finished one looked at {sides[1].idle_after:.1f} s after the start", flush=True)
+            for side in sides:
+                print(
+                    f"  {side.name:8} at rest {side.idle_after:.1f} s after the start, {side.cpu:.1f} s of CPU",
+                    flush=True,
+                )
             ratio = compare(sides, options.rounds)
         finally:
             for side in sides:

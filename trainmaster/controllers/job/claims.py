@@ -22,7 +22,7 @@ from trainmaster.controllers.ownership import build_owner_reference, find_contro
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import map_to_owner, map_to_self
 
-_SHARE = 0.00005
+_SHARE = 0.0001
 """Seconds per Pod: some twenty times of what looking at it costs."""
 _LONGEST = 1.0
 """Upstream gathers for one second, always."""
