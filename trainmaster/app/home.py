@@ -84,6 +84,7 @@ class Home:
         self.logs = self.root / "logs"
         self.pods = self.root / "pods"
         self.history = self.root / "history"
+        self.results = self.history / "results"
         self.server_log = self.logs / "server.log"
         self.audit_log = self.logs / "audit.log"
         self._lock = self.root / "lock"

@@ -67,7 +67,11 @@ async def running_workloads(
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
     node = NodeSettings(
-        root=home.pods, python_prefix=sys.prefix, environ=environ, keep_logs=partial(logs.keep, home.history)
+        root=home.pods,
+        python_prefix=sys.prefix,
+        environ=environ,
+        results=home.results,
+        keep_logs=partial(logs.keep, home.history),
     )
     witness = Witness()
     registry.state.admission.add(witness)

@@ -31,7 +31,7 @@ _SCHEMA = """
 CREATE TABLE jobs (
     uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, runtime TEXT NOT NULL, state TEXT NOT NULL,
     created TEXT NOT NULL, finished TEXT NOT NULL, deleted TEXT NOT NULL, deletion BLOB, bytes INTEGER NOT NULL,
-    log_bytes INTEGER NOT NULL, document BLOB NOT NULL
+    kept_bytes INTEGER NOT NULL, document BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX jobs_by_name ON jobs (namespace, name, created);
 CREATE INDEX jobs_by_end ON jobs (finished);
@@ -143,7 +143,7 @@ class Archive:
     def find(self, uid: str) -> Record | None:
         with _explained("read a record"):
             row = self._connection.execute(
-                f"SELECT {_COLUMNS}, log_bytes, document FROM jobs WHERE uid = ?", (uid,)
+                f"SELECT {_COLUMNS}, kept_bytes, document FROM jobs WHERE uid = ?", (uid,)
             ).fetchone()
         if row is None:
             return None
@@ -226,8 +226,8 @@ def _to_row(record: Record) -> tuple[Any, ...]:
         record.finished,
         "" if record.deletion is None else record.deletion.at,
         deletion,
-        len(raw) + record.log_bytes,
-        record.log_bytes,
+        len(raw) + record.kept_bytes,
+        record.kept_bytes,
         raw,
     )
 

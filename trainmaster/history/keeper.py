@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 UNSEEN = "deleted while no controller was running: by whom is not known, and the last status may be missing"
 CONTROL_PLANE = "system:trainmaster"
 """The user as which our own controllers act when embedded."""
+DELETE_RESULTS = "trainmaster.dev/delete-results"
+"""Annotation on TrainJobs, by their author: "true" takes checkpoints and outputs along when the job is deleted."""
 _NOTE_SECONDS = 1.0
 """How far the notes of what exists may lag behind."""
 _TRIM_SECONDS = 3600.0
@@ -181,7 +183,12 @@ class Keeper:
         for record in records:
             old = self._archive.find(record.uid)
             kept = logs.list_logs(self._archive.directory, self._archive.list_jobsets(record.uid))
-            record = replace(record, log_bytes=sum(log.bytes for log in kept))
+            size = sum(log.bytes for log in kept)
+            if record.deletion is not None:
+                if _wants_no_results(record):
+                    purging.remove_results(self._archive.directory, record.uid)
+                size += purging.measure_results(self._archive.directory, record.uid)
+            record = replace(record, kept_bytes=size)
             merged.append(record if old is None else merge(old, record))
         self._archive.put(merged)
 
@@ -296,6 +303,11 @@ class Keeper:
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _wants_no_results(record: Record) -> bool:
+    annotations = record.document["trainjob"]["metadata"].get("annotations") or {}
+    return annotations.get(DELETE_RESULTS) == "true"
 
 
 def _keep_all(keep_logs: KeepLogs, sources: Sources) -> None:

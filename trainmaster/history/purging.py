@@ -6,12 +6,18 @@ files that nobody knows of.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, Filter
 from trainmaster.kit.clock import format_time
+
+RESULTS = "results"
+"""Folder of checkpoints and outputs below the archive, by TrainJob uid."""
 
 
 def find_moment(seconds: float, now: datetime) -> str:
@@ -22,7 +28,20 @@ def find_moment(seconds: float, now: datetime) -> str:
 def purge(archive: Archive, uids: Sequence[str]) -> None:
     for uid in uids:
         logs.remove(archive.directory, archive.list_jobsets(uid))
+        remove_results(archive.directory, uid)
     archive.remove(uids)
+
+
+def remove_results(directory: Path, uid: str) -> None:
+    """Checkpoints and outputs of a TrainJob."""
+    shutil.rmtree(directory / RESULTS / uid, ignore_errors=True)
+
+
+def measure_results(directory: Path, uid: str) -> int:
+    total = 0
+    for folder, _, files in os.walk(directory / RESULTS / uid):
+        total += sum(os.lstat(os.path.join(folder, name)).st_size for name in files)
+    return total
 
 
 def trim(archive: Archive, *, before: str, most_bytes: int) -> list[str]:

@@ -55,8 +55,8 @@ class Record:
     """When it ended; when it was deleted, if it had not ended."""
     deletion: Deletion | None = None
     document: Document = field(default_factory=dict)
-    log_bytes: int = 0
-    """Size of the logs that were kept with it; counts against the archive's limit."""
+    kept_bytes: int = 0
+    """Size of the logs, checkpoints and outputs that were kept with it; counts against the archive's limit."""
 
 
 def build_record(sources: Sources, deletion: Deletion | None = None, gaps: Sequence[str] = ()) -> Record:
@@ -107,7 +107,7 @@ def merge(old: Record, new: Record) -> Record:
         finished,
         new.deletion or old.deletion,
         document,
-        max(old.log_bytes, new.log_bytes),
+        max(old.kept_bytes, new.kept_bytes),
     )
 
 

@@ -40,6 +40,7 @@ class Places:
     _addresses: Addresses = field(default_factory=Addresses)
     _members: dict[str, set[str]] = field(default_factory=dict)
     _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    _trainjobs: dict[str, str] = field(default_factory=dict)
 
     def restore(self, pod: Object, found: Found) -> None:
         """What the Pod's directory says it was given."""
@@ -94,6 +95,7 @@ class Places:
         if not members:
             self._members.pop(gang, None)
             self._peers.pop(gang, None)
+            self._trainjobs.pop(gang, None)
             self._ports.release(gang)
             self._addresses.release(gang)
 
@@ -103,15 +105,29 @@ class Places:
             self._peers[gang] = await self._list_peers(pod)
         return build_hosts(self._addresses, pod, self._peers[gang])
 
+    async def find_trainjob(self, pod: Object) -> str:
+        """The uid of the TrainJob that the Pod works for; "" when it works for none."""
+        gang = get_gang(pod)
+        if gang not in self._trainjobs:
+            jobset = await self._find_jobset(pod)
+            owners = [] if jobset is None else jobset["metadata"].get("ownerReferences") or []
+            uids = [owner["uid"] for owner in owners if owner.get("controller") and owner.get("kind") == "TrainJob"]
+            self._trainjobs[gang] = uids[0] if uids else ""
+        return self._trainjobs[gang]
+
     async def _list_peers(self, pod: Object) -> list[tuple[str, str]]:
         """All members of the gang, also those that do not exist yet; a lone Pod has none."""
+        jobset = await self._find_jobset(pod)
+        return [] if jobset is None else list_peer_names(jobset)
+
+    async def _find_jobset(self, pod: Object) -> Object | None:
         name = (pod["metadata"].get("labels") or {}).get(JOBSET_NAME)
         if not name:
-            return []
+            return None
         try:
-            return list_peer_names(await self.client.get(JOB_SETS, name, pod["metadata"]["namespace"]))
+            return await self.client.get(JOB_SETS, name, pod["metadata"]["namespace"])
         except NotFound:
-            return []
+            return None
 
     def _write_ports(self, pod: Object) -> None:
         ports = self._ports.list_leases(get_gang(pod))

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import orjson
 
+from trainmaster import checkpoint
 from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
 from trainmaster.kit import failpoints
@@ -32,6 +33,7 @@ from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
 from trainmaster.node.machine.steps import Notice, Start
 from trainmaster.node.places import Places
 from trainmaster.node.recovery import rebuild_state
+from trainmaster.node.results import Results
 from trainmaster.node.shim_link import ShimError, ShimGone
 from trainmaster.node.supervisor import Supervisor, SupervisorError
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
@@ -39,7 +41,7 @@ from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 log = logging.getLogger(__name__)
 
 CREATE_ERROR = "CreateContainerError"
-NOTICE_VARIABLE = "TRAINMASTER_STOP_NOTICE"
+NOTICE_VARIABLE = checkpoint.STOP_NOTICE
 """Names a file that does not exist until the Pod is asked to stop; see docs/pods.md."""
 _NOTICE_FOLDER = "notice"
 _NOTICE_FILE = "stop.json"
@@ -69,6 +71,8 @@ class Settings:
     """Directories of the machine that Pods must not see."""
     host_paths: bool = True
     rules: Rules = RULES
+    results: Path | None = None
+    """Where checkpoints and outputs of TrainJobs are; None: they have no place of their own."""
     keep_logs: KeepLogs | None = None
     """Where logs go when a Pod's directory does; None: they go with it."""
 
@@ -113,6 +117,7 @@ class PodRunner:
             site = await self._places.build_site(pod, {})
             os.makedirs(f"{site.directory}/{_NOTICE_FOLDER}", 0o755, exist_ok=True)
             prepared = await self._launcher.prepare(pod, site)
+            trainjob = await self._places.find_trainjob(pod)
         except LaunchError as error:
             return Ready(), dict.fromkeys(starts, error)
         except OSError as error:
@@ -126,10 +131,15 @@ class PodRunner:
             except LaunchError as error:
                 refused[item] = error
                 continue
-            specs.append(self._add_notice(spec, site.directory))
+            specs.append(self._add_results(pod, trainjob, self._add_notice(spec, site.directory)))
             if item.attempt == 0:
                 notes.update(dict.fromkeys(said))
         return Ready(prepared, tuple(specs), tuple(notes)), refused
+
+    def _add_results(self, pod: Object, trainjob: str, spec: ContainerSpec) -> ContainerSpec:
+        if self._settings.results is None:
+            return spec
+        return Results(self._settings.results).give(pod, trainjob, spec, self._settings.level)
 
     def _add_notice(self, spec: ContainerSpec, directory: str) -> ContainerSpec:
         folder = f"{directory}/{_NOTICE_FOLDER}"

@@ -1,0 +1,113 @@
+"""Checkpoints: only complete ones count, and every rank of an attempt resumes from the same one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmaster import checkpoint
+from trainmaster.node.results import OUTPUT, Results
+from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(checkpoint.DIRECTORY, str(tmp_path / "checkpoints"))
+    monkeypatch.delenv(checkpoint.RESUME_FROM, raising=False)
+    return checkpoint.directory()
+
+
+def save(path: Path, *, as_directory: bool) -> Path:
+    if as_directory:
+        path.mkdir()
+        (path / "weights").write_bytes(b"w")
+    else:
+        path.write_bytes(b"w")
+    return path
+
+
+@pytest.mark.parametrize("as_directory", [True, False], ids=["directory", "file"])
+def test_one_that_was_not_committed_is_never_chosen(folder: Path, as_directory: bool) -> None:
+    first = save(folder / "step-1", as_directory=as_directory)
+    assert checkpoint.resume_from() is None
+    checkpoint.commit(first, step=1)
+    save(folder / "step-2", as_directory=as_directory)
+    save(folder / "step-3.partial", as_directory=as_directory)
+    assert checkpoint.resume_from() == first
+
+
+def test_of_several_the_one_that_was_completed_last_is_chosen(folder: Path) -> None:
+    for number, name in enumerate(("b", "a", "c")):
+        path = save(folder / name, as_directory=True)
+        checkpoint.commit(path)
+        os.utime(path / checkpoint.MARKER, ns=(number, number))
+    os.utime(folder / "a" / checkpoint.MARKER, ns=(9, 9))
+    assert checkpoint.resume_from() == folder / "a"
+
+
+def test_a_marker_made_by_hand_counts_and_a_lone_marker_does_not(folder: Path) -> None:
+    (folder / "gone.pt.complete").touch()
+    assert checkpoint.resume_from() is None
+    save(folder / "x.pt", as_directory=False)
+    (folder / "x.pt.complete").touch()
+    assert checkpoint.resume_from() == folder / "x.pt"
+
+
+def test_committing_what_is_not_there_says_so(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="save it before you commit it"):
+        checkpoint.commit(folder / "nothing")
+
+
+def test_a_program_learns_that_it_should_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(checkpoint.STOP_NOTICE, str(tmp_path / "stop.json"))
+    assert not checkpoint.should_stop()
+    (tmp_path / "stop.json").touch()
+    assert checkpoint.should_stop()
+
+
+def make_pod(index: int, attempt: int) -> dict[str, Any]:
+    labels = {
+        "jobset.sigs.k8s.io/jobset-uid": "js",
+        "jobset.sigs.k8s.io/replicatedjob-name": "node",
+        "jobset.sigs.k8s.io/restart-attempt": str(attempt),
+        "batch.kubernetes.io/job-completion-index": str(index),
+    }
+    return {"metadata": {"name": f"p{index}", "labels": labels}}
+
+
+def give(root: Path, index: int, attempt: int, level: str = PLAIN, restart: int = 0) -> dict[str, str]:
+    spec = ContainerSpec("node", restart, ("true",), {"A": "b"}, "/")
+    return Results(root).give(make_pod(index, attempt), "tj", spec, level).env
+
+
+def test_all_ranks_of_an_attempt_resume_from_the_same_one_whenever_they_start(tmp_path: Path) -> None:
+    env = give(tmp_path, 0, 0)
+    assert (env[checkpoint.RESUME_FROM], env[checkpoint.ATTEMPT], env["A"]) == ("", "0", "b")
+    saved = save(Path(env[checkpoint.DIRECTORY]) / "one", as_directory=True)
+    checkpoint.commit(saved)
+    assert give(tmp_path, 1, 0)[checkpoint.RESUME_FROM] == ""
+    assert give(tmp_path, 0, 1)[checkpoint.RESUME_FROM] == str(saved)
+    later = save(Path(env[checkpoint.DIRECTORY]) / "two", as_directory=True)
+    checkpoint.commit(later)
+    os.utime(later / checkpoint.MARKER, ns=(2**61, 2**61))
+    assert give(tmp_path, 1, 1)[checkpoint.RESUME_FROM] == str(saved)
+    assert give(tmp_path, 1, 1, restart=1)[checkpoint.RESUME_FROM] == str(later)
+
+
+def test_in_a_sandbox_the_directories_are_mounted_at_fixed_paths(tmp_path: Path) -> None:
+    spec = ContainerSpec("node", 0, ("true",), {}, "/")
+    given = Results(tmp_path).give(make_pod(0, 0), "tj", spec, FULL)
+    assert [mount.target for mount in given.mounts] == ["/trainmaster/checkpoints", "/trainmaster/outputs"]
+    assert given.env[OUTPUT] == "/trainmaster/outputs"
+    assert (tmp_path / "tj" / "outputs").is_dir()
+
+
+def test_a_pod_that_works_for_no_trainjob_gets_nothing(tmp_path: Path) -> None:
+    spec = ContainerSpec("node", 0, ("true",), {}, "/")
+    assert Results(tmp_path).give(make_pod(0, 0), "", spec, PLAIN) == spec
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,68 @@
+"""What a TrainJob leaves behind on purpose: checkpoints and outputs, one directory for all its ranks and attempts.
+
+    <root>/<TrainJob uid>/checkpoints/         TRAINMASTER_CHECKPOINT_DIR
+    <root>/<TrainJob uid>/outputs/             TRAINMASTER_OUTPUT_DIR
+    <root>/<TrainJob uid>/resume.<JobSet>.<n>  which checkpoint attempt n resumes from; decided once, for all ranks
+
+They outlive the Pods and the job; history forgets them (`history.purging`). The choice of a checkpoint is written down
+by the first rank that starts: a rank that starts later, or again after a crash of the control plane, gets the same one,
+even if a faster rank has saved a newer one meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainmaster import checkpoint
+from trainmaster.api.meta import Object
+from trainmaster.api.places import find_place
+from trainmaster.node.launch.containers import INSIDE
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
+
+OUTPUT = "TRAINMASTER_OUTPUT_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    root: Path
+
+    def give(self, pod: Object, trainjob: str, spec: ContainerSpec, level: str) -> ContainerSpec:
+        """The spec with the directories of that TrainJob (a uid); as it is for Pods that belong to none ("")."""
+        place = find_place(pod)
+        if place is None or not trainjob:
+            return spec
+        folder = self.root / trainjob
+        checkpoints, outputs = folder / "checkpoints", folder / "outputs"
+        for path in (checkpoints, outputs):
+            path.mkdir(parents=True, exist_ok=True)
+            # Ranks may run under other users than the server; the directories around are closed to them.
+            path.chmod(0o777)
+        chosen = self._choose(folder, checkpoints, f"{place.jobset}.{place.attempt}", spec.attempt)
+        seen = (str(checkpoints), str(outputs)) if level == PLAIN else (f"{INSIDE}/checkpoints", f"{INSIDE}/outputs")
+        given = {
+            checkpoint.DIRECTORY: seen[0],
+            OUTPUT: seen[1],
+            checkpoint.RESUME_FROM: f"{seen[0]}/{chosen}" if chosen else "",
+            checkpoint.ATTEMPT: str(place.attempt),
+        }
+        mounts = () if level == PLAIN else (Mount(seen[0], str(checkpoints)), Mount(seen[1], str(outputs)))
+        return replace(spec, env={**given, **spec.env}, mounts=(*spec.mounts, *mounts))
+
+    def _choose(self, folder: Path, checkpoints: Path, attempt: str, restart: int) -> str:
+        newest = checkpoint.find_newest(checkpoints)
+        name = "" if newest is None else newest.name
+        if restart:
+            # The container alone was restarted, in place: nobody else has to agree.
+            return name
+        note = folder / f"resume.{attempt}"
+        temporary = folder / f"resume.{attempt}.{os.getpid()}"
+        temporary.write_text(name)
+        try:
+            os.link(temporary, note)
+        except FileExistsError:
+            return note.read_text()
+        finally:
+            temporary.unlink()
+        return name
