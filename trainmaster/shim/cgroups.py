@@ -66,21 +66,20 @@ class Usage:
 def find_hierarchies(mounts: str, own: str) -> Hierarchies:
     """From the text of /proc/self/mountinfo and /proc/self/cgroup. Only directories in which we may make groups."""
     places = dict(_parse_own(own))
-    unified, v1 = "", {}
+    unified, controllers, v1 = "", frozenset[str](), {}
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or len(kind) < 3:
             continue
         if kind[0] == "cgroup2" and not unified:
-            unified = _find_writable(fields[4], places.get("", "/"))
+            unified, controllers = _choose_unified(fields[4], places.get("", "/"))
         elif kind[0] == "cgroup":
             for name in set(kind[2].split(",")) & {*_CONTROLLERS, "cpuacct"}:
                 place = _find_writable(fields[4], places.get(name, "/"))
                 if place and name not in v1:
                     v1[name] = place
-    controllers = _read_words(f"{unified}/cgroup.controllers") & set(_CONTROLLERS) if unified else set()
-    return Hierarchies(unified, frozenset(controllers), {k: v for k, v in v1.items() if k not in controllers})
+    return Hierarchies(unified, controllers, {k: v for k, v in v1.items() if k not in controllers})
 
 
 def read_hierarchies() -> Hierarchies:
@@ -94,6 +93,26 @@ def _parse_own(text: str) -> list[tuple[str, str]]:
         _, names, path = line.split(":", 2)
         pairs += [(name, path) for name in names.split(",")]
     return pairs
+
+
+def _choose_unified(mount: str, path: str) -> tuple[str, frozenset[str]]:
+    """Our own group, when its controllers can be handed down: it must hold no processes, and it holds us. Else the
+    topmost one, which may; else our own without controllers, where groups still let us kill."""
+    own = _find_writable(mount, path)
+    is_top = not os.path.exists(f"{mount}/cgroup.type") and os.access(mount, os.W_OK)
+    for place in dict.fromkeys((own, mount if is_top else "")):
+        controllers = frozenset(_read_words(f"{place}/cgroup.controllers") & set(_CONTROLLERS)) if place else None
+        if controllers and _can_hand_down(place, controllers):
+            return place, controllers
+    return own, frozenset()
+
+
+def _can_hand_down(path: str, controllers: frozenset[str]) -> bool:
+    try:
+        _hand_down(path, controllers)
+    except OSError:
+        return False
+    return True
 
 
 def _find_writable(mount: str, path: str) -> str:

@@ -17,6 +17,7 @@ LIMITS = Limits(memory=1 << 30, cpu_millis=1500, cpu_shares_millis=500, pids=100
 def make_v2(folder: Path, controllers: str = "cpu io memory pids") -> str:
     folder.mkdir(parents=True)
     (folder / "cgroup.controllers").write_text(controllers)
+    (folder / "cgroup.subtree_control").write_text("")
     return f"30 1 0:1 / {folder} rw - cgroup2 cgroup2 rw\n"
 
 
@@ -29,6 +30,18 @@ def test_the_unified_hierarchy_is_used_with_its_controllers(tmp_path: Path) -> N
     found = find_hierarchies(make_v2(tmp_path / "v2"), "0::/\n")
     assert (found.mode, found.unified) == ("v2", str(tmp_path / "v2"))
     assert found.limits == {"cpu", "memory", "pids"}
+
+
+def test_where_our_own_group_is_busy_the_topmost_is_taken(tmp_path: Path) -> None:
+    mounts = make_v2(tmp_path / "v2")
+    own = tmp_path / "v2" / "session"
+    own.mkdir()
+    (own / "cgroup.controllers").write_text("cpu memory pids")  # and nothing can be handed down from it
+    found = find_hierarchies(mounts, "0::/session\n")
+    assert (found.mode, found.unified) == ("v2", str(tmp_path / "v2"))
+    (tmp_path / "v2" / "cgroup.type").write_text("domain")  # of a container: not the machine's topmost group
+    found = find_hierarchies(mounts, "0::/session\n")
+    assert (found.mode, found.unified, found.limits) == ("none", str(own), frozenset())
 
 
 def test_our_own_group_is_where_pods_go(tmp_path: Path) -> None:
