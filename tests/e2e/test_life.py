@@ -167,9 +167,10 @@ def test_down_with_stop_jobs_suspends_them_and_ends_their_pods(person: Person) -
 
 def test_pods_live_on_over_down_and_are_taken_over_by_the_next_up(person: Person) -> None:
     person.must("up", "--detach")
-    go, alive = person.home / "go", person.home / "alive"
-    person.train("short", f"while [ ! -e {go} ]; do touch {alive}; sleep 0.1; done")
+    person.train("short", "while [ ! -e go ]; do touch alive; sleep 0.1; done")
     [before] = person.pods("short")
+    work = person.home / "pods" / before["metadata"]["uid"] / "work"
+    go, alive = work / "go", work / "alive"
     assert "live on" in person.must("down")
     alive.unlink(missing_ok=True)
     person.must("up", "--detach")

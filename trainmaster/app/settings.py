@@ -103,6 +103,11 @@ class Node:
     """Let Pods with a network of their own reach the outside through a proxy (pip, git, downloads)."""
     proxy: str = ""
     """The proxy that this machine itself must use, `http://host:port`; empty for none."""
+    restart_seconds: float = 1.0
+    """Pause before a container is restarted in place (restartPolicy Always, OnFailure) for the second time; it doubles
+    with each restart. The first restart has none, and ten minutes of running start over. A kubelet: 10."""
+    restart_max_seconds: float = 60.0
+    """The longest such pause. A kubelet: 300."""
     cpus: float = 0.0
     """CPUs that jobs may have together; 0: all that this process may use."""
     memory_mib: int = 0

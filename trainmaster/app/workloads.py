@@ -16,7 +16,7 @@ from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import Registry
 from trainmaster.app.components import Components
 from trainmaster.app.health import build_checks
-from trainmaster.app.home import Home
+from trainmaster.app.home import Home, HomeError
 from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
@@ -39,6 +39,9 @@ from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
+from trainmaster.node.isolation import IsolationError, find_isolation
+from trainmaster.node.machine.outcome import Rules
+from trainmaster.node.network import WaysOut
 from trainmaster.node.runner import Settings as NodeSettings
 
 CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
@@ -66,13 +69,7 @@ async def running_workloads(
     client = LocalClient(registry)
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
-    node = NodeSettings(
-        root=home.pods,
-        python_prefix=sys.prefix,
-        environ=environ,
-        results=home.results,
-        keep_logs=partial(logs.keep, home.history),
-    )
+    node = await _build_node(home, settings, environ)
     witness = Witness()
     registry.state.admission.add(witness)
     try:
@@ -98,3 +95,24 @@ async def running_workloads(
                 yield agent
     finally:
         view.close()
+
+
+async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]) -> NodeSettings:
+    """HomeError when the level that was asked for cannot be had."""
+    try:
+        isolation = await find_isolation(home.root / "isolation.json", settings.node.isolation)
+    except IsolationError as error:
+        raise HomeError(str(error)) from None
+    wanted = settings.node
+    pause = Policy(first=wanted.restart_seconds, cap=max(wanted.restart_seconds, wanted.restart_max_seconds))
+    return NodeSettings(
+        root=home.pods,
+        python_prefix=sys.prefix,
+        environ=environ,
+        results=home.results,
+        keep_logs=partial(logs.keep, home.history),
+        rules=Rules(restart=pause),
+        level=isolation.level,
+        ways_out=WaysOut(str(home.server_json), egress=wanted.egress, upstream=wanted.proxy),
+        hide=(str(home.root),),
+    )

@@ -74,7 +74,7 @@ class NodeAgent:
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._supervisor = Supervisor(settings.root, self._note, settings.level)
         self._launcher = build_launcher(client, clock, settings, self._evict)
-        places = Places(settings.root, client, settings.level, hide=settings.hide)
+        places = Places(settings.root, client, settings.level, settings.ways_out, settings.hide)
         self._runner = PodRunner(settings, self._supervisor, self._launcher, places, clock)
         access = ShimAccess(self._supervisor)
         self._performer = Performer(client, recorder, self._runner, access, clock, self._queue)

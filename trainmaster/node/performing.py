@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
@@ -100,24 +100,40 @@ class Performer:
 
     async def _start(self, pod: TrackedPod, starts: Sequence[Start]) -> None:
         """Cancelled while it prepares, nothing has begun; afterwards it is not cancelled while this process lives."""
+        is_settled = False
         try:
-            await self._client.durable(int(pod.obj["metadata"]["resourceVersion"]))
-            ready, refused = await self._runner.prepare(pod.obj, starts)
+            ready, refused = await self._prepare(pod, starts)
+            pod.starting = None
+            refused |= await self._runner.launch(pod.obj, ready)
+            for item, error in refused.items():
+                self._refuse(pod, item, error)
+            is_settled = True
         except asyncio.CancelledError:
             for item in starts:
                 pod.change(_give_up(item))
-            self._wake(pod.uid)
+            is_settled = True
             raise
+        finally:
+            # Whatever went wrong, nothing stays "starting" for ever; what has begun all the same reports itself.
+            broken = LaunchError(CREATE_ERROR, "internal error, see the server's log")
+            for item in () if is_settled else starts:
+                self._refuse(pod, item, broken)
+            self._wake(pod.uid)
+        await self._tell(pod, ready, refused)
+
+    async def _prepare(self, pod: TrackedPod, starts: Sequence[Start]) -> tuple[Ready, dict[Start, LaunchError]]:
+        try:
+            await self._client.durable(int(pod.obj["metadata"]["resourceVersion"]))
+            return await self._runner.prepare(pod.obj, starts)
         except (StatusError, OSError) as failure:
-            ready, refused = Ready(), dict.fromkeys(starts, LaunchError(CREATE_ERROR, str(failure)))
-        pod.starting = None
-        refused |= await self._runner.launch(pod.obj, ready)
-        for item, error in refused.items():
-            self._refuse(pod, item, error)
-        self._wake(pod.uid)
-        for text in {(error.reason, error.message): error for error in refused.values()}.values():
-            await self.say(pod, *_describe(text), warning=True)
-        for note in ready.notes:
+            return Ready(), dict.fromkeys(starts, LaunchError(CREATE_ERROR, str(failure)))
+
+    async def _tell(self, pod: TrackedPod, ready: Ready, refused: Mapping[Start, LaunchError]) -> None:
+        for error in {(error.reason, error.message): error for error in refused.values()}.values():
+            await self.say(pod, *_describe(error), warning=True)
+        news = [note for note in ready.notes if note not in pod.said]
+        pod.said.update(news)
+        for note in news:
             await self.say(pod, "Approximated", note)
 
     async def _run_hook(self, pod: TrackedPod, hook: Hook) -> None:

@@ -6,8 +6,10 @@ others each Pod has an address of its own, and the names of all members stand in
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
+import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,12 +58,22 @@ class Places:
         directory = str(self.root / uid)
         self._members.setdefault(gang, set()).add(uid)
         if self.level == PLAIN:
-            return Site(directory, lease_port=lambda port: self._ports.lease(gang, port), variables=variables)
+            lease = functools.partial(self._ports.lease, gang)
+            return Site(directory, lease_port=lease, api=self._find_api(), variables=variables)
         if pod["spec"].get("hostNetwork"):
-            return Site(directory, self.level, variables=variables)
+            return Site(directory, self.level, api=self._find_api(), variables=variables)
         hosts = await self._build_hosts(pod)
-        proxied = self.ways_out.build_variables(hosts)
-        return Site(directory, self.level, address=hosts[0][0], variables={**proxied, **variables})
+        proxied = {**self.ways_out.build_variables(hosts), **variables}
+        return Site(directory, self.level, address=hosts[0][0], api=self.ways_out.api, variables=proxied)
+
+    def _find_api(self) -> tuple[str, int] | None:
+        """On the machine's own network: where the server listens now."""
+        try:
+            raw = orjson.loads(Path(self.ways_out.server_file).read_bytes()) if self.ways_out.server_file else {}
+        except (OSError, ValueError):
+            return None
+        found = urllib.parse.urlsplit(str(raw.get("server") or ""))
+        return (found.hostname, found.port) if found.hostname and found.port else None
 
     async def build_sandbox(self, pod: Object, prepared: Prepared) -> SandboxSpec:
         self._write_ports(pod)

@@ -17,7 +17,7 @@ from trainmaster.api.meta import Object
 from trainmaster.kit.clock import parse_time
 from trainmaster.node.found import Attempt, Found
 from trainmaster.node.machine.model import PodPlan
-from trainmaster.node.machine.outcome import RULES, Rules, end_pod
+from trainmaster.node.machine.outcome import RULES, SUCCEEDED, Rules, find_outcome
 from trainmaster.node.machine.state import (
     ContainerState,
     Ended,
@@ -94,8 +94,8 @@ def rebuild_state(pod: Object, plan: PodPlan, found: Found, now: Moment, rules: 
     if main_known or is_true(list_conditions(pod), "Initialized"):
         state = replace(state, is_initialized=True)
     # In place is the only way back for a Pod that nobody would replace.
-    if is_lost and plan.policy != "Always":
-        state = end_pod(plan, state, DISRUPTED)
+    if is_lost and plan.policy != "Always" and find_outcome(plan, state) != SUCCEEDED:
+        state = replace(state, ending=DISRUPTED)
     return state
 
 

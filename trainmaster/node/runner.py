@@ -31,6 +31,7 @@ from trainmaster.node.machine.model import PodPlan
 from trainmaster.node.machine.outcome import RULES, Rules, end_pod
 from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
 from trainmaster.node.machine.steps import Notice, Start
+from trainmaster.node.network import WaysOut
 from trainmaster.node.places import Places
 from trainmaster.node.recovery import rebuild_state
 from trainmaster.node.results import Results
@@ -65,8 +66,10 @@ class Settings:
     environments: Path | None = None
     gangs: Path | None = None
     name: str = "local"
-    workers: int = 4
+    workers: int = 16
+    """Pods looked at in parallel; one that closes a stubborn shim holds up a worker."""
     level: str = PLAIN
+    ways_out: WaysOut = field(default_factory=lambda: WaysOut(egress=False))
     hide: tuple[str, ...] = ()
     """Directories of the machine that Pods must not see."""
     host_paths: bool = True

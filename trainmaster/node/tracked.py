@@ -36,6 +36,8 @@ class TrackedPod:
     """Boot time since which containers are being started and the status waits for that."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Hooks and probes."""
+    said: set[str] = field(default_factory=set)
+    """Approximations that an event has told of."""
     ends: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
     _pending: list[Change] = field(default_factory=list)
 

@@ -83,13 +83,17 @@ class Zygotes:
             except (FileNotFoundError, ConnectionRefusedError):
                 await self._start(wanted)
                 continue
-            found = await _ask(link, {"op": "hello"})
-            if found is not None and found.get("fingerprint") == wanted:
-                return link
-            if found is not None:
-                log.info("zygote of another version retired", extra={"action": "node.zygote_retired"})
-                await _ask(link, {"op": "retire"})
-                (folder / SOCKET).unlink(missing_ok=True)
+            try:
+                found = await _ask(link, {"op": "hello"})
+                if found is not None and found.get("fingerprint") == wanted:
+                    return link
+                if found is not None:
+                    log.info("zygote of another version retired", extra={"action": "node.zygote_retired"})
+                    await _ask(link, {"op": "retire"})
+                    (folder / SOCKET).unlink(missing_ok=True)
+            except BaseException:
+                link.close()
+                raise
             link.close()
         raise ZygoteError(f"no zygote can be started; {folder}/zygote.log may say why")
 
