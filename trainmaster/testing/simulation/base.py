@@ -16,10 +16,12 @@ from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NODES
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.registry import Registry
+from trainmaster.client.contract import PatchType
 from trainmaster.kit.ids import SeededIds
 from trainmaster.store.memory import MemoryStore
 from trainmaster.testing.simulation.disk import Image
 from trainmaster.testing.simulation.loop import SimClock, SimLoop
+from trainmaster.testing.simulation.sharing import STATUS
 
 ROOT_CA = "(a test)"
 LATE = "sim-late"
@@ -60,6 +62,7 @@ async def _fill(store: MemoryStore, kinds: Catalogue, clock: SimClock) -> None:
     client = LocalClient(registry)
     async with registry.running(ROOT_CA):
         await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}})
+        await client.patch(NODES, "local", PatchType.MERGE, {"status": STATUS}, subresource="status")
         for runtime in _build_runtimes():
             await client.create(CLUSTER_TRAINING_RUNTIMES, runtime)
         await registry.settled()

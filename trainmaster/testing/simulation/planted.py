@@ -7,6 +7,7 @@ within a few seeds, and that the same seeds pass without it.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from trainmaster.api.labels import DEVICES
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.apiserver.gc import GarbageCollector
@@ -229,6 +231,40 @@ def _skip_deletes_of_jobs(write: Write) -> Write | None:
     return None if isinstance(write, Delete) and write.gvr == JOBS else write
 
 
+def _is_bound(gvr: GVR, obj: Object) -> bool:
+    return gvr == PODS and bool(obj["spec"].get("nodeName"))
+
+
+def _forget_requests(gvr: GVR, obj: Object) -> Object:
+    """What runs looks as if it took nothing, and so do the templates that places are kept for."""
+    if _is_bound(gvr, obj):
+        light = [{**container, "resources": {}} for container in obj["spec"]["containers"]]
+        return {**obj, "spec": {**obj["spec"], "containers": light}}
+    if gvr != JOB_SETS:
+        return obj
+    changed = copy.deepcopy(obj)
+    for replicated in changed["spec"]["replicatedJobs"]:
+        for container in replicated["template"]["spec"]["template"]["spec"]["containers"]:
+            container["resources"] = {}
+    return changed
+
+
+def _forget_leases(gvr: GVR, obj: Object) -> Object:
+    if not _is_bound(gvr, obj):
+        return obj
+    meta = obj["metadata"]
+    notes = {key: text for key, text in (meta.get("annotations") or {}).items() if key != DEVICES}
+    return {**obj, "metadata": {**meta, "annotations": notes}}
+
+
+def _skip_second_ranks(write: Write) -> Write | None:
+    return (
+        None
+        if isinstance(write, Patch) and "nodeName" in write.patch.get("spec", ()) and "-1-" in write.name
+        else write
+    )
+
+
 def _ack_at_once(original: Any) -> Any:
     async def durable(self: StoreState, revision: int) -> None:
         """Says so before it is true."""
@@ -317,5 +353,8 @@ BUGS: tuple[Planted, ...] = (
     Planted("takes deadlines by the wall clock", ("I13",), "trainjob", _trust_the_wall_clock, seeds=400),
     Planted("forgets to look again", ("I9", "I13"), "jobset", _forget_the_clock, seeds=120),
     Planted("deletes whatever has the name", ("I7",), "jobset", rewrite(_delete_without_uid)),
+    Planted("counts nothing that runs", ("I17",), "scheduler", show_changed(_forget_requests), seeds=200),
+    Planted("leases GPUs that are leased", ("I17",), "scheduler", show_changed(_forget_leases), seeds=400),
+    Planted("binds a part of a gang", ("I17", "I9"), "scheduler", rewrite(_skip_second_ranks)),
     Planted("leaves old Jobs running", ("I8", "I9", "I6"), "jobset", rewrite(_skip_deletes_of_jobs)),
 )

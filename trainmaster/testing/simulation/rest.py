@@ -145,6 +145,10 @@ def _judge_waiting(rest: Rest, trainjob: Object, reason: str) -> str:
         )
         found = (rest.objects.get(key) for key in needed)
         holds = any(obj is not None and not get_controller_uid(obj) for obj in found)
+    elif reason == "Queued":
+        own = [pod["metadata"]["uid"] for pod in rest.list_pods(trainjob)]
+        others = (pod for pod in rest.list(PODS) if pod["metadata"]["uid"] not in own)
+        holds = any(pod["spec"].get("nodeName") and not is_over(pod) for pod in others)
     else:
         holds = reason in ("Unschedulable", "Unsupported")
     return "" if holds else f"waits for {reason}, which is over"

@@ -18,6 +18,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.testing.simulation.base import LATE, RUNTIMES
 from trainmaster.testing.simulation.remote import RemoteClient
+from trainmaster.testing.simulation.sharing import draw_size
 from trainmaster.testing.simulation.world import World
 
 T = TypeVar("T")
@@ -78,6 +79,9 @@ def build_trainjob(random_: random.Random, name: str) -> Object:
     trainer: Object = {"numNodes": random_.choice((1, 2, 2, 3)), "image": "i", "command": ["x"]}
     if random_.random() < 0.3:
         trainer["env"] = [{"name": "A", "value": str(random_.random())}]
+    size = draw_size(trainer, runtime)
+    if size is not None:
+        trainer["resourcesPerNode"] = size
     spec: Object = {"runtimeRef": {"name": runtime}, "trainer": trainer}
     if random_.random() < 0.2:
         spec["suspend"] = True

@@ -1,0 +1,89 @@
+"""Invariants of sharing one node (I17): never more given out than there is, no GPU twice, no gang half.
+
+The first two hold at every binding: only the scheduler binds, and it decides on no past before its own writes. The last
+is judged at rest: a crash may cut a plan, and the rest must follow. Imported for its checks, which register themselves.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from trainmaster.api import labels
+from trainmaster.api.devices import list_leased
+from trainmaster.api.meta import Object
+from trainmaster.api.pods.requests import Amounts, add_into, count_requests, read_amounts
+from trainmaster.testing.simulation import rest as resting
+from trainmaster.testing.simulation import steps
+from trainmaster.testing.simulation.rest import Rest
+from trainmaster.testing.simulation.steps import PODS, Step, get_phase, is_going, show
+
+NODE = ("nodes", "local")
+STATUS: Object = {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "100", "nvidia.com/gpu": "2"}}
+"""What the simulated node offers: little, so that jobs get into each other's way."""
+_SIZES: tuple[dict[str, str], ...] = ({}, {}, {}, {"cpu": "1"}, {"cpu": "2"}, {"nvidia.com/gpu": "1"}, {"cpu": "4"})
+
+
+def draw_size(trainer: Object, runtime: str) -> Object | None:
+    """What each node of a job asks for. Drawn from the job itself, so that other draws stay as they are."""
+    limits = random.Random(f"{runtime}/{sorted(trainer.items(), key=repr)!r}").choice(_SIZES)
+    return {"limits": dict(limits), "requests": dict(limits)} if limits else None
+
+
+def is_running(pod: Object) -> bool:
+    return bool(pod["spec"].get("nodeName")) and get_phase(pod) not in ("Succeeded", "Failed")
+
+
+def _list_others(step: Step) -> Iterable[Object]:
+    return (
+        pod for (bucket, name), pod in step.shadow.items() if bucket == PODS and name != step.name and is_running(pod)
+    )
+
+
+def _is_binding(step: Step) -> bool:
+    if step.bucket != PODS or step.after is None or step.before is None:
+        return False
+    return not step.before["spec"].get("nodeName") and bool(step.after["spec"].get("nodeName"))
+
+
+@steps.invariant("I17")
+def check_nothing_is_overcommitted(step: Step) -> str | None:
+    if not _is_binding(step) or step.after is None:
+        return None
+    taken: Amounts = count_requests(step.after["spec"])
+    for pod in _list_others(step):
+        add_into(taken, count_requests(pod["spec"]))
+    offered = read_amounts((step.shadow[NODE].get("status") or {}).get("allocatable"))
+    over = [
+        f"{name} {amount} of {offered[name]}" for name, amount in taken.items() if amount > offered.get(name, amount)
+    ]
+    return f"{show(step)} is bound to a full node: {', '.join(over)}" if over else None
+
+
+@steps.invariant("I17")
+def check_devices_are_leased_once(step: Step) -> str | None:
+    if not _is_binding(step) or step.after is None:
+        return None
+    own = list_leased(step.after)
+    asked = count_requests(step.after["spec"]).get("nvidia.com/gpu", 0)
+    if len(own) != asked:
+        return f"{show(step)} asks for {asked} GPUs and gets {len(own)}"
+    for pod in _list_others(step):
+        twice = set(own) & set(list_leased(pod))
+        if twice:
+            return f"{show(step)} gets {sorted(twice)}, which {pod['metadata']['name']} has"
+    return None
+
+
+@resting.invariant("I17")
+def check_no_gang_is_half_bound(rest: Rest) -> Iterable[str]:
+    gangs: dict[tuple[str, str], set[bool]] = {}
+    for pod in rest.list(PODS):
+        marks = pod["metadata"].get("labels") or {}
+        if get_phase(pod) in ("Succeeded", "Failed") or is_going(pod) or labels.JOBSET_UID not in marks:
+            continue
+        gang = (marks[labels.JOBSET_NAME], marks.get(labels.RESTART_ATTEMPT, "0"))
+        gangs.setdefault(gang, set()).add(bool(pod["spec"].get("nodeName")))
+    for (name, attempt), found in gangs.items():
+        if len(found) > 1:
+            yield f"some Pods of JobSet {name}, attempt {attempt}, have a node and some have none"
