@@ -150,7 +150,7 @@ POD_SECURITY: Table = {
 
 POD_SPEC: Table = {
     "activeDeadlineSeconds": H,
-    "affinity": (A, "nodeAffinity against the one Node; rules between Pods hold or fail as on one machine"),
+    "affinity": (A, "nodeAffinity against the one Node; a Pod with a required rule between Pods waits and says so"),
     "automountServiceAccountToken": H,
     "containers": CONTAINER,
     "dnsConfig": R,
@@ -170,7 +170,7 @@ POD_SPEC: Table = {
     "nodeSelector": H,
     "os": (A, "linux only"),
     "overhead": R,
-    "preemptionPolicy": H,
+    "preemptionPolicy": (A, "priority orders the queue; nothing that runs is stopped for it"),
     "priority": H,
     "priorityClassName": H,
     "readinessGates": H,
@@ -189,7 +189,7 @@ POD_SPEC: Table = {
     "subdomain": H,
     "terminationGracePeriodSeconds": H,
     "tolerations": H,
-    "topologySpreadConstraints": (N, "one machine is one place"),
+    "topologySpreadConstraints": (A, "one machine is one place; it must have the label"),
     "volumes": VOLUME,
 }
 

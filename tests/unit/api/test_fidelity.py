@@ -34,7 +34,7 @@ def test_there_is_no_table_without_a_kind() -> None:
         ("v1", "Pod", "spec.containers.command", Fidelity.HONOURED),
         ("v1", "Pod", "spec.containers.livenessProbe.httpGet.port", Fidelity.HONOURED),
         ("v1", "Pod", "spec.volumes.nfs.server", Fidelity.REFUSED),
-        ("batch/v1", "Job", "spec.template.spec.topologySpreadConstraints", Fidelity.IGNORED_BY_DESIGN),
+        ("batch/v1", "Job", "spec.template.spec.imagePullSecrets", Fidelity.IGNORED_BY_DESIGN),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", "spec.podTemplateOverrides", Fidelity.HONOURED),
         ("trainer.kubeflow.org/v1alpha1", "TrainJob", "spec.trainer.image", Fidelity.APPROXIMATED),
         ("v1", "Pod", "spec.nonsense", None),
