@@ -16,7 +16,7 @@ from trainmaster.controllers.scheduler.room import Room
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _NAMED = 3
 """Names in one list; the others are counted."""
-_HOLDERS = 500
+_HOLDERS = 100
 """Running gangs that are asked what they hold: enough to name some, and a bound on what a sentence costs."""
 
 

@@ -353,8 +353,8 @@ BUGS: tuple[Planted, ...] = (
     Planted("takes deadlines by the wall clock", ("I13",), "trainjob", _trust_the_wall_clock, seeds=400),
     Planted("forgets to look again", ("I9", "I13"), "jobset", _forget_the_clock, seeds=120),
     Planted("deletes whatever has the name", ("I7",), "jobset", rewrite(_delete_without_uid)),
-    Planted("counts nothing that runs", ("I17",), "scheduler", show_changed(_forget_requests), seeds=200),
-    Planted("leases GPUs that are leased", ("I17",), "scheduler", show_changed(_forget_leases), seeds=400),
+    Planted("counts nothing that runs", ("I17",), "scheduler", show_changed(_forget_requests), seeds=60),
+    Planted("leases GPUs that are leased", ("I17",), "scheduler", show_changed(_forget_leases), seeds=150),
     Planted("binds a part of a gang", ("I17", "I9"), "scheduler", rewrite(_skip_second_ranks)),
     Planted("leaves old Jobs running", ("I8", "I9", "I6"), "jobset", rewrite(_skip_deletes_of_jobs)),
 )

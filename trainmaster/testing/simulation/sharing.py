@@ -21,13 +21,27 @@ from trainmaster.testing.simulation.steps import PODS, Step, get_phase, is_going
 NODE = ("nodes", "local")
 STATUS: Object = {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "100", "nvidia.com/gpu": "2"}}
 """What the simulated node offers: little, so that jobs get into each other's way."""
-_SIZES: tuple[dict[str, str], ...] = ({}, {}, {}, {"cpu": "1"}, {"cpu": "2"}, {"nvidia.com/gpu": "1"}, {"cpu": "4"})
+_SIZES: tuple[dict[str, str], ...] = (
+    {},
+    {"cpu": "1"},
+    {"cpu": "2"},
+    {"nvidia.com/gpu": "1"},
+    {"nvidia.com/gpu": "1"},
+    {"cpu": "4"},
+)
+_CROWDED = 3
+"""In one world of so many jobs ask for something. In the others nothing keeps Pods from starting at once, which is what
+finds mistakes in the order of things."""
 
 
-def draw_size(trainer: Object, runtime: str) -> Object | None:
-    """What each node of a job asks for. Drawn from the job itself, so that other draws stay as they are."""
-    limits = random.Random(f"{runtime}/{sorted(trainer.items(), key=repr)!r}").choice(_SIZES)
-    return {"limits": dict(limits), "requests": dict(limits)} if limits else None
+def set_size(seed: int, trainjob: Object) -> None:
+    """What each node of the job asks for. Drawn apart, so that everything else in a world stays as it is."""
+    if seed % _CROWDED:
+        return
+    meta, trainer = trainjob["metadata"], trainjob["spec"]["trainer"]
+    limits = random.Random(f"{seed}/{meta['name']}/{trainer.get('numNodes')}").choice(_SIZES)
+    if limits:
+        trainer["resourcesPerNode"] = {"limits": dict(limits), "requests": dict(limits)}
 
 
 def is_running(pod: Object) -> bool:

@@ -18,7 +18,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.testing.simulation.base import LATE, RUNTIMES
 from trainmaster.testing.simulation.remote import RemoteClient
-from trainmaster.testing.simulation.sharing import draw_size
+from trainmaster.testing.simulation.sharing import set_size
 from trainmaster.testing.simulation.world import World
 
 T = TypeVar("T")
@@ -79,9 +79,6 @@ def build_trainjob(random_: random.Random, name: str) -> Object:
     trainer: Object = {"numNodes": random_.choice((1, 2, 2, 3)), "image": "i", "command": ["x"]}
     if random_.random() < 0.3:
         trainer["env"] = [{"name": "A", "value": str(random_.random())}]
-    size = draw_size(trainer, runtime)
-    if size is not None:
-        trainer["resourcesPerNode"] = size
     spec: Object = {"runtimeRef": {"name": runtime}, "trainer": trainer}
     if random_.random() < 0.2:
         spec["suspend"] = True
@@ -119,6 +116,7 @@ class Users:
         match deed.what:
             case "submit":
                 job = build_trainjob(self._random, name)
+                set_size(self._world.seed, job)
                 await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
             case "appear":
                 await self._try(lambda: self._client.create(CLUSTER_TRAINING_RUNTIMES, self._late_runtime))
@@ -142,6 +140,7 @@ class Users:
             case "replace":
                 await self._delete(TRAIN_JOBS, name)
                 job = build_trainjob(self._random, name)
+                set_size(self._world.seed, job)
                 await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
             case "storm":
                 await self._storm(name)
