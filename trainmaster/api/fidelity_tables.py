@@ -155,7 +155,7 @@ POD_SPEC: Table = {
     "containers": CONTAINER,
     "dnsConfig": R,
     "dnsPolicy": (A, "peers and Services by name; other names as on the machine"),
-    "enableServiceLinks": H,
+    "enableServiceLinks": (A, "the variables of the API server alone: other Services have no address yet"),
     "ephemeralContainers": (R, "use `kubectl exec`"),
     "hostAliases": H,
     "hostIPC": R,

@@ -108,6 +108,8 @@ class Node:
     with each restart. The first restart has none, and ten minutes of running start over. A kubelet: 10."""
     restart_max_seconds: float = 60.0
     """The longest such pause. A kubelet: 300."""
+    host_paths: bool = True
+    """Let Pods mount paths of this machine (volumes of kind hostPath, and PersistentVolumes that name one)."""
     cpus: float = 0.0
     """CPUs that jobs may have together; 0: all that this process may use."""
     memory_mib: int = 0

@@ -115,4 +115,5 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         level=isolation.level,
         ways_out=WaysOut(str(home.server_json), egress=wanted.egress, upstream=wanted.proxy),
         hide=(str(home.root),),
+        host_paths=wanted.host_paths,
     )
