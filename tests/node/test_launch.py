@@ -117,6 +117,23 @@ def test_a_changed_config_map_reaches_the_running_program(tmp_path: Path, level:
     run(tmp_path, test)
 
 
+def test_a_new_control_plane_keeps_the_volumes_of_running_pods_current(tmp_path: Path, level: str) -> None:
+    async def test(bench: Bench) -> None:
+        await put(bench, CONFIG_MAPS, "ConfigMap", "settings", data={"mode": "old"})
+        script = f"until grep -q new {MOUNT}/cfg/mode; do sleep 0.02; done; cat {MOUNT}/cfg/mode"
+        volumes = [{"name": "cfg", "configMap": {"name": "settings"}}]
+        async with bench.running_agent(level=level):
+            await bench.create(script, main={"volumeMounts": mount("cfg")}, volumes=volumes)
+            await bench.wait_for(has_phase("Running"))
+        async with bench.running_agent(level=level) as agent:
+            await bench.client.patch(CONFIG_MAPS, "settings", PatchType.MERGE, {"data": {"mode": "new"}}, "default")
+            pod = await bench.wait_for(is_over)
+            assert await bench.read_log(agent, pod) == "new\n"
+            await bench.remove()
+
+    run(tmp_path, test)
+
+
 def test_the_initializer_fills_the_volume_before_the_program_starts(tmp_path: Path, level: str) -> None:
     async def test(bench: Bench) -> None:
         first: Object = {

@@ -109,6 +109,8 @@ class PodRunner:
         self._places.restore(pod, found)
         if found.attempts:
             log.info("pod adopted", extra={"action": "node.adopted", "alive": found.alive})
+        if found.alive:
+            self._launcher.adopt(pod, await self._places.build_site(pod, {}))
         return rebuild_state(pod, plan, found, now, self._settings.rules)
 
     def find_address(self, pod: Object) -> str:

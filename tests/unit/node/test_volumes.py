@@ -179,6 +179,8 @@ def test_medium_memory_lies_on_the_memory_file_system(tmp_path: Path) -> None:
     volume = empty_dir.make("v", {"medium": "Memory", "sizeLimit": "2Mi"}, str(tmp_path / "pod"), "u", memory)
     assert volume.source.startswith(f"{memory}/")
     assert (volume.memory, volume.size_limit) == (True, 2 << 20)
+    empty_dir.remove_memory("u", memory)
+    assert list(memory.iterdir()) == []
     on_disk = empty_dir.make("v", {"medium": "Memory"}, str(tmp_path / "pod"), "u", tmp_path / "none")
     assert on_disk.source == str(tmp_path / "pod" / "volumes" / "v")
     assert "is on disk" in on_disk.note

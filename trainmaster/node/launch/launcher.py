@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,8 @@ class Launcher:
         self._images = images
         self._exceeded = exceeded
         self._live: dict[str, _Live] = {}
+        self._adopted: dict[str, tuple[Object, Site]] = {}
+        """Pods that ran before this process, and were not looked at yet."""
         self._users: dict[tuple[GVR, str, str], set[str]] = {}
         """(collection, namespace, name) to the uids of the Pods whose volumes show it."""
         self._followed = asyncio.Event()
@@ -144,15 +146,12 @@ class Launcher:
         _write_kubeconfig(live)
         return Prepared(site, sources, live.made, images, self._allocatable)
 
-    async def adopt(self, pod: Object, site: Site) -> None:
-        """After a restart of the control plane, for a Pod that runs: what it sees is kept current from here on."""
-        try:
-            await self.prepare(pod, site)
-        except LaunchError as error:
-            # It has what it started with.
-            log.warning(
-                "volumes of a running pod not followed", extra={"uid": pod["metadata"]["uid"], "error": str(error)}
-            )
+    def adopt(self, pod: Object, site: Site) -> None:
+        """After a restart of the control plane, for a Pod that runs: soon what it sees is kept current again."""
+        uid = pod["metadata"]["uid"]
+        if uid not in self._live:
+            self._adopted[uid] = (pod, site)
+            self._queue.add(uid)
 
     async def _find_images(self, pod: Object, containers: list[Object], site: Site) -> dict[str, Environment]:
         try:
@@ -223,6 +222,10 @@ class Launcher:
 
     async def refresh(self, uid: str) -> None:
         """Brings what the volumes show up to date. What has become unreadable stays as it was, as with the kubelet."""
+        adopted = self._adopted.pop(uid, None)
+        if adopted is not None:
+            await self._take_over(*adopted)
+            return
         live = self._live.get(uid)
         if live is None:
             return
@@ -238,18 +241,25 @@ class Launcher:
         self._plan_next(uid, live)
         self._check_sizes(uid, live)
 
+    async def _take_over(self, pod: Object, site: Site) -> None:
+        try:
+            await self.prepare(pod, site)
+        except LaunchError as error:
+            # It has what it started with.
+            log.warning("volumes not followed", extra={"uid": pod["metadata"]["uid"], "error": error.message})
+
     async def release(self, pod: Object) -> None:
         """Everything of the Pod that goes with it and is not below its directory."""
         uid = pod["metadata"]["uid"]
         self._live.pop(uid, None)
+        self._adopted.pop(uid, None)
         for users in self._users.values():
             users.discard(uid)
         self._users = {key: users for key, users in self._users.items() if users}
         gang = await self._find_unused_gang(pod)
         if gang is not None:
             await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(gang, ignore_errors=True))
-        memory = empty_dir.get_memory_directory(uid)
-        await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(memory, ignore_errors=True))
+        await asyncio.get_running_loop().run_in_executor(None, empty_dir.remove_memory, uid)
 
     async def _find_unused_gang(self, pod: Object) -> Path | None:
         """The directory that the Pod's gang shared, when this was its last Pod."""
@@ -374,8 +384,3 @@ def _find_owner(pod: Object, level: str) -> Owner:
 def read_allocatable() -> dict[str, int]:
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {"cpu": os.cpu_count() or 1, "memory": pages * size}
-
-
-def with_site(prepared: Prepared, **changes: Any) -> Prepared:
-    """The same with another address, port lease or API address: what the agent learns after volumes were made."""
-    return replace(prepared, site=replace(prepared.site, **changes))

@@ -6,7 +6,9 @@ the kernel's limit (`launch.mounts`); elsewhere, as on disk, sizeLimit is watche
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,14 @@ def make(name: str, source: Mapping[str, Any], directory: str, uid: str, memory_
 
 def get_memory_directory(uid: str, memory_root: Path = MEMORY) -> str:
     return f"{memory_root}/trainmaster-{os.getuid()}/{uid}"
+
+
+def remove_memory(uid: str, memory_root: Path = MEMORY) -> None:
+    """What a Pod left on the memory file system, and the directory of all Pods with the last one."""
+    directory = get_memory_directory(uid, memory_root)
+    shutil.rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(directory))
 
 
 def measure(directory: str) -> int:
