@@ -3,88 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.node.bench import Bench, get_ended, has_phase, run
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import EVENTS, NODES, PODS
-from trainmaster.api.status import NotFound
-from trainmaster.client.contract import DeleteOptions, LogOptions, WatchOptions
-from trainmaster.engine.events import EventRecorder
-from trainmaster.kit.clock import SystemClock
-from trainmaster.node.agent import NodeAgent
-from trainmaster.node.runner import Settings
+from trainmaster.client.contract import DeleteOptions
 from trainmaster.shim.processes import read_start_ticks
-from trainmaster.testing.cluster import Cluster, running_cluster
 
 pytestmark = pytest.mark.node
-
-
-class Bench:
-    def __init__(self, cluster: Cluster, root: Path) -> None:
-        self.cluster = cluster
-        self.client = cluster.client
-        self.root = root
-
-    @asynccontextmanager
-    async def running_agent(self) -> AsyncIterator[NodeAgent]:
-        recorder = EventRecorder(self.client, self.cluster.clock)
-        settings = Settings(root=self.root, python_prefix=sys.prefix, environ={"PATH": os.defpath})
-        async with NodeAgent(self.client, recorder, self.cluster.clock, settings).running() as agent:
-            yield agent
-
-    async def create(self, script: str, *, name: str = "p", **spec: Any) -> Object:
-        container = {"name": "main", "image": "image:1", "command": ["/bin/sh", "-c", script]}
-        # This server issues no tokens.
-        usual = {"nodeName": "local", "restartPolicy": "Never", "automountServiceAccountToken": False}
-        spec = {**usual, "containers": [container], **spec}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
-        return await self.client.create(PODS, pod, "default")
-
-    async def wait_for(self, wanted: Callable[[Object], Any], name: str = "p") -> Object:
-        options = WatchOptions(field_selector=f"metadata.name={name}")
-        async with asyncio.timeout(30), self.client.watch(PODS, "default", options) as events:
-            async for event in events:
-                if event.type != "DELETED" and wanted(event.object):
-                    return event.object
-        raise AssertionError("the watch ended")
-
-    async def wait_until_gone(self, name: str = "p") -> None:
-        async with asyncio.timeout(30):
-            while True:
-                try:
-                    await self.client.get(PODS, name, "default")
-                except NotFound:
-                    return
-                await asyncio.sleep(0.01)
-
-    async def read_log(self, agent: NodeAgent, pod: Object, **options: Any) -> str:
-        pieces = agent.logs.read(pod, "main", LogOptions(**options))
-        return b"".join([piece async for piece in pieces]).decode()
-
-
-def run(tmp_path: Path, test: Callable[[Bench], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with running_cluster(clock=SystemClock()) as cluster:
-            await test(Bench(cluster, tmp_path / "pods"))
-
-    asyncio.run(main())
-
-
-def has_phase(*phases: str) -> Callable[[Object], bool]:
-    return lambda pod: pod.get("status", {}).get("phase") in phases
-
-
-def get_ended(pod: Object) -> Object:
-    ended: Object = pod["status"]["containerStatuses"][0]["state"]["terminated"]
-    return ended
 
 
 def test_a_pod_runs_in_its_own_directory_and_reports_how_it_ended(tmp_path: Path) -> None:
