@@ -3,7 +3,8 @@
 Counted is the wall time from `Supervisor.create` (specs written, zygote asked) to the shim's word that exec succeeded
 and that this is on disk; besides it the processor time of shim and container up to then, which a busy machine does not
 change. `bare` is posix_spawn of the same program, for scale. One Pod after the other, each with a directory mounted,
-a hostname and, at `full`, a network namespace, a private root and a control group.
+a hostname and, at `full`, a network namespace, a private root and a control group; they end together afterwards,
+because the kernel makes who builds a network wait for who takes one down.
 
 Promises of issue 5 for two ranks through the whole control plane: plain p50 <= 6 ms, full p50 <= 10 ms; this measures
 the part below the node agent.
@@ -50,7 +51,13 @@ async def start_pods(level: str, count: int, limits: Limits) -> tuple[list[float
         async with it.supervisor:
             for number in range(count):
                 uid = f"{it.mark}-{number}"
-                pod = dataclasses.replace(it.make_pod("job", number % 8, 8), uid=uid, cgroup=uid, limits=limits)
+                pod = dataclasses.replace(
+                    it.make_pod("job", 0),
+                    uid=uid,
+                    address=f"10.244.{number // 250}.{number % 250 + 2}",
+                    cgroup=uid,
+                    limits=limits,
+                )
                 if level == PLAIN:
                     pod = dataclasses.replace(pod, network=HOST_NETWORK, cgroup="")
                 spec = it.make_container(
@@ -62,8 +69,9 @@ async def start_pods(level: str, count: int, limits: Limits) -> tuple[list[float
                 wall.append((time.perf_counter() - began) * 1e3)
                 assert not happened.started.error, happened.started.error
                 cpu.append(read_cpu_ms(it.read_shim(uid).pid) + read_cpu_ms(happened.started.pid))
-                await it.supervisor.close(uid)
                 it.happened.clear()
+            for uid in it.supervisor.list_uids():
+                await it.supervisor.close(uid)
     return wall, cpu
 
 
@@ -84,7 +92,9 @@ def main() -> int:
         wall, cpu = asyncio.run(start_pods(FULL, options.count, Limits()))
         show("full", wall, cpu)
         show("full, limited", *asyncio.run(start_pods(FULL, options.count, Limits(memory=1 << 30, cpu_millis=1000))))
-        print(f"full p50 <= {FULL_MS:.0f} ms: {'kept' if statistics.median(wall) <= FULL_MS else 'MISSED'}")
+        kept = statistics.median(wall) <= FULL_MS
+        print(f"full p50 <= {FULL_MS:.0f} ms: {'kept' if kept else 'MISSED'}")
+        return 0 if kept else 1
     return 0
 
 
