@@ -64,6 +64,9 @@ WAITING: Mapping[str, Words] = {
     "JobSetTerminating": Words(
         "somebody deleted the JobSet; it is on its way out", "nothing; it is made anew once it is gone"
     ),
+    "LeftoverPod": Words(
+        "a Pod of a Job that somebody deleted is still ending", "nothing; the Job is made anew when it is gone"
+    ),
     "NameConflict": Words(
         "an object that belongs to somebody else has a name that the job needs", "delete or rename one of the two"
     ),

@@ -18,7 +18,7 @@ from trainmaster.controllers.ownership import find_controller
 from trainmaster.controllers.waiting import Waiting, find_annotated
 from trainmaster.engine.request import Request
 
-REASON = "LeftoverPod"
+LEFTOVER_POD = "LeftoverPod"
 
 
 def find_leftover(view: View, jobset: Object, buckets: Buckets) -> Waiting | None:
@@ -29,7 +29,7 @@ def find_leftover(view: View, jobset: Object, buckets: Buckets) -> Waiting | Non
         if owner is None or owner.get("uid") in known or _is_over(pod):
             continue
         name = pod["metadata"]["name"]
-        return Waiting(REASON, f'Pod "{name}" of a Job that was deleted is still ending; Jobs are made once it is gone')
+        return Waiting(LEFTOVER_POD, f'Pod "{name}" of a Job that was deleted is still ending; Jobs are made once it is gone')
     return None
 
 
@@ -41,7 +41,7 @@ def map_pod(view: View, pod: Object) -> Iterable[Request]:
     namespace = pod["metadata"].get("namespace", "")
     jobset = view.find(JOB_SETS, namespace, name)
     waiting = None if jobset is None else find_annotated(jobset)
-    return (Request(namespace, name),) if waiting is not None and waiting.get("reason") == REASON else ()
+    return (Request(namespace, name),) if waiting is not None and waiting.get("reason") == LEFTOVER_POD else ()
 
 
 def _is_over(pod: Object) -> bool:

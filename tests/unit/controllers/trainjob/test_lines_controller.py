@@ -23,7 +23,7 @@ from tests.unit.controllers.trainjob.stage import (
     make_trainjob,
     play,
 )
-from trainmaster.api.labels import FROM_TRAINJOB
+from trainmaster.api.labels import ALLOW_DELETE_IN_USE, FROM_TRAINJOB
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -34,7 +34,8 @@ from trainmaster.api.resources import (
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
-from trainmaster.api.status import Invalid
+from trainmaster.api.status import Invalid, StatusError
+from trainmaster.client.contract import PatchType
 
 pytestmark = pytest.mark.unit
 
@@ -466,6 +467,10 @@ def test_a_runtime_carries_no_finalizer_while_a_trainjob_uses_it(kind: str) -> N
         namespace = "default" if kind == "TrainingRuntime" else ""
         runtime = stage.cluster.view.find(gvr, namespace, "alpha")
         assert runtime is not None and "finalizers" not in runtime["metadata"]
+        with pytest.raises(StatusError, match="in use by TrainJob default/alpha"):
+            await stage.cluster.client.delete(gvr, "alpha", namespace)
+        allowed = {"metadata": {"annotations": {ALLOW_DELETE_IN_USE: "true"}}}
+        await stage.cluster.client.patch(gvr, "alpha", PatchType.MERGE, allowed, namespace)
         await stage.cluster.client.delete(gvr, "alpha", namespace)
         assert stage.cluster.view.find(gvr, namespace, "alpha") is None
 
