@@ -82,7 +82,6 @@ PROOFS = {
     "PodSpec.hostname": _NAMES,
     "PodSpec.nodeName": f"{_SCHEDULER}::test_a_pod_is_bound_to_the_local_node_once",
     "PodSpec.nodeSelector": f"{_SCHEDULER}::test_a_pod_that_does_not_fit_says_why_once",
-    "PodSpec.preemptionPolicy": _ACCOUNT,
     "PodSpec.priority": (f"{_QUEUE}::test_higher_priority_goes_first_and_equals_in_the_order_of_their_coming"),
     "PodSpec.priorityClassName": f"{_PODS}::test_the_priority_comes_from_the_class",
     "PodSpec.readinessGates": f"{_PROBES}::test_a_closed_readiness_gate_keeps_the_pod_unready_but_not_its_containers",

@@ -29,7 +29,9 @@ def find_leftover(view: View, jobset: Object, buckets: Buckets) -> Waiting | Non
         if owner is None or owner.get("uid") in known or _is_over(pod):
             continue
         name = pod["metadata"]["name"]
-        return Waiting(LEFTOVER_POD, f'Pod "{name}" of a Job that was deleted is still ending; Jobs are made once it is gone')
+        return Waiting(
+            LEFTOVER_POD, f'Pod "{name}" of a Job that was deleted is still ending; Jobs are made once it is gone'
+        )
     return None
 
 
