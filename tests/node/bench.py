@@ -73,8 +73,11 @@ class Bench:
                 await asyncio.sleep(0.01)
 
     async def remove(self, name: str = "p") -> None:
+        """By force, and until nothing of it is left: an agent that stops earlier leaves its processes running."""
+        uid = (await self.client.get(PODS, name, "default"))["metadata"]["uid"]
         await self.delete(name, 0)
         await self.wait_until_gone(name)
+        await self.wait_until(lambda: not (self.root / uid).exists())
 
     async def read_log(self, agent: NodeAgent, pod: Object, container: str = "main", **options: Any) -> str:
         pieces = agent.logs.read(pod, container, LogOptions(**options))
