@@ -1,4 +1,5 @@
-"""The session fixture `seam_cluster`: a whole control plane with JobSet and fake nodes, and no Trainer.
+"""Session fixtures. `seam_cluster`: a whole control plane with JobSet, fake nodes and no Trainer; `trainer_cluster`:
+the same with upstream's Trainer and upstream's kinds, for what works beside it.
 
 It is started once for all tests of a run that need it. kwok lets Pods run at once and never ends them: the script of a
 test does (`stage.KwokNode`).
@@ -27,4 +28,16 @@ def seam_cluster() -> Iterator[KubeCluster]:
             pytest.skip(toolbox.why_missing(name))
     with KubeCluster(Parts(jobset=True, nodes=2, complete_ms=_NEVER_MS, unlimited=True), toolbox=toolbox) as cluster:
         cluster.apply(json.dumps(build_manifests()))
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def trainer_cluster() -> Iterator[KubeCluster]:
+    """Pods run for a moment and succeed; our own kinds are not installed."""
+    toolbox = Toolbox()
+    for name in (*NEEDED, "kube-scheduler", "jobset", "trainer", "kwok"):
+        if toolbox.find_program(name) is None:
+            pytest.skip(toolbox.why_missing(name))
+    with KubeCluster(Parts(trainer=True, nodes=1, unlimited=True), toolbox=toolbox) as cluster:
+        cluster.apply(json.dumps(build_manifests(companion=True)))
         yield cluster

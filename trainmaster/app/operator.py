@@ -1,10 +1,12 @@
-"""Operator mode, put together: the TrainJob controller on a Kubernetes cluster, in place of upstream's.
+"""Operator mode, put together: our controllers on a Kubernetes cluster.
 
-    client -> watch caches -> leader lease -> shipped runtimes -> controller
+    client -> watch caches -> leader lease -> shipped runtimes -> history -> controllers
 
-The same controller as embedded, with a watch cache as its view, plans carried out in order over HTTP, and somebody
-else's JobSet, Job and scheduler below it. Nothing is kept on this machine: what the operator knows it reads from the
-cluster, so it may die at any point. Caches are filled before the lease is asked for, so a successor starts at once.
+The TrainJob controller in place of upstream's, and retention beside it; or, as a companion, retention alone beside
+upstream's manager. The same controllers as embedded, with a watch cache as their view, plans carried out in order over
+HTTP, and somebody else's JobSet, Job and scheduler below. Nothing but a history, where one is asked for, is kept on
+this machine: the rest is read from the cluster, so the operator may die at any point. Caches are filled before the
+lease is asked for, so a successor starts at once.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ import dataclasses
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainmaster import __version__
 from trainmaster.api import catalogue
@@ -33,6 +36,13 @@ from trainmaster.api.resources import (
     TRAIN_JOBS,
     VOLCANO_POD_GROUPS,
 )
+from trainmaster.app.cluster_lifecycle import (
+    READ,
+    Hand,
+    build_lifecycle,
+    find_knows_retention,
+    running_cluster_history,
+)
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.client.cache import Slim, WatchCache
@@ -43,6 +53,9 @@ from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.view import View
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.install import install_runtimes
+from trainmaster.controllers.lifecycle.contract import Context as LifecycleContext
+from trainmaster.controllers.lifecycle.finish import is_policy
+from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.apply import apply_one_by_one
 from trainmaster.engine.controller import Controller
@@ -58,6 +71,7 @@ from trainmaster.kit.scopes import Scope
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "trainmaster-operator"
+COMPANION_LEASE_NAME = "trainmaster-companion"
 _KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 """Read where a cluster has them; each is served only where its scheduler is installed."""
@@ -75,6 +89,10 @@ class OperatorSettings:
     """Install the shipped ClusterTrainingRuntimes at start."""
     counts_delay: float = 2.0
     """Seconds by which `jobsStatus` may lag behind a running JobSet. It reports in bursts; one pass answers a burst."""
+    companion: bool = False
+    """Only retention: upstream's manager, or somebody else, runs the TrainJobs."""
+    history: Path | None = None
+    """Directory of the archive; None: there is none, and nothing waits for it."""
     workers: int = 8
     """TrainJobs that are worked on at the same time; each waits for the API server most of the time."""
 
@@ -90,29 +108,43 @@ async def running_operator(
     client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids, metrics: Metrics | None = None
 ) -> AsyncIterator[Operator]:
     """Entering returns once it leads and works. LeaseLost ends the body."""
-    controller = build_operated_controller(settings)
+    operated = () if settings.companion else (build_operated_controller(settings),)
     async with AsyncExitStack() as stack:
-        cache = build_cache(client, [source.gvr for source in controller.sources], settings, clock=clock, ids=ids)
+        cache = build_cache(client, list_collections(operated), settings, clock=clock, ids=ids)
         await stack.enter_async_context(cache)
         await cache.wait_synced()
         if settings.lease_namespace:
-            lease = LeaseSettings(settings.lease_namespace, LEASE_NAME, build_identity(ids))
+            name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
+            lease = LeaseSettings(settings.lease_namespace, name, build_identity(ids))
             await stack.enter_async_context(Lease(client, lease, clock=clock, ids=ids).held())
-        if settings.runtimes:
+        if settings.runtimes and not settings.companion:
             await install_runtimes(client)
-        queue = EventRecorder(client, clock=clock, component=controller.reporter)
+        hand = Hand(apply_one_by_one(client))
+        keeper = None
+        if settings.history is not None:
+            history = running_cluster_history(settings.history, client, clock, hand, settings.namespace)
+            keeper = await stack.enter_async_context(history)
+        lifecycle = LifecycleContext(ledger=keeper, publish=await find_knows_retention(client))
+        queue = EventRecorder(client, clock=clock, component="trainmaster-operator")
         manager = Manager(
-            [controller],
+            [*operated, *build_lifecycle(lifecycle, settings.workers)],
             view=cache,
             feed=cache,
-            apply=apply_one_by_one(client),
+            apply=hand.apply,
             recorder=QueuedRecorder(await stack.enter_async_context(queue)),
             clock=clock,
             metrics=metrics,
+            effects={} if keeper is None else {ARCHIVE: keeper.archive},
         )
         await stack.enter_async_context(manager.running())
         log.info("operating", extra={"action": "operator.ready", "namespace": settings.namespace or "(all)"})
         yield Operator(cache, manager)
+
+
+def list_collections(operated: Sequence[Controller]) -> list[GVR]:
+    """What is kept in memory: what the controllers are told of, and for our TrainJob controller what it looks up."""
+    sources = [source.gvr for controller in operated for source in controller.sources]
+    return [*sources, *READ, *((*POD_GROUPS, PODS) if operated else ())]
 
 
 def build_operated_controller(settings: OperatorSettings) -> Controller:
@@ -161,12 +193,11 @@ class News:
 def build_cache(
     client: Client, collections: list[GVR], settings: OperatorSettings, *, clock: Clock, ids: Ids
 ) -> WatchCache:
-    followed = [*collections, *POD_GROUPS, PODS]
-    slim: dict[GVR, Slim] = dict.fromkeys(followed, drop_ownership)
+    slim: dict[GVR, Slim] = dict.fromkeys(collections, drop_ownership)
     slim |= {CONFIG_MAPS: drop_content_of_others, SECRETS: drop_content_of_others, JOBS: drop_spec, PODS: drop_spec}
     return WatchCache(
         client,
-        followed,
+        collections,
         clock=clock,
         ids=ids,
         namespace=settings.namespace,
@@ -191,8 +222,10 @@ def drop_ownership(obj: Object) -> Object:
 
 
 def drop_content_of_others(obj: Object) -> Object:
-    """Of ConfigMaps and Secrets that belong to no TrainJob only the name and the owner matter."""
-    if any(reference.get("kind") == "TrainJob" for reference in obj["metadata"].get("ownerReferences") or ()):
+    """Of ConfigMaps and Secrets that belong to no TrainJob only the name and the owner matter; all of the policy."""
+    if is_policy(obj) or any(
+        reference.get("kind") == "TrainJob" for reference in obj["metadata"].get("ownerReferences") or ()
+    ):
         return drop_ownership(obj)
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
     meta = {key: value for key, value in obj["metadata"].items() if key in kept}

@@ -15,8 +15,34 @@ NAMESPACE = "trainmaster-system"
 SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 
 _READ = ["get", "list", "watch"]
+_LIFECYCLE: list[Object] = [
+    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs"], "verbs": [*_READ, "delete"]},
+    # Whether `status.retention` is kept there.
+    {
+        "apiGroups": ["apiextensions.k8s.io"],
+        "resources": ["customresourcedefinitions"],
+        "resourceNames": [f"trainjobs.{TRAIN_JOBS.group}"],
+        "verbs": ["get"],
+    },
+    # For --history; events also to send them.
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "create", "patch"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+]
+COMPANION_RULES: list[Object] = [
+    *_LIFECYCLE,
+    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainingruntimes", "clustertrainingruntimes"], "verbs": _READ},
+    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/status"], "verbs": ["patch"]},
+    # The policy, and the snapshot of each job's runtime.
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": _READ},
+    # For --history.
+    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": _READ},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _READ},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
+]
 RULES: list[Object] = [
-    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs", "trainingruntimes"], "verbs": _READ},
+    *_LIFECYCLE,
+    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainingruntimes"], "verbs": _READ},
     {
         "apiGroups": [TRAIN_JOBS.group],
         "resources": ["clustertrainingruntimes"],
@@ -35,17 +61,18 @@ RULES: list[Object] = [
         "resources": ["podgroups"],
         "verbs": [*_READ, "create", "patch"],
     },
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "create", "patch"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 ]
 
 
-def build_manifests() -> Object:
+def build_manifests(*, companion: bool = False) -> Object:
+    """Beside upstream's manager its own kinds are there already, and ours must not replace them."""
+    if companion:
+        return {"apiVersion": "v1", "kind": "List", "items": _build_access(COMPANION_RULES)}
     definitions = crd.build_all(kind for kind in catalogue.build().kinds if kind.group == TRAIN_JOBS.group)
-    return {"apiVersion": "v1", "kind": "List", "items": [*definitions, *_build_access()]}
+    return {"apiVersion": "v1", "kind": "List", "items": [*definitions, *_build_access(RULES)]}
 
 
-def _build_access() -> list[Object]:
+def _build_access(rules: list[Object]) -> list[Object]:
     rbac = "rbac.authorization.k8s.io"
     meta = {"name": NAME}
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}
@@ -53,7 +80,7 @@ def _build_access() -> list[Object]:
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**meta, "namespace": NAMESPACE}},
-        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": meta, "rules": RULES},
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": meta, "rules": rules},
         {
             "apiVersion": f"{rbac}/v1",
             "kind": "ClusterRoleBinding",

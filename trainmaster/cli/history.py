@@ -22,7 +22,7 @@ from trainmaster.cli.context import Context, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import exporting, purging, show
-from trainmaster.history.archive import Archive, ArchiveError, Filter
+from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.logs import Log, list_logs, read_lines
 from trainmaster.history.record import Record
 from trainmaster.kit.clock import SystemClock
@@ -70,6 +70,7 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_home(parser)
+    parser.add_argument("--archive", default="", metavar="DIR", help="of an operator (its --history), not of a home")
     return parser
 
 
@@ -91,13 +92,17 @@ def _add_namespace(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    home = context.home(options)
+    directory = Path(options.archive) if options.archive else context.home(options).history
     try:
-        archive = Archive.open(home.history, read_only=options.action != "purge")
+        if options.archive and not (directory / FILE).exists():
+            raise ArchiveError(f"there is no archive in {directory}")
+        archive = Archive.open(directory, read_only=options.action != "purge")
     except ArchiveError:
-        if (home.history / "history.db").exists():
-            raise exits.Failure(f"the archive in {home.history} cannot be opened: is it yours?") from None
-        context.note(f"there is no history in {home.root} yet: it begins with the first job")
+        if (directory / FILE).exists():
+            raise exits.Failure(f"the archive in {directory} cannot be opened: is it yours?") from None
+        if options.archive:
+            raise exits.Failure(f"there is no archive in {directory}") from None
+        context.note(f"there is no history in {directory.parent} yet: it begins with the first job")
         return exits.OK if options.action in ("list", "purge") else exits.FAILED
     try:
         return _ACTIONS[options.action](options, context, archive)

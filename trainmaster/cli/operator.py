@@ -1,5 +1,7 @@
 """Work on a Kubernetes cluster: the TrainJob controller in place of Kubeflow Trainer's, in the foreground.
 
+With --companion Kubeflow Trainer goes on running TrainJobs, and only retention (TTL, history limits) is ours.
+
 The cluster needs the JobSet manager and the kinds that --print-manifests prints. Several operators may run; one of
 them leads and works, the others wait. Ctrl-C or SIGTERM ends it, and nothing on the cluster is stopped by that.
 """
@@ -32,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-lease", action="store_true", help="elect no leader; then only one operator may run")
     parser.add_argument("--no-runtimes", action="store_true", help="do not install the shipped runtimes")
+    parser.add_argument(
+        "--companion", action="store_true", help="beside Kubeflow Trainer's manager: only TTL and history limits"
+    )
+    parser.add_argument(
+        "--history", default="", metavar="DIR", help="keep records of jobs there; jobs are deleted once theirs is safe"
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
     parser.add_argument(
@@ -42,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, context: Context) -> int:
     if options.print_manifests:
         manifests = importlib.import_module("trainmaster.app.operator_manifests")
-        context.say(json.dumps(manifests.build_manifests(), indent=1))
+        context.say(json.dumps(manifests.build_manifests(companion=options.companion), indent=1))
         return exits.OK
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
     try:
@@ -56,10 +64,14 @@ def run(options: argparse.Namespace, context: Context) -> int:
         namespace=options.namespace,
         lease_namespace="" if options.no_lease else options.lease_namespace,
         runtimes=not options.no_runtimes,
+        companion=options.companion,
+        history=Path(options.history) if options.history else None,
     )
     context.note(f"operating on {config.server}")
     try:
         operator.run(config, settings, log_level=options.log_level, log_form=options.log_form)
+    except OSError as error:
+        raise exits.Failure(str(error)) from None
     except lease.LeaseLost as error:
         raise exits.Failure(f"{error}; start it again to wait for the lease") from None
     return exits.OK

@@ -24,18 +24,26 @@ Change = Callable[[WatchEvent], Awaitable[None]]
 
 
 async def follow(
-    client: Client, clock: Clock, gvr: GVR, begin: Begin, change: Change, *, field_selector: str = ""
+    client: Client,
+    clock: Clock,
+    gvr: GVR,
+    begin: Begin,
+    change: Change,
+    *,
+    namespace: str = "",
+    field_selector: str = "",
 ) -> NoReturn:
-    """Runs for ever. `begin` gets all there is, at the start and after every gap; `change` what comes after it."""
+    """Runs for ever; `namespace` "" is all. `begin` gets all there is, at the start and after every gap; `change` what
+    comes after it."""
     backoff = Backoff(Policy(first=0.1, cap=30.0))
     while True:
         try:
-            page = await client.list(gvr, "", ListOptions(field_selector=field_selector))
+            page = await client.list(gvr, namespace, ListOptions(field_selector=field_selector))
             await begin(page.items)
             options = WatchOptions(
                 field_selector=field_selector, resource_version=page.resource_version, bookmarks=True
             )
-            async with client.watch(gvr, "", options) as events:
+            async with client.watch(gvr, namespace, options) as events:
                 async for event in events:
                     backoff.reset()
                     if event.type != "BOOKMARK":

@@ -23,6 +23,7 @@ import orjson
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
+from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.history import logs, purging
@@ -87,7 +88,9 @@ class Keeper:
         keep_logs: KeepLogs | None = None,
         find_deleter: FindDeleter = nobody,
         limits: Limits = Limits(),  # noqa: B008  # frozen
+        namespace: str = "",
     ) -> None:
+        """`namespace`: only TrainJobs there; "" is all."""
         self._archive = archive
         self._client = client
         self._gather = gather
@@ -95,6 +98,7 @@ class Keeper:
         self._keep_logs = keep_logs
         self._find_deleter = find_deleter
         self._limits = limits
+        self._namespace = namespace
         self._kept: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}
@@ -134,8 +138,14 @@ class Keeper:
         """The effect: the record of a finished job, on disk. True when the ledger has changed."""
         uid = trainjob["metadata"]["uid"]
         await self._client.durable(int(trainjob["metadata"]["resourceVersion"]))
-        sources = await self._gather(trainjob, self._below.get(uid, ()))
-        trouble = await self._put(build_record(sources), sources)
+        trouble: OSError | None
+        try:
+            sources = await self._gather(trainjob, self._below.get(uid, ()))
+            trouble = await self._put(build_record(sources), sources)
+        except StatusError as error:
+            trouble = ArchiveError(f"cannot read what belongs to it: {error.message}")
+        except OSError as error:
+            trouble = error
         before = self._troubles.get(uid)
         if trouble is None:
             self._kept.add(uid)
@@ -211,7 +221,7 @@ class Keeper:
             else:
                 self._see(event.object)
 
-        await follow(self._client, self._clock, TRAIN_JOBS, begin, change)
+        await follow(self._client, self._clock, TRAIN_JOBS, begin, change, namespace=self._namespace)
 
     async def _follow_jobsets(self) -> None:
         async def begin(items: list[Object]) -> None:
@@ -222,7 +232,7 @@ class Keeper:
             if event.type != "DELETED":
                 self._see_jobset(event.object)
 
-        await follow(self._client, self._clock, JOB_SETS, begin, change)
+        await follow(self._client, self._clock, JOB_SETS, begin, change, namespace=self._namespace)
 
     def _see(self, trainjob: Object) -> None:
         self._opened[trainjob["metadata"]["uid"]] = orjson.dumps(trainjob)
@@ -257,7 +267,11 @@ class Keeper:
         if by == CONTROL_PLANE and retention:
             why = f"{retention['ttlSecondsAfterFinished']} s after its end, by {retention['source']}"
         moment = meta.get("deletionTimestamp") or format_time(self._clock.now())
-        sources = await self._gather(trainjob, self._below.pop(uid, ()))
+        try:
+            sources = await self._gather(trainjob, self._below.pop(uid, ()))
+        except (StatusError, OSError) as error:
+            # The last that was seen of the job is in hand; what was below it goes while the server does not answer.
+            sources = Sources(trainjob, gaps=(f"what belonged to it could not be read: {error}",))
         delay = Backoff(_RETRY)
         while trouble := await self._put(build_record(sources, Deletion(moment, by, why), gaps), sources, note=True):
             # The object is gone, so this is the only copy. It is held until the disk takes it.

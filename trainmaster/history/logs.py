@@ -71,6 +71,8 @@ def list_logs(archive: Path, jobsets: list[str]) -> list[Log]:
     for jobset in jobsets:
         root = archive / FOLDER / jobset
         for path in root.glob("*/*/*/*") if root.is_dir() else ():
+            if path.name.startswith("."):
+                continue
             place = parse_place(str(path.parent.relative_to(archive / FOLDER)))
             container, restart, piece = _parse_name(path.name)
             found.setdefault((place, container, restart), []).append((piece, path))

@@ -32,6 +32,8 @@ class Sources:
     jobs: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     events: Sequence[Object] = ()
+    gaps: Sequence[str] = ()
+    """What could not be had any more, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def build_record(sources: Sources, deletion: Deletion | None = None, gaps: Seque
         "jobs": [_sum_up(job) for job in sources.jobs],
         "pods": [_sum_up(pod) for pod in sources.pods],
         "events": [_shorten(event) for event in _sort(sources.events)],
-        "gaps": list(gaps),
+        "gaps": [*sources.gaps, *gaps],
     }
     return Record(
         uid=meta["uid"],

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
 from tests.unit.controllers.world import World
+from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, SECRETS, TRAIN_JOBS
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, PODS, SECRETS, TRAIN_JOBS
+from trainmaster.api.status import StatusError
+from trainmaster.app.cluster_lifecycle import Hand, find_knows_retention
 from trainmaster.app.operator import (
     OperatorSettings,
     build_operated_controller,
     drop_content_of_others,
     drop_ownership,
+    list_collections,
 )
-from trainmaster.app.operator_manifests import RULES, build_manifests
+from trainmaster.app.operator_manifests import COMPANION_RULES, RULES, build_manifests
+from trainmaster.client.contract import Client
 from trainmaster.client.view import View
+from trainmaster.client.writes import Applied, Delete, Write
 
 pytestmark = pytest.mark.unit
 
@@ -112,3 +119,58 @@ def test_the_manifests_hold_our_kinds_and_no_right_that_is_not_named() -> None:
         for name in rule["resources"]
     }
     assert watched <= allowed
+
+
+def test_a_companion_may_read_and_delete_and_change_nothing_else() -> None:
+    assert [item["kind"] for item in build_manifests(companion=True)["items"]][:2] == ["Namespace", "ServiceAccount"]
+    changing = {
+        (name, verb)
+        for rule in COMPANION_RULES
+        for name in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch") and name not in ("events", "leases")
+    }
+    assert changing == {("trainjobs", "delete"), ("trainjobs/status", "patch")}
+
+
+def test_the_policy_is_kept_whole_among_the_config_maps_of_others() -> None:
+    meta = {"name": policy.NAME, "namespace": policy.NAMESPACE, "uid": "u", "resourceVersion": "1"}
+    config_map = {"kind": "ConfigMap", "metadata": meta, "data": {"ttlSecondsAfterFinished": "5"}}
+    assert drop_content_of_others(config_map)["data"] == {"ttlSecondsAfterFinished": "5"}
+
+
+def test_a_companion_keeps_no_pods_in_memory_and_the_operator_does() -> None:
+    assert PODS not in list_collections(())
+    assert PODS in list_collections((build_operated_controller(OperatorSettings()),))
+
+
+class Definitions:
+    """A client that has one CRD, or none."""
+
+    def __init__(self, status: Object | None) -> None:
+        self._status = status
+
+    async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
+        assert name == "trainjobs.trainer.kubeflow.org"
+        if self._status is None:
+            raise StatusError(403, "Forbidden", "no")
+        schema = {"openAPIV3Schema": {"properties": {"status": {"properties": self._status}}}}
+        return {"spec": {"versions": [{"name": "v1alpha1", "schema": schema}]}}
+
+
+@pytest.mark.parametrize(("status", "known"), [({"retention": {}}, True), ({"conditions": {}}, False), (None, False)])
+def test_the_time_of_deletion_is_published_where_the_crd_keeps_it(status: Object | None, known: bool) -> None:
+    client = cast(Client, Definitions(status))
+    assert asyncio.run(find_knows_retention(client)) is known
+
+
+def test_who_deleted_is_remembered_before_the_answer_comes() -> None:
+    seen: list[tuple[str, str] | None] = []
+
+    async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
+        seen.append(hand.find("u"))
+        return Applied(None, 0)
+
+    hand = Hand(apply)
+    asyncio.run(hand.apply([Delete(TRAIN_JOBS, "default", "a", "u")], "retention"))
+    assert seen == [("system:trainmaster", "its time after the end was over")] and hand.find("u") is None

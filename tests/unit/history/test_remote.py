@@ -1,0 +1,95 @@
+"""History from a cluster: what is asked for, what is copied, and what the record says is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.unit.history.test_archive import make_trainjob
+from trainmaster.api.labels import JOBSET_UID, REPLICATED_JOB_NAME
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, PODS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.client.contract import Client, ListOptions, LogOptions, ObjectList
+from trainmaster.history.logs import list_logs, read_lines
+from trainmaster.history.remote import PODS_GONE, ClientGather
+
+pytestmark = pytest.mark.unit
+
+
+class Cluster:
+    """What a cluster answers."""
+
+    def __init__(self) -> None:
+        self.pods: list[Object] = []
+        self.logs_of: dict[tuple[str, bool], bytes | StatusError] = {}
+        self.asked = 0
+
+    async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
+        if gvr == CONFIG_MAPS:
+            raise NotFound(404, "NotFound", "no snapshot")
+        assert gvr == JOB_SETS
+        owner = {"uid": make_trainjob()["metadata"]["uid"], "kind": "TrainJob"}
+        return {"metadata": {"name": name, "namespace": namespace, "uid": "js", "ownerReferences": [owner]}}
+
+    async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ListOptions()) -> ObjectList:  # noqa: B008
+        if gvr == EVENTS:
+            uid = options.field_selector.partition("=")[2]
+            return ObjectList([{"metadata": {"uid": f"event-of-{uid}"}}], "1")
+        assert options.label_selector == f"{JOBSET_UID}=js"
+        return ObjectList(self.pods if gvr == PODS else [], "1")
+
+    async def logs(self, name: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
+        self.asked += 1
+        answer = self.logs_of[options.container, options.previous]
+        if isinstance(answer, StatusError):
+            raise answer
+        yield answer
+
+
+def make_pod(container: str, restarts: int = 0) -> Object:
+    labels = {JOBSET_UID: "js", REPLICATED_JOB_NAME: "node"}
+    state = {"name": container, "restartCount": restarts, "state": {"terminated": {"exitCode": 0}}}
+    meta = {"name": "first-node-0-0-abcde", "namespace": "default", "uid": "p", "labels": labels}
+    return {"metadata": meta, "status": {"containerStatuses": [state]}}
+
+
+def test_logs_are_copied_once_with_the_attempt_before(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.pods = [make_pod("trainer", restarts=1)]
+    cluster.logs_of = {
+        ("trainer", True): b"2026-01-01T00:00:00Z first try\n",
+        ("trainer", False): b"2026 a b\n2026 c\n",
+    }
+    gather = ClientGather(cast(Client, cluster), tmp_path)
+
+    async def main() -> None:
+        sources = await gather(make_trainjob(), ())
+        assert list(sources.gaps) == [] and len(sources.pods) == 1
+        assert {event["metadata"]["uid"] for event in sources.events} >= {"event-of-js", "event-of-p"}
+        await gather(make_trainjob(), ("js",))
+        assert cluster.asked == 2
+
+    asyncio.run(main())
+    logs = list_logs(tmp_path, ["js"])
+    assert [[text for _, _, text in read_lines(log)] for log in logs] == [[b"first try"], [b"a b", b"c"]]
+
+
+def test_a_log_that_the_cluster_refuses_is_a_gap_and_one_that_is_unreachable_an_error(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.pods = [make_pod("trainer")]
+    gather = ClientGather(cast(Client, cluster), tmp_path)
+    cluster.logs_of = {("trainer", False): StatusError(500, "InternalError", "node is away")}
+    assert "node is away" in asyncio.run(gather(make_trainjob(), ())).gaps[0]
+    cluster.logs_of = {("trainer", False): StatusError(503, "ServiceUnavailable", "later")}
+    with pytest.raises(StatusError):
+        asyncio.run(gather(make_trainjob(), ()))
+
+
+def test_pods_that_were_gone_before_are_a_gap(tmp_path: Path) -> None:
+    gather = ClientGather(cast(Client, Cluster()), tmp_path)
+    assert list(asyncio.run(gather(make_trainjob(), ())).gaps) == [PODS_GONE]

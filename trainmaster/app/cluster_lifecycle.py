@@ -1,0 +1,98 @@
+"""Retention on a cluster, put together: what our controllers may publish there, and a history on this machine.
+
+Used by the operator, beside our TrainJob controller or beside upstream's (`--companion`). Upstream's CRD drops fields
+that it does not know: TTLs then come from annotations, and `status.retention` is not written. Without `--history` there
+is no archive, and nothing waits for one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from trainmaster.api.meta import GVR
+from trainmaster.api.resources import CUSTOM_RESOURCE_DEFINITIONS, TRAIN_JOBS
+from trainmaster.api.status import StatusError
+from trainmaster.client.contract import Client
+from trainmaster.client.writes import Applied, Delete, Write
+from trainmaster.controllers.lifecycle import limits, retention
+from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.engine.apply import Apply
+from trainmaster.engine.controller import Controller
+from trainmaster.history.archive import Archive
+from trainmaster.history.keeper import CONTROL_PLANE, Keeper
+from trainmaster.history.remote import ClientGather
+from trainmaster.kit.clock import Clock
+
+log = logging.getLogger(__name__)
+
+READ = tuple(source.gvr for item in (retention.CONTROLLER, limits.CONTROLLER) for source in item.sources)
+"""What has to be in the view."""
+_REMEMBERED = 4096
+_WHY = {retention.CONTROLLER.name: "its time after the end was over", limits.CONTROLLER.name: "history limit"}
+
+
+class Hand:
+    """Remembers what our own controllers deleted, and which of them. Memory only: after a crash nobody knows."""
+
+    def __init__(self, apply: Apply) -> None:
+        self._apply = apply
+        self._deleted: OrderedDict[str, tuple[str, str]] = OrderedDict()
+
+    async def apply(self, writes: Sequence[Write], field_manager: str) -> Applied:
+        for write in writes:
+            if isinstance(write, Delete) and write.gvr == TRAIN_JOBS:
+                # Before it is sent: the news of its end may be faster than the answer.
+                self._deleted[write.uid] = (CONTROL_PLANE, _WHY.get(field_manager, field_manager))
+        while len(self._deleted) > _REMEMBERED:
+            self._deleted.popitem(last=False)
+        return await self._apply(writes, field_manager)
+
+    def find(self, uid: str) -> tuple[str, str] | None:
+        return self._deleted.pop(uid, None)
+
+
+def build_lifecycle(context: Context, workers: int) -> tuple[Controller, ...]:
+    """The controllers, with as many workers as suit a server that is far away."""
+    built = (retention.build_controller(context), limits.build_controller(context))
+    return tuple(dataclasses.replace(controller, workers=workers) for controller in built)
+
+
+async def find_knows_retention(client: Client) -> bool:
+    """Whether the cluster's TrainJobs keep `status.retention`. Who may not look at the CRD does not write it."""
+    try:
+        crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, _get_crd_name(TRAIN_JOBS))
+    except StatusError as error:
+        if error.code not in (403, 404):
+            raise
+        log.warning("cannot see the CRD", extra={"action": "operator.schema", "error": error.message})
+        return False
+    for version in crd["spec"]["versions"]:
+        if version["name"] == TRAIN_JOBS.version:
+            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+            status = (schema.get("properties") or {}).get("status") or {}
+            return "retention" in (status.get("properties") or {})
+    return False
+
+
+@asynccontextmanager
+async def running_cluster_history(
+    directory: Path, client: Client, clock: Clock, hand: Hand, namespace: str
+) -> AsyncIterator[Keeper]:
+    """ArchiveError when it cannot be opened: the operator was told to keep one, so it does not start without."""
+    archive = Archive.open(directory)
+    try:
+        gather = ClientGather(client, directory)
+        keeper = Keeper(archive, client, gather, clock, find_deleter=hand.find, namespace=namespace)
+        async with keeper.running():
+            yield keeper
+    finally:
+        archive.close()
+
+
+def _get_crd_name(gvr: GVR) -> str:
+    return f"{gvr.plural}.{gvr.group}"

@@ -1,0 +1,114 @@
+"""Collects what a record is made of through any client, and copies the logs of Pods: history on a cluster.
+
+Nothing is followed that others do not follow anyway: children, events and logs are asked for when a job has ended, and
+once more when its object goes. What the cluster does not hand out any more is named in the record as a gap. A server
+that does not answer raises StatusError or OSError, and the caller decides whether to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.places import find_place
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.training import snapshots
+from trainmaster.client.contract import Client, ListOptions, LogOptions
+from trainmaster.history.logs import FOLDER
+from trainmaster.history.record import Sources
+
+PODS_GONE = "its Pods were gone before their logs could be copied"
+_MOST_EVENTS_OF = 100
+"""Objects whose events are asked for, one request each: the TrainJob and JobSets first, Pods last."""
+
+
+class ClientGather:
+    """`history.gather.Gather`. `directory` is the archive's."""
+
+    def __init__(self, client: Client, directory: Path) -> None:
+        self._client = client
+        self._directory = directory
+
+    async def __call__(self, trainjob: Object, known: Collection[str]) -> Sources:
+        meta = trainjob["metadata"]
+        namespace = meta["namespace"]
+        snapshot = await self._find(CONFIG_MAPS, namespace, snapshots.get_name(trainjob))
+        jobset = await self._find(JOB_SETS, namespace, meta["name"])
+        jobsets = [] if jobset is None or not _is_owned(jobset, meta["uid"]) else [jobset]
+        uids = sorted({*known, *(one["metadata"]["uid"] for one in jobsets)})
+        jobs = [job for uid in uids for job in await self._list_of(JOBS, namespace, uid)]
+        pods = [pod for uid in uids for pod in await self._list_of(PODS, namespace, uid)]
+        gaps = [gap for pod in pods for gap in await self._copy_logs(pod)]
+        if uids and not pods and not any((self._directory / FOLDER / uid).exists() for uid in uids):
+            gaps.append(PODS_GONE)
+        events = await self._list_events(namespace, [trainjob, *jobsets, *jobs, *pods])
+        return Sources(trainjob, snapshot, jobsets, jobs, pods, events, gaps)
+
+    async def _find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        try:
+            return await self._client.get(gvr, name, namespace)
+        except NotFound:
+            return None
+
+    async def _list_of(self, gvr: GVR, namespace: str, jobset: str) -> Sequence[Object]:
+        return (await self._client.list(gvr, namespace, ListOptions(label_selector=f"{JOBSET_UID}={jobset}"))).items
+
+    async def _list_events(self, namespace: str, about: Sequence[Object]) -> list[Object]:
+        found: list[Object] = []
+        for obj in about[:_MOST_EVENTS_OF]:
+            options = ListOptions(field_selector=f"involvedObject.uid={obj['metadata']['uid']}")
+            found += (await self._client.list(EVENTS, namespace, options)).items
+        return found
+
+    async def _copy_logs(self, pod: Object) -> list[str]:
+        """What could not be copied. A log that is there already is not asked for again."""
+        place = find_place(pod)
+        if place is None:
+            return []
+        meta, gaps = pod["metadata"], []
+        for container, restart, previous in _list_outputs(pod):
+            file = self._directory / FOLDER / str(place) / f"{container}.{restart}.log"
+            if file.exists():
+                continue
+            options = LogOptions(container=container, previous=previous, timestamps=True)
+            try:
+                raw = b"".join([piece async for piece in self._client.logs(meta["name"], meta["namespace"], options)])
+            except StatusError as error:
+                if error.reason == "ServiceUnavailable":
+                    raise
+                gaps.append(f"no log of {meta['name']}, container {container}, restart {restart}: {error.message}")
+                continue
+            await asyncio.to_thread(_write, file, raw)
+        return gaps
+
+
+def _is_owned(obj: Object, uid: str) -> bool:
+    return any(reference.get("uid") == uid for reference in obj["metadata"].get("ownerReferences") or ())
+
+
+def _list_outputs(pod: Object) -> Iterator[tuple[str, int, bool]]:
+    """(container, restart, whether it is the one before) of what a kubelet still has: the last two."""
+    status = pod.get("status") or {}
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        count = int(one.get("restartCount") or 0)
+        if count:
+            yield one["name"], count - 1, True
+        # One that runs is copied when it has ended: what it says until then is not its whole log.
+        if "terminated" in (one.get("state") or {}):
+            yield one["name"], count, False
+
+
+def _write(file: Path, raw: bytes) -> None:
+    """In the form that shims write; a cluster does not say which stream a line came from. Whole or not at all."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = []
+    for line in raw.splitlines():
+        moment, _, text = line.partition(b" ")
+        lines.append(b"%s stdout F %s\n" % (moment, text))
+    part = file.with_name(f".{file.name}.part")
+    part.write_bytes(b"".join(lines))
+    part.replace(file)
