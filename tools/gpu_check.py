@@ -10,6 +10,7 @@ there and a TrainJob that asks for one GPU runs on it. Exit status 1 when someth
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -17,10 +18,15 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from trainmaster.api.conditions import list_conditions
 from trainmaster.api.devices import Device, devices_env, list_devices, render_lease
 from trainmaster.api.labels import DEVICES
 from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NO_POLICY
+from trainmaster.api.resources import PODS, TRAIN_JOBS
+from trainmaster.client.contract import WatchOptions
+from trainmaster.client.http import HttpClient
+from trainmaster.client.kubeconfig import load_kubeconfig
 from trainmaster.node.devices import Inventory
 from trainmaster.node.hardware import read_hardware, read_health
 from trainmaster.node.nvml import Nvml, NvmlError
@@ -33,17 +39,20 @@ assert torch.cuda.device_count() == 1, "a lease of one GPU shows another number"
 a = torch.randn(2048, 2048, device="cuda")
 print(torch.cuda.get_device_name(0), "product of two matrices:", float((a @ a).norm()) > 0)
 """
-TRAIN_JOB = """
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata: {name: gpu-check}
-spec:
-  runtimeRef: {name: torch-distributed}
-  trainer:
-    numNodes: 1
-    command: [python, -c, "%s"]
-    resourcesPerNode: {limits: {nvidia.com/gpu: 1}}
-"""
+TRAIN_JOB: Object = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainJob",
+    "metadata": {"name": "gpu-check"},
+    "spec": {
+        "runtimeRef": {"name": "torch-distributed"},
+        "trainer": {
+            "numNodes": 1,
+            "command": ["python", "-c", PROGRAM],
+            "resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}},
+        },
+    },
+}
+_PATIENCE_SECONDS = 180
 
 
 def show_library() -> bool:
@@ -98,21 +107,39 @@ def compute(variables: dict[str, str]) -> bool:
 
 
 def run_job(home: str) -> bool:
-    """Through a whole server: submits a TrainJob with kubectl's own words and follows it."""
+    """Through a whole server, as a user would."""
     command = [sys.executable, "-m", "trainmaster"]
     environ = {**os.environ, "TRAINMASTER_HOME": home}
     subprocess.run([*command, "up", "--detach"], env=environ, check=True)
-    kubectl = ["kubectl", "--kubeconfig", str(Path(home) / "kubeconfig")]
     try:
-        text = TRAIN_JOB % PROGRAM.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        subprocess.run([*kubectl, "apply", "-f", "-"], input=text, text=True, check=True)
-        wait = [*kubectl, "wait", "--for=condition=Complete", "trainjob/gpu-check", "--timeout=180s"]
-        done = subprocess.run(wait, check=False)
-        subprocess.run([*kubectl, "get", "pods", "-o", "wide"], check=False)
-        subprocess.run([*kubectl, "logs", "-l", "jobset.sigs.k8s.io/jobset-name=gpu-check"], check=False)
-        return done.returncode == 0
+        return asyncio.run(_submit(Path(home) / "kubeconfig"))
     finally:
         subprocess.run([*command, "down", "--stop-jobs"], env=environ, check=False)
+
+
+async def _submit(kubeconfig: Path) -> bool:
+    client = HttpClient(load_kubeconfig([kubeconfig]))
+    try:
+        await client.create(TRAIN_JOBS, TRAIN_JOB, "default")
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            return await _follow(client)
+    finally:
+        for pod in (await client.list(PODS, "default")).items:
+            print(f"Pod {pod['metadata']['name']}: {pod['status'].get('phase')}, {pod['metadata'].get('annotations')}")
+            async for piece in client.logs(pod["metadata"]["name"], "default"):
+                print(piece.decode(errors="replace"), end="")
+        await client.close()
+
+
+async def _follow(client: HttpClient) -> bool:
+    options = WatchOptions(field_selector="metadata.name=gpu-check")
+    async with client.watch(TRAIN_JOBS, "default", options) as events:
+        async for event in events:
+            for condition in list_conditions(event.object):
+                if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+                    print(f"TrainJob: {condition['type']}: {condition.get('message', '')}")
+                    return bool(condition["type"] == "Complete")
+    return False
 
 
 def main() -> int:
