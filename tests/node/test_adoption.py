@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import shutil
 import signal
 from pathlib import Path
 
@@ -14,8 +15,8 @@ import pytest
 from tests.node.shims import Shims, make_spec, run, supervising, wait_until_dead
 from trainmaster.node import zygotes
 from trainmaster.node.supervisor import SupervisorError
-from trainmaster.shim.processes import is_alive
-from trainmaster.shim.protocol import Identity, write_whole
+from trainmaster.shim.processes import is_alive, list_descendants
+from trainmaster.shim.protocol import FULL, PLAIN, Identity, write_whole
 
 pytestmark = pytest.mark.node
 
@@ -148,3 +149,20 @@ def test_a_machine_without_descriptors_or_processes_left_says_so(tmp_path: Path)
         assert (await shims.run("u", "exit 2")).exited.code == 2
 
     run(tmp_path, test)
+
+
+@pytest.mark.parametrize("level", [PLAIN, FULL])
+def test_a_shim_whose_directory_was_removed_ends_with_everything_of_its_pod(tmp_path: Path, level: str) -> None:
+    async def main() -> None:
+        async with supervising(tmp_path, level=level) as shims:
+            script = "trap '' TERM; setsid sleep 300 & echo up; while :; do sleep 0.05; echo tick; done"
+            await shims.create("u", make_spec(tmp_path, script, directory="/"))
+            await shims.wait_for_log("u", "up")
+            shim = shims.read_shim("u")
+            tree = [pid for pid, _ in list_descendants(shim.pid)]
+            assert len(tree) > 1
+            shutil.rmtree(shims.supervisor.get_paths("u").directory)
+            await shims.wait_lost("u")
+            await wait_until_dead(shim.pid, *tree)
+
+    asyncio.run(main())

@@ -69,7 +69,11 @@ CONTAINER: Table = {
     "startupProbe": H,
     "stdin": H,
     "stdinOnce": H,
-    "terminationMessagePath": H,
+    "terminationMessagePath": (
+        A,
+        "as on a cluster; the plain level rewrites it in command, arguments and variables and names the file in "
+        "TRAINMASTER_TERMINATION_LOG",
+    ),
     "terminationMessagePolicy": H,
     "tty": H,
     "volumeDevices": (R, "no block devices"),

@@ -40,6 +40,7 @@ from trainmaster.node.places import Places
 from trainmaster.node.recovery import note_ended, note_lost, read_time
 from trainmaster.node.registration import register_node
 from trainmaster.node.runner import PodRunner, Settings
+from trainmaster.node.shim_link import ShimError
 from trainmaster.node.status import Facts, build_status
 from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
 from trainmaster.node.tracked import TrackedPod, is_mirror, is_over, track
@@ -132,6 +133,8 @@ class NodeAgent:
         await self._runner.sweep(present | set(self._pods))
         for obj in items:
             self._take(obj, gone=False)
+        # All at once: what runs is known again before anything is decided, however many Pods there are.
+        await asyncio.gather(*(self._adopt(pod) for pod in tuple(self._pods.values())))
 
     def _take(self, obj: Object, *, gone: bool) -> None:
         if is_mirror(obj):
@@ -227,8 +230,21 @@ class NodeAgent:
         if any(isinstance(instruction, Confirm) for instruction in step.instructions):
             await self._confirm(pod)
 
+    async def _adopt(self, pod: TrackedPod) -> None:
+        """Before the workers come to it, if its state is not known; they try again what fails here."""
+        if pod.state is not None or pod.gone or is_over(pod.obj):
+            return
+        try:
+            await self._load(pod)
+        except (StatusError, OSError, ShimError) as error:
+            log.warning("pod not adopted yet", extra={"uid": pod.uid, "error": str(error)})
+
     async def _load(self, pod: TrackedPod) -> None:
-        pod.load(await self._runner.load_state(pod.obj, pod.plan, self._performer.get_moment()))
+        async with pod.loading:
+            is_known = pod.state is not None
+            if is_known:
+                return
+            pod.load(await self._runner.load_state(pod.obj, pod.plan, self._performer.get_moment()))
         assert pod.state is not None
         if pod.state.ending is not None:
             await self._performer.say(pod, pod.state.ending.reason, pod.state.ending.message, warning=True)

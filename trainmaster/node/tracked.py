@@ -26,6 +26,8 @@ class TrackedPod:
     obj: Object
     plan: PodPlan
     state: PodState | None = None
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the state is read; it is read once."""
     gone: bool = False
     """The object is deleted."""
     is_settled: bool = False

@@ -47,6 +47,9 @@ def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.soc
             _start_first(pod, str(container), int(str(number)))
         while not pod.closed:
             pod.run_once()
+            if os.fstat(lock).st_nlink == 0:
+                # Somebody removed the Pod's directory: nobody can find this shim any more, and nothing can be recorded.
+                pod.abandon()
     except Exception:  # noqa: BLE001 - the last words of a shim go to its log; the control plane sees that it is gone
         birth.say(traceback.format_exc())
         return 1

@@ -388,6 +388,19 @@ class Pod:
         self._sandbox.write_hosts(tuple(tuple(str(word) for word in line) for line in request["lines"]))
         return {}, []
 
+    def abandon(self) -> None:
+        """The Pod's directory is gone from under it: everything of the Pod is killed, and nothing is recorded."""
+        while members := processes.list_descendants(self._machine_pid):
+            for pid, _ in members:
+                inner = processes.find_inner_pid(pid) if self._sandbox.owns_pids else pid
+                if inner > 0:
+                    kill_quietly(inner)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, 0)
+        with contextlib.suppress(OSError, SandboxError):
+            self._sandbox.close()
+        self.closed = True
+
     def _op_close(self, peer: Peer, request: Message, _fds: list[int]) -> None:
         self._is_closing = True
         self._closing.append((peer, int(request.get("id") or 0)))
@@ -403,7 +416,8 @@ class Pod:
             self._sandbox.close()
         except (OSError, SandboxError) as error:
             birth.say(f"sandbox not removed: {error}")
-        os.unlink(self._paths.socket)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._paths.socket)
         for peer, number in self._closing:
             self._reply(peer, number, {"ok": {}})
         self.closed = True

@@ -51,7 +51,6 @@ PROOFS = {
     "Container.startupProbe": f"{_PROBES}::test_the_startup_probe_holds_back_the_others",
     "Container.stdin": _STREAMS,
     "Container.stdinOnce": f"{_SUPERVISOR}::test_attaching_gives_its_input_once_and_a_copy_of_its_output",
-    "Container.terminationMessagePath": _MESSAGE,
     "Container.terminationMessagePolicy": _MESSAGE,
     "Container.tty": _STREAMS,
     "Container.volumeMounts.mountPath": _MOUNTED,

@@ -123,6 +123,27 @@ def test_the_plain_level_rewrites_everything_that_names_a_mount_and_says_so(tmp_
         assert part in notes
 
 
+def test_on_the_plain_level_the_termination_message_has_a_path_that_the_program_can_reach(tmp_path: Path) -> None:
+    want = f"{tmp_path}/run/node.2.message"
+    spec, notes = build(tmp_path, {"command": ["/bin/sh", "-c", "echo why > /dev/termination-log"]})
+    assert spec.argv[-1] == f"echo why > {want}"
+    assert spec.env["TRAINMASTER_TERMINATION_LOG"] == want
+    assert "/dev/termination-log became" in notes
+    container = {"command": ["/bin/cat", "/own/path"], "terminationMessagePath": "/own/path"}
+    assert build(tmp_path, container)[0].argv[-1] == want
+
+
+def test_on_the_plain_level_an_initializer_never_writes_into_a_directory_of_the_machine(tmp_path: Path) -> None:
+    image = Environment("/python", command=("/bin/true",), variables={"TARGET": "/workspace/dataset"})
+    spec, _ = build(tmp_path, {"command": []}, image=image)
+    assert spec.env["TARGET"] == f"{tmp_path}/work/workspace/dataset"
+    mounted = {"command": [], "volumeMounts": [{"name": "v", "mountPath": "/workspace"}]}
+    (tmp_path / "v").mkdir()
+    spec, _ = build(tmp_path, mounted, image=image, directories={"v": tmp_path / "v"})
+    assert spec.env["TARGET"] == f"{tmp_path}/v/dataset"
+    assert build(tmp_path, {"command": []}, image=image, level=FULL)[0].env["TARGET"] == "/workspace/dataset"
+
+
 def test_in_a_sandbox_volumes_are_mounted_outer_paths_first(tmp_path: Path) -> None:
     container = {
         "command": ["/bin/cat", "/data/x"],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmaster.api.labels import JOBSET_UID
@@ -29,11 +29,16 @@ from trainmaster.node.launch.rewriting import Rewriter, build_rewriter
 from trainmaster.node.launch.security import decide_privileges
 from trainmaster.node.threads import node_env
 from trainmaster.node.volumes.making import API_ACCESS
-from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, Paths
 
 INSIDE = "/trainmaster"
 """Where a sandboxed program sees what the node gives to its Pod."""
 _ENV = ".pod-env"
+DEFAULT_MESSAGE = "/dev/termination-log"
+MESSAGE_VARIABLE = "TRAINMASTER_TERMINATION_LOG"
+"""On the plain level: where the termination message goes, for programs whose own text cannot be rewritten."""
+WORKSPACE = "/workspace"
+"""Where the images of initializers write."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -67,10 +72,15 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
     declared = build_variables(pod, container, prepared)
     privileges = decide_privileges(pod, container, site.level, os.geteuid())
     bound = resolve_mounts(container, prepared, declared)
-    rewriter = _build_rewriter(pod, site, bound)
+    message = container.get("terminationMessagePath") or DEFAULT_MESSAGE
+    given = {message: Paths(site.directory).message(name, attempt)}
+    paths = given if message.startswith("/") else {}
+    rewriter = _build_rewriter(pod, site, {**paths, **{entry.target: entry.source for entry in bound}})
     api_access = site.api is not None and API_ACCESS in prepared.volumes
     env = {**node_env(pod, container), **_build_base(pod, site, image, layout, api_access=api_access)}
-    env.update({key: rewriter.rewrite_paths(text) for key, text in image.variables.items()})
+    env.update({key: _place(rewriter.rewrite_paths(text), site, layout) for key, text in image.variables.items()})
+    if site.level == PLAIN:
+        env[MESSAGE_VARIABLE] = given[message]
     env.update(site.variables)
     env.update({key: rewriter.rewrite_variable(key, text) for key, text in declared.items()})
     argv = [rewriter.rewrite(expand(part, declared)) for part in _build_command(container, image)]
@@ -89,7 +99,7 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),
         tty=bool(container.get("tty")),
-        message_path=container.get("terminationMessagePath") or "/dev/termination-log",
+        message_path=message,
         message_from_logs=_wants_log_end(pod, container),
         limits=build_limits(container),
         new_privileges=privileges.new_privileges,
@@ -105,10 +115,18 @@ def _wants_log_end(pod: Object, container: Object) -> bool:
     return chosen or JOBSET_UID in (pod["metadata"].get("labels") or {})
 
 
-def _build_rewriter(pod: Object, site: Site, bound: Sequence[Bound]) -> Rewriter:
+def _build_rewriter(pod: Object, site: Site, paths: Mapping[str, str]) -> Rewriter:
     if site.level != PLAIN:
         return Rewriter({}, None, site.lease_port)
-    return build_rewriter(pod, {entry.target: entry.source for entry in bound}, site.lease_port)
+    return build_rewriter(pod, paths, site.lease_port)
+
+
+def _place(text: str, site: Site, layout: Layout) -> str:
+    """On the plain level a directory that only the image would have, and no volume is mounted at, is the Pod's own:
+    what the image's program writes there must not land in a directory of the machine that has the same name."""
+    if site.level == PLAIN and (text == WORKSPACE or text.startswith(f"{WORKSPACE}/")):
+        return f"{layout.work}{text}"
+    return text
 
 
 def _build_base(pod: Object, site: Site, image: Environment, layout: Layout, *, api_access: bool) -> dict[str, str]:
