@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from tests.node.sandboxes import LEVELS, ORDINARY, Sandboxes, run_sandboxed
+from trainmaster.shim.etc import rewrite_hosts
 from trainmaster.shim.protocol import FULL, OVERLAY, USER, Limits, Mount, Relay
 
 pytestmark = [pytest.mark.node, pytest.mark.parametrize("level", LEVELS)]
@@ -384,7 +385,7 @@ def test_hosts_can_change_while_the_pod_runs(folder: Path, level: str, mark: str
         script = "echo up; until getent hosts late; do sleep 0.02; done"
         await it.start(pod, it.make_container(pod, script))
         await it.wait_for_log(pod.uid, "up")
-        await it.supervisor.request(pod.uid, "hosts", lines=[*pod.hosts, ("10.244.9.9", "late")])
+        rewrite_hosts(it.supervisor.get_paths(pod.uid).directory, [*pod.hosts, ("10.244.9.9", "late")])
         assert (await it.wait_ended(pod.uid)).exited.code == 0
         assert it.read_log(pod.uid).split() == ["up", "10.244.9.9", "late"]
 

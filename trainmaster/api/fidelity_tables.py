@@ -330,7 +330,7 @@ TRAIN_JOB_SPEC: Table = {
 
 SERVICE_SPEC: Table = {
     "allocateLoadBalancerNodePorts": R,
-    "clusterIP": (A, "None gives names; other Services get no address yet"),
+    "clusterIP": (A, "Services are names of their Pods' addresses; there is no virtual address"),
     "clusterIPs": (A, "as clusterIP"),
     "externalIPs": R,
     "externalName": R,

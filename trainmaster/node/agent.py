@@ -40,10 +40,12 @@ from trainmaster.node.places import Places
 from trainmaster.node.recovery import note_ended, note_lost, read_time
 from trainmaster.node.registration import register_node
 from trainmaster.node.runner import PodRunner, Settings
+from trainmaster.node.service_names import ServiceNames
 from trainmaster.node.shim_link import ShimError
 from trainmaster.node.status import Facts, build_status
 from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
 from trainmaster.node.tracked import TrackedPod, is_mirror, is_over, track
+from trainmaster.shim.protocol import PLAIN
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ class NodeAgent:
         self._launcher = build_launcher(client, clock, settings, self._evict)
         places = Places(settings.root, client, settings.level, settings.ways_out, settings.hide)
         self._runner = PodRunner(settings, self._supervisor, self._launcher, places, clock)
+        self._names = ServiceNames(client, clock, places, lambda: [pod.obj for pod in self._pods.values()])
         access = ShimAccess(self._supervisor)
         self._performer = Performer(client, recorder, self._runner, access, clock, self._queue)
         self._logs: CriLogReader | None = None
@@ -94,6 +97,10 @@ class NodeAgent:
             async with self._supervisor, self._launcher.running(), Scope("node") as scope:
                 self._performer.attach(scope)
                 await register_node(self._client, self._settings.name, self._clock.now())
+                if self._settings.level != PLAIN:
+                    await self._names.load()
+                    scope.spawn_forever(self._names.follow(), name="node.services")
+                    scope.spawn_forever(self._names.work(), name="node.names")
                 scope.spawn_forever(self._follow(), name="node.pods")
                 for number in range(self._settings.workers):
                     scope.spawn_forever(self._work(), name=f"node.worker.{number}")
@@ -150,6 +157,7 @@ class NodeAgent:
             known.gone = known.gone or gone
             if gone:
                 self._leaving.setdefault(known.gang, set()).add(uid)
+        self._names.note(obj)
         self._queue.add(uid)
 
     def _find_end(self, uid: str, container: str, attempt: int) -> asyncio.Event:
@@ -171,6 +179,7 @@ class NodeAgent:
                 if started.at:
                     when = read_time(started.at)
                     pod.change(lambda state: states.mark_started(state, container, attempt, when, now))
+                    self._names.check(happening.uid)
             case Ended(_, container, attempt, exited):
                 pod.change(lambda state: note_ended(state, container, attempt, exited, now))
                 pod.set_ended(container, attempt)
@@ -246,6 +255,7 @@ class NodeAgent:
                 return
             pod.load(await self._runner.load_state(pod.obj, pod.plan, self._performer.get_moment()))
         assert pod.state is not None
+        self._names.check(pod.uid)
         if pod.state.ending is not None:
             await self._performer.say(pod, pod.state.ending.reason, pod.state.ending.message, warning=True)
 

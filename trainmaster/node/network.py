@@ -138,9 +138,18 @@ def build_service_lines(services: Iterable[Object], pods: Sequence[tuple[Object,
     for service in services:
         meta, selector = service["metadata"], (service.get("spec") or {}).get("selector") or {}
         names = build_service_names(meta["name"], meta["namespace"], seen_from)
-        if selector:
-            lines += [(address, *names) for pod, address in pods if _selects(meta["namespace"], selector, pod)]
+        for pod, address in pods if selector else ():
+            if _selects(meta["namespace"], selector, pod):
+                lines += [*_build_member(pod, address, meta["name"]), (address, *names)]
     return lines
+
+
+def _build_member(pod: Object, address: str, service: str) -> list[Line]:
+    """The Pod's own name below its headless Service; that of its host alone is nobody else's business."""
+    hostname, subdomain = pod["spec"].get("hostname"), pod["spec"].get("subdomain")
+    if not hostname or subdomain != service:
+        return []
+    return [_build_line(address, hostname, subdomain, pod["metadata"]["namespace"])[:-1]]
 
 
 def _selects(namespace: str, selector: Mapping[str, str], pod: Object) -> bool:

@@ -23,7 +23,7 @@ from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client
 from trainmaster.node.found import Found
 from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
-from trainmaster.node.launch.sandboxes import build_names, build_sandbox
+from trainmaster.node.launch.sandboxes import build_aliases, build_names, build_sandbox
 from trainmaster.node.network import Addresses, Line, WaysOut, build_hosts, get_gang, list_peer_names
 from trainmaster.node.ports import PortLeases
 from trainmaster.shim.protocol import OWN_NETWORK, PLAIN, SandboxSpec, write_whole
@@ -38,6 +38,10 @@ class Places:
     level: str = PLAIN
     ways_out: WaysOut = field(default_factory=WaysOut)
     hide: tuple[str, ...] = ()
+    services: dict[str, tuple[Line, ...]] = field(default_factory=dict)
+    """By namespace: what Pods there find of its Services (`service_names` keeps it)."""
+    _given: dict[str, tuple[Line, ...]] = field(default_factory=dict)
+    """Which of those lines a Pod has, by uid."""
     _ports: PortLeases = field(default_factory=PortLeases)
     _addresses: Addresses = field(default_factory=Addresses)
     _members: dict[str, set[str]] = field(default_factory=dict)
@@ -82,11 +86,31 @@ class Places:
             return build_sandbox(pod, prepared, cgroup=group)
         if pod["spec"].get("hostNetwork"):
             return build_sandbox(pod, prepared, cgroup=group, hide=self.hide)
-        hosts = (*await self._build_hosts(pod), *self.ways_out.build_lines())
+        hosts = await self._build_all_hosts(pod)
+        self.note_given(pod)
         relays = self.ways_out.build_relays()
         return build_sandbox(
             pod, prepared, hosts=hosts, prefix=self._addresses.prefix, cgroup=group, hide=self.hide, relays=relays
         )
+
+    async def _build_all_hosts(self, pod: Object) -> tuple[Line, ...]:
+        own = await self._build_hosts(pod)
+        return (*own, *self.ways_out.build_lines(), *self.services.get(pod["metadata"]["namespace"], ()))
+
+    async def build_lines(self, pod: Object) -> tuple[Line, ...]:
+        """All that stands in the Pod's hosts file, as of now."""
+        return (*await self._build_all_hosts(pod), *build_aliases(pod))
+
+    def note_given(self, pod: Object, *, known: bool = True) -> None:
+        """The Pod has the lines of now; or it is not known which it has."""
+        self._given.pop(pod["metadata"]["uid"], None)
+        if known:
+            self._given[pod["metadata"]["uid"]] = self.services.get(pod["metadata"]["namespace"], ())
+
+    def is_current(self, pod: Object) -> bool:
+        """Whether the Pod is known to have the lines of its namespace's Services."""
+        given = self._given.get(pod["metadata"]["uid"])
+        return given is not None and given == self.services.get(pod["metadata"]["namespace"], ())
 
     def _name_group(self, pod: Object) -> str:
         """Of this home: another one on the machine may hold a Pod of the same uid (a restored copy, a test)."""
@@ -102,6 +126,7 @@ class Places:
     def release(self, pod: Object) -> None:
         """With its last Pod the gang gives everything back."""
         gang = get_gang(pod)
+        self._given.pop(pod["metadata"]["uid"], None)
         members = self._members.get(gang, set())
         members.discard(pod["metadata"]["uid"])
         if not members:

@@ -53,6 +53,7 @@ def write_files(directory: str, pod: SandboxSpec, common: str) -> list[Mount]:
 
 
 def rewrite_hosts(directory: str, lines: Sequence[Sequence[str]]) -> None:
+    """By the control plane, while the Pod runs. FileNotFoundError: it has no such file (yet, or any more)."""
     path = f"{directory}/etc/hosts"
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -65,7 +65,6 @@ class Pod:
             "connect": self._op_connect,
             "listen": self._op_listen,
             "stats": self._op_stats,
-            "hosts": self._op_hosts,
             "close": self._op_close,
         }
         loop.add(listener.fileno(), self._accept)
@@ -383,10 +382,6 @@ class Pod:
     def _op_stats(self, _peer: Peer, _request: Message, _fds: list[int]) -> Answer:
         found = self._sandbox.read_stats()
         return {"cpu_ns": found.cpu_ns, "rss_bytes": found.rss_bytes, "pids": found.pids}, []
-
-    def _op_hosts(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
-        self._sandbox.write_hosts(tuple(tuple(str(word) for word in line) for line in request["lines"]))
-        return {}, []
 
     def abandon(self) -> None:
         """The Pod's directory is gone from under it: everything of the Pod is killed, and nothing is recorded."""

@@ -368,11 +368,6 @@ class Sandbox:
         rss = sum(process.rss_bytes for process in processes) if usage.memory is None else usage.memory
         return Stats(cpu, rss, len(processes))
 
-    def write_hosts(self, lines: tuple[tuple[str, ...], ...]) -> None:
-        """Rewrites /etc/hosts of the Pod in place."""
-        if self.pod.level != PLAIN:
-            etc.rewrite_hosts(self.paths.directory, lines)
-
     def close(self) -> None:
         """Everything that `build_pod` made is gone. The processes of the Pod have ended before."""
         if self._network is not None:

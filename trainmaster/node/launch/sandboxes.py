@@ -30,7 +30,6 @@ def build_sandbox(
     """
     meta, spec, site = pod["metadata"], pod["spec"], prepared.site
     hostname, domain = build_names(pod)
-    aliases = [(entry["ip"], *(entry.get("hostnames") or ())) for entry in spec.get("hostAliases") or ()]
     shares_host = site.level == PLAIN or bool(spec.get("hostNetwork"))
     return SandboxSpec(
         uid=meta["uid"],
@@ -42,13 +41,17 @@ def build_sandbox(
         network=HOST_NETWORK if shares_host else OWN_NETWORK,
         address=site.address,
         prefix=prefix,
-        hosts=(*hosts, *aliases),
+        hosts=(*hosts, *build_aliases(pod)),
         shm_bytes=find_shm_bytes(pod, prepared),
         cgroup=cgroup,
         limits=build_pod_limits(pod),
         hide=tuple(hide),
         relays=() if shares_host else tuple(relays),
     )
+
+
+def build_aliases(pod: Object) -> list[tuple[str, ...]]:
+    return [(entry["ip"], *(entry.get("hostnames") or ())) for entry in pod["spec"].get("hostAliases") or ()]
 
 
 def build_names(pod: Object) -> tuple[str, str]:
