@@ -110,23 +110,29 @@ def devices_env(pod: Object, container: str = "") -> dict[str, str]:
     Of one container, or without a name of all of the Pod's. CUDA_VISIBLE_DEVICES has numbers in PCI order, because many
     programs cannot read UUIDs there; for NVIDIA_VISIBLE_DEVICES UUIDs are usual.
     """
+    entries = list_shares(pod, container)
+    if not entries:
+        return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index, _ in entries),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(id_ for _, id_ in entries),
+    }
+
+
+def list_shares(pod: Object, container: str = "") -> list[tuple[int, str]]:
+    """(index, id) of the GPUs of one container, or without a name of all of the Pod's; each once."""
     shares = _read(pod)
     lists = shares if isinstance(shares, dict) else {}
     chosen = [lists.get(container)] if container else list(lists.values())
     entries = {
-        str(entry["id"]): entry
+        str(entry["id"]): int(entry.get("index", 0))
         for share in chosen
         if isinstance(share, list)
         for entry in share
         if isinstance(entry, dict) and "id" in entry
     }
-    if not entries:
-        return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-    return {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(str(entry.get("index", 0)) for entry in entries.values()),
-        "NVIDIA_VISIBLE_DEVICES": ",".join(entries),
-    }
+    return [(index, id_) for id_, index in entries.items()]
 
 
 def _read(obj: Object) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
+from trainmaster.node.device_nodes import list_nodes, renumber
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.contract import START_ERROR, LaunchError, Prepared, Site, get_container
 from trainmaster.node.launch.environment import build_variables, list_bad_names
@@ -77,7 +78,12 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
     paths = given if message.startswith("/") else {}
     rewriter = _build_rewriter(pod, site, {**paths, **{entry.target: entry.source for entry in bound}})
     api_access = site.api is not None and API_ACCESS in prepared.volumes
-    env = {**node_env(pod, container), **_build_base(pod, site, image, layout, api_access=api_access)}
+    devices = () if site.level == PLAIN else list_nodes(pod, name)
+    env = {
+        **node_env(pod, container),
+        **renumber(devices),
+        **_build_base(pod, site, image, layout, api_access=api_access),
+    }
     env.update({key: _place(rewriter.rewrite_paths(text), site, layout) for key, text in image.variables.items()})
     if site.level == PLAIN:
         env[MESSAGE_VARIABLE] = given[message]
@@ -102,6 +108,7 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
         message_path=message,
         message_from_logs=_wants_log_end(pod, container),
         limits=build_limits(container),
+        devices=devices,
         new_privileges=privileges.new_privileges,
     )
     notes = [*_list_notes(pod, container, prepared, bound), *privileges.notes, *rewriter.list_notes()]

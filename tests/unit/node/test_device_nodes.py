@@ -1,0 +1,54 @@
+"""The nodes of leased GPUs, on a directory that stands for /dev."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmaster.api.labels import DEVICES
+from trainmaster.node.device_nodes import list_nodes, renumber
+
+pytestmark = pytest.mark.unit
+
+
+def make_pod(lease: str) -> dict[str, Any]:
+    return {"metadata": {"name": "p", "annotations": {DEVICES: lease}}, "spec": {"containers": [{"name": "node"}]}}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, Path]:
+    dev, listing = tmp_path / "dev", tmp_path / "gpus"
+    dev.mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (dev / name).touch()
+    for bus, uuid, minor in (("01", "GPU-a", 1), ("02", "GPU-b", 0)):
+        (listing / bus).mkdir(parents=True)
+        text = f"Model: \t X\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n"
+        (listing / bus / "information").write_text(text)
+    return {"dev": dev, "listing": listing}
+
+
+def test_a_lease_becomes_the_node_that_the_driver_numbers_so(machine: dict[str, Path]) -> None:
+    pod = make_pod('{"node":[{"index":0,"id":"GPU-a"}]}')
+    nodes = list_nodes(pod, "node", **machine)
+    assert nodes == ("/dev/nvidia1", "/dev/nvidiactl", "/dev/nvidia-uvm")
+    assert renumber(nodes) == {"CUDA_VISIBLE_DEVICES": "0"}
+    assert list_nodes(pod, "other", **machine) == ()
+
+
+def test_two_leases_are_counted_from_zero_inside(machine: dict[str, Path]) -> None:
+    pod = make_pod('{"node":[{"index":0,"id":"GPU-a"},{"index":1,"id":"GPU-b"}]}')
+    assert renumber(list_nodes(pod, "node", **machine)) == {"CUDA_VISIBLE_DEVICES": "0,1"}
+
+
+def test_without_the_drivers_listing_the_index_counts(machine: dict[str, Path], tmp_path: Path) -> None:
+    pod = make_pod('{"node":[{"index":1,"id":"GPU-x"}]}')
+    assert list_nodes(pod, "node", dev=machine["dev"], listing=tmp_path / "none")[0] == "/dev/nvidia1"
+
+
+def test_declared_gpus_have_no_nodes(machine: dict[str, Path]) -> None:
+    nodes = list_nodes(make_pod('{"node":[{"index":0,"id":"declared-0"}]}'), "node", **machine)
+    assert nodes == ()
+    assert renumber(nodes) == {}
