@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,15 @@ from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.app.home import Home
 from trainmaster.app.settings import History
+from trainmaster.client.writes import Applied, Delete, Write
+from trainmaster.controllers.lifecycle import retention
 from trainmaster.controllers.lifecycle.contract import Ledger
+from trainmaster.engine.apply import Apply
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, ArchiveError
 from trainmaster.history.gather import ViewGather
 from trainmaster.history.keeper import Keeper, Limits
+from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
@@ -101,6 +105,20 @@ async def running_history(
             yield keeper
     finally:
         archive.close()
+
+
+def with_failpoints(apply: Apply) -> Apply:
+    """Tests kill the server before and after a finished job is deleted."""
+
+    async def deleting(writes: Sequence[Write], field_manager: str) -> Applied:
+        if field_manager != retention.CONTROLLER.name or not any(isinstance(write, Delete) for write in writes):
+            return await apply(writes, field_manager)
+        failpoints.hit("retention.before_delete")
+        applied = await apply(writes, field_manager)
+        failpoints.hit("retention.after_delete")
+        return applied
+
+    return deleting
 
 
 def keep_pod_logs(archive: Path, pods: Path, pod: Object) -> None:

@@ -18,7 +18,7 @@ from trainmaster.app.components import Components
 from trainmaster.app.health import build_checks
 from trainmaster.app.home import Home, HomeError
 from trainmaster.app.node import build_shape, running_keeper
-from trainmaster.app.records import Witness, running_history
+from trainmaster.app.records import Witness, running_history, with_failpoints
 from trainmaster.app.settings import Settings
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
@@ -80,7 +80,7 @@ async def running_workloads(
                 (*build_chain(settings), retention.build_controller(lifecycle), limits.build_controller(lifecycle)),
                 view=view,
                 feed=view,
-                apply=apply_in_one(client),
+                apply=with_failpoints(apply_in_one(client)),
                 recorder=recorder,
                 clock=clock,
                 metrics=metrics,

@@ -101,12 +101,14 @@ class Archive:
     # Writing
 
     def put(self, records: Sequence[Record]) -> None:
-        """All of them or none; on disk when this returns."""
+        """All of them or none, each with its JobSets, so that its logs are found; on disk when this returns."""
         rows = [_to_row(record) for record in records]
+        below = [(uid, record.uid) for record in records for uid in list_jobset_uids(record)]
         with self._transaction("write a record"):
             self._connection.executemany(f"INSERT OR REPLACE INTO jobs VALUES ({', '.join('?' * 12)})", rows)
             gone = [(record.uid,) for record in records if record.deletion is not None]
             self._connection.executemany("DELETE FROM open WHERE uid = ?", gone)
+            self._connection.executemany("INSERT OR IGNORE INTO jobsets VALUES (?, ?)", below)
 
     def note(self, opened: Mapping[str, bytes], jobsets: Mapping[str, str]) -> None:
         """What was seen of TrainJobs that exist, by uid, and whose JobSets are which (JobSet uid to TrainJob uid)."""
@@ -187,6 +189,10 @@ class Archive:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+
+def list_jobset_uids(record: Record) -> list[str]:
+    return [jobset["uid"] for jobset in record.document.get("jobsets") or ()]
 
 
 @contextmanager

@@ -27,9 +27,10 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.history import logs, purging
-from trainmaster.history.archive import Archive, ArchiveError
+from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gather import Gather
 from trainmaster.history.record import Deletion, Record, Sources, build_record, merge
+from trainmaster.kit import failpoints
 from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.scopes import Scope
@@ -100,6 +101,8 @@ class Keeper:
         self._limits = limits
         self._namespace = namespace
         self._kept: set[str] = set()
+        self._inherited: set[str] = set()
+        """Archived by an earlier life, and not known to exist yet."""
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}
         """Not yet noted: JobSet uid to TrainJob uid."""
@@ -122,6 +125,7 @@ class Keeper:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Keeper]:
         self._kept = await self._call(self._archive.list_kept)
+        self._inherited = set(self._kept)
         try:
             async with Scope("history") as scope:
                 self._scope = scope
@@ -138,6 +142,7 @@ class Keeper:
         """The effect: the record of a finished job, on disk. True when the ledger has changed."""
         uid = trainjob["metadata"]["uid"]
         await self._client.durable(int(trainjob["metadata"]["resourceVersion"]))
+        failpoints.hit("history.before_logs")
         trouble: OSError | None
         try:
             sources = await self._gather(trainjob, self._below.get(uid, ()))
@@ -192,7 +197,8 @@ class Keeper:
         merged = []
         for record in records:
             old = self._archive.find(record.uid)
-            kept = logs.list_logs(self._archive.directory, self._archive.list_jobsets(record.uid))
+            jobsets = {*self._archive.list_jobsets(record.uid), *list_jobset_uids(record)}
+            kept = logs.list_logs(self._archive.directory, sorted(jobsets))
             size = sum(log.bytes for log in kept)
             if record.deletion is not None:
                 if _wants_no_results(record):
@@ -200,16 +206,18 @@ class Keeper:
                 size += purging.measure_results(self._archive.directory, record.uid)
             record = replace(record, kept_bytes=size)
             merged.append(record if old is None else merge(old, record))
+        failpoints.hit("history.before_record")
         self._archive.put(merged)
+        failpoints.hit("history.after_record")
 
     # What exists, and what is gone
 
     async def _follow_trainjobs(self) -> None:
         async def begin(items: list[Object]) -> None:
             present = {item["metadata"]["uid"] for item in items}
-            for uid, trainjob in (await self._call(self._archive.list_open)).items():
-                if uid not in present:
-                    await self._bury(trainjob, (UNSEEN,))
+            vanished = await self._call(partial(self._list_vanished, present))
+            for trainjob in vanished:
+                await self._bury(trainjob, (UNSEEN,))
             for item in items:
                 self._see(item)
 
@@ -222,6 +230,16 @@ class Keeper:
                 self._see(event.object)
 
         await follow(self._client, self._clock, TRAIN_JOBS, begin, change, namespace=self._namespace)
+
+    def _list_vanished(self, present: set[str]) -> list[Object]:
+        """As they were last seen: from the notes, which lag, else from the record of its end."""
+        opened = self._archive.list_open()
+        gone = [trainjob for uid, trainjob in opened.items() if uid not in present]
+        unnoted = sorted(self._inherited - present - opened.keys())
+        # What is archived from now on is watched: only an earlier life can have left such records.
+        self._inherited = set()
+        records = [self._archive.find(uid) for uid in unnoted]
+        return [*gone, *(record.document["trainjob"] for record in records if record is not None)]
 
     async def _follow_jobsets(self) -> None:
         async def begin(items: list[Object]) -> None:
@@ -262,6 +280,7 @@ class Keeper:
         self._opened.pop(uid, None)
         if not gaps:
             await self._client.durable(int(meta["resourceVersion"]))
+        failpoints.hit("history.before_last_word")
         by, why = self._find_deleter(uid) or ("", "")
         retention = (trainjob.get("status") or {}).get("retention") or {}
         if by == CONTROL_PLANE and retention:
@@ -277,6 +296,7 @@ class Keeper:
             # The object is gone, so this is the only copy. It is held until the disk takes it.
             log.error("record of a deleted job not written", extra={"action": "history.failed", "error": str(trouble)})
             await self._clock.sleep(delay.next())
+        failpoints.hit("history.after_last_word")
         self._kept.discard(uid)
         self._troubles.pop(uid, None)
 

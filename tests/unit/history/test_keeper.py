@@ -20,7 +20,7 @@ from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.history.archive import Archive, Filter
 from trainmaster.history.gather import ViewGather
 from trainmaster.history.keeper import UNSEEN, Keeper
-from trainmaster.history.record import Record
+from trainmaster.history.record import Record, Sources, build_record
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 from trainmaster.store.memory import MemoryStore
@@ -162,5 +162,23 @@ def test_two_jobs_of_one_name_are_two_records(tmp_path: Path) -> None:
             await wait_until_gone(plant)
         while len(archive.select(Filter(name="first", deleted=True))) < 2:
             await asyncio.sleep(1)
+
+    run(tmp_path, body)
+
+
+def test_a_job_that_was_archived_and_vanished_before_it_was_noted_gets_its_last_word(tmp_path: Path) -> None:
+    """A crash between the delete and the last word, within the second by which notes lag."""
+    archive = Archive.open(tmp_path)
+    trainjob = make_trainjob()
+    meta = {"uid": "gone", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "5"}
+    trainjob["metadata"] |= meta
+    ended = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    archive.put([build_record(Sources({**trainjob, "status": {"conditions": [ended]}}))])
+    archive.close()
+
+    async def body(plant: Plant, archive: Archive) -> None:
+        while (record := archive.find("gone")) is None or record.deletion is None:
+            await plant.cluster.clock.sleep(0.1)
+        assert (record.state, record.document["gaps"]) == ("Complete", [UNSEEN])
 
     run(tmp_path, body)

@@ -1,0 +1,115 @@
+"""The report's reproduction in real time, with kubectl: after the TTL nothing is left but the history; and whatever
+deletes a job, its logs can still be read.
+
+`TRAINMASTER_REPRODUCTION=exact` runs it with the report's own times (sleep 5, TTL 60), which takes more than a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.shell import Person
+
+pytestmark = pytest.mark.e2e
+
+SLEEP, TTL = (5, 60) if os.environ.get("TRAINMASTER_REPRODUCTION") == "exact" else (1, 3)
+CHAIN = "trainjobs,jobsets,jobs,pods"
+LIMIT = 120
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory: pytest.TempPathFactory, kubectl_path: Path) -> Iterator[Person]:
+    """One server for all tests here; each uses names of its own."""
+    person = Person(tmp_path_factory.mktemp("reproduction") / "home", kubectl_path)
+    person.must("up", "--detach")
+    yield person
+    person.must("down", "--stop-jobs", "--timeout", "20")
+
+
+def submit(person: Person, name: str, script: str, namespace: str = "default", **spec: object) -> None:
+    trainer = {"numNodes": 1, "command": ["sh", "-c", script]}
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"runtimeRef": {"name": "plain"}, "trainer": trainer, **spec},
+    }
+    person.kubectl("create", "-f", "-", stdin=json.dumps(job))
+
+
+def list_chain(person: Person, name: str, namespace: str = "default") -> list[str]:
+    text = person.kubectl("get", CHAIN, "-n", namespace, "-o", "name")
+    return [line for line in text.split() if line.partition("/")[2].startswith(name)]
+
+
+def list_pod_directories(person: Person) -> list[str]:
+    """Of Pods; the node keeps a folder of its own there, which begins with a dot."""
+    return [path.name for path in (person.home / "pods").iterdir() if not path.name.startswith(".")]
+
+
+def wait_for_logs(person: Person, name: str, text: str, namespace: str = "default") -> None:
+    end = time.monotonic() + LIMIT
+    while True:
+        answer = person.trainmaster("history", "logs", name, "-n", namespace)
+        if answer.code == 0 and text in answer.out:
+            return
+        assert time.monotonic() < end, f"history logs {name}: {answer.code} {answer.out}{answer.err}"
+
+
+def wait_for_phase(person: Person, name: str, namespace: str, phase: str) -> None:
+    for _ in range(300):
+        pods = json.loads(person.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+        found = [pod["status"]["phase"] for pod in pods if pod["metadata"]["name"].startswith(name)]
+        if found == [phase]:
+            return
+    raise AssertionError(f"the Pod of {name} is not {phase}")
+
+
+def test_after_the_ttl_nothing_is_left_but_the_history(owner: Person) -> None:
+    submit(owner, "reported", f"echo it ran; sleep {SLEEP}; exit 0", ttlSecondsAfterFinished=TTL)
+    owner.kubectl("wait", "--for=condition=Complete", "trainjob/reported", f"--timeout={LIMIT}s")
+    kept = list_chain(owner, "reported")
+    if kept:  # a machine this slow may be past the TTL already
+        retention = json.loads(owner.kubectl("get", "trainjobs", "-o", "json"))["items"]
+        assert [one["status"]["retention"]["ttlSecondsAfterFinished"] for one in retention] in ([TTL], [])
+    owner.kubectl("wait", "--for=delete", "trainjob/reported", f"--timeout={TTL + LIMIT}s")
+    end = time.monotonic() + LIMIT
+    while (left := list_chain(owner, "reported")) or list_pod_directories(owner):
+        assert time.monotonic() < end, f"left: {left} {list_pod_directories(owner)}"
+    wait_for_logs(owner, "reported", "it ran")
+    record = owner.trainmaster("history", "get", "reported", "-o", "json").json
+    assert (record["state"], record["deletion"]["by"]) == ("Complete", "system:trainmaster")
+    assert f"{TTL} s after its end, by TrainJob spec.ttlSecondsAfterFinished" in record["deletion"]["why"]
+
+
+def test_a_running_job_that_is_deleted_leaves_its_logs(owner: Person) -> None:
+    submit(owner, "running", "echo so far; exec sleep 600")
+    wait_for_phase(owner, "running", "default", "Running")
+    owner.kubectl("delete", "trainjob", "running")
+    wait_for_logs(owner, "running", "so far")
+    record = owner.trainmaster("history", "get", "running", "-o", "json").json
+    assert record["state"] == "Deleted" and record["deletion"]["why"].startswith("kubectl")
+
+
+def test_a_finished_job_that_is_deleted_leaves_its_logs(owner: Person) -> None:
+    submit(owner, "finished", "echo all of it")
+    owner.kubectl("wait", "--for=condition=Complete", "trainjob/finished", f"--timeout={LIMIT}s")
+    owner.kubectl("delete", "trainjob", "finished")
+    wait_for_logs(owner, "finished", "all of it")
+
+
+def test_jobs_of_a_deleted_namespace_leave_their_logs(owner: Person) -> None:
+    owner.kubectl("create", "namespace", "project")
+    submit(owner, "over", "echo done there", "project")
+    submit(owner, "still", "echo busy there; exec sleep 600", "project")
+    owner.kubectl("wait", "-n", "project", "--for=condition=Complete", "trainjob/over", f"--timeout={LIMIT}s")
+    wait_for_phase(owner, "still", "project", "Running")
+    owner.kubectl("delete", "namespace", "project", f"--timeout={LIMIT}s")
+    wait_for_logs(owner, "over", "done there", "project")
+    wait_for_logs(owner, "still", "busy there", "project")
