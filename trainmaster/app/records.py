@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -23,16 +23,13 @@ from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.app.home import Home
 from trainmaster.app.settings import History
-from trainmaster.client.writes import Applied, Delete, Write
-from trainmaster.controllers.lifecycle import retention
 from trainmaster.controllers.lifecycle.contract import Ledger
-from trainmaster.engine.apply import Apply
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, ArchiveError
 from trainmaster.history.gather import ViewGather
 from trainmaster.history.keeper import Keeper, Limits
-from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock
+from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
 
 log = logging.getLogger(__name__)
@@ -86,7 +83,13 @@ class Closed:
 
 @asynccontextmanager
 async def running_history(
-    home: Home, settings: History, client: LocalClient, view: LocalView, clock: Clock, witness: Witness
+    home: Home,
+    settings: History,
+    client: LocalClient,
+    view: LocalView,
+    clock: Clock,
+    witness: Witness,
+    metrics: Metrics,
 ) -> AsyncIterator[Recorder]:
     directory, pods = home.history, home.pods
     try:
@@ -100,6 +103,7 @@ async def running_history(
         keep_logs = partial(keep_pod_logs, directory, pods)
         limits = Limits(settings.keep_days * 86400, settings.max_bytes)
         keeper = Keeper(archive, client, gather, clock, keep_logs=keep_logs, find_deleter=witness.find, limits=limits)
+        declare_history(metrics, keeper)
         async with Scope("history.events") as scope, keeper.running():
             scope.spawn_forever(gather.follow(), name="history.events")
             yield keeper
@@ -107,18 +111,12 @@ async def running_history(
         archive.close()
 
 
-def with_failpoints(apply: Apply) -> Apply:
-    """Tests kill the server before and after a finished job is deleted."""
-
-    async def deleting(writes: Sequence[Write], field_manager: str) -> Applied:
-        if field_manager != retention.CONTROLLER.name or not any(isinstance(write, Delete) for write in writes):
-            return await apply(writes, field_manager)
-        failpoints.hit("retention.before_delete")
-        applied = await apply(writes, field_manager)
-        failpoints.hit("retention.after_delete")
-        return applied
-
-    return deleting
+def declare_history(metrics: Metrics, keeper: Keeper) -> None:
+    metrics.gauge("trainmaster_history_records", "Records in the archive.", lambda: keeper.size[0])
+    metrics.gauge("trainmaster_history_bytes", "Bytes of records, logs and results in it.", lambda: keeper.size[1])
+    metrics.gauge(
+        "trainmaster_history_unwritten", "Finished TrainJobs whose record could not be written.", keeper.count_troubles
+    )
 
 
 def keep_pod_logs(archive: Path, pods: Path, pod: Object) -> None:

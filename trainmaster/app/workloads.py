@@ -18,13 +18,13 @@ from trainmaster.app.components import Components
 from trainmaster.app.health import build_checks
 from trainmaster.app.home import Home, HomeError
 from trainmaster.app.node import build_shape, running_keeper
-from trainmaster.app.records import Witness, running_history, with_failpoints
+from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.job.reconciler import build_controller as build_job_controller
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
-from trainmaster.controllers.lifecycle import limits, retention
+from trainmaster.controllers.lifecycle import census, limits, retention
 from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
@@ -70,17 +70,19 @@ async def running_workloads(
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
     node = await _build_node(home, settings, environ)
+    census.declare(metrics, view, clock)
+    deletions = census.Deletions(metrics, view, clock)
     witness = Witness()
     registry.state.admission.add(witness)
     try:
         await install_runtimes(client)
-        async with running_history(home, settings.history, client, view, clock, witness) as history:
+        async with running_history(home, settings.history, client, view, clock, witness, metrics) as history:
             lifecycle = Context(ledger=history)
             manager = Manager(
                 (*build_chain(settings), retention.build_controller(lifecycle), limits.build_controller(lifecycle)),
                 view=view,
                 feed=view,
-                apply=with_failpoints(apply_in_one(client)),
+                apply=deletions.watch(apply_in_one(client)),
                 recorder=recorder,
                 clock=clock,
                 metrics=metrics,

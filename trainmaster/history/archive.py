@@ -77,6 +77,8 @@ class Archive:
     def __init__(self, directory: Path, connection: apsw.Connection) -> None:
         self.directory = directory
         self._connection = connection
+        self.totals: tuple[int, int] | None = None
+        """(records, bytes) since they were measured; None before."""
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False) -> Archive:
@@ -105,10 +107,13 @@ class Archive:
         rows = [_to_row(record) for record in records]
         below = [(uid, record.uid) for record in records for uid in list_jobset_uids(record)]
         with self._transaction("write a record"):
+            before = self._measure_of([record.uid for record in records])
             self._connection.executemany(f"INSERT OR REPLACE INTO jobs VALUES ({', '.join('?' * 12)})", rows)
             gone = [(record.uid,) for record in records if record.deletion is not None]
             self._connection.executemany("DELETE FROM open WHERE uid = ?", gone)
             self._connection.executemany("INSERT OR IGNORE INTO jobsets VALUES (?, ?)", below)
+            after = self._measure_of([record.uid for record in records])
+        self._adjust(before, after)
 
     def note(self, opened: Mapping[str, bytes], jobsets: Mapping[str, str]) -> None:
         """What was seen of TrainJobs that exist, by uid, and whose JobSets are which (JobSet uid to TrainJob uid)."""
@@ -119,8 +124,10 @@ class Archive:
     def remove(self, uids: Sequence[str]) -> None:
         """Forgets records. Their logs are up to the caller (`logs.remove`), before this."""
         with self._transaction("remove records"):
+            before = self._measure_of(uids)
             for table, column in (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob")):
                 self._connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(uid,) for uid in uids])
+        self._adjust(before, (0, 0))
 
     # Reading
 
@@ -175,7 +182,19 @@ class Archive:
         with _explained("read the archive"):
             rows = self._connection.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM jobs")
             ((count, size),) = rows
-        return int(count), int(size)
+        self.totals = int(count), int(size)
+        return self.totals
+
+    def _measure_of(self, uids: Sequence[str]) -> tuple[int, int]:
+        count = size = 0
+        for uid in dict.fromkeys(uids):
+            for (one,) in self._connection.execute("SELECT bytes FROM jobs WHERE uid = ?", (uid,)):
+                count, size = count + 1, size + one
+        return count, size
+
+    def _adjust(self, before: tuple[int, int], after: tuple[int, int]) -> None:
+        if self.totals is not None:
+            self.totals = self.totals[0] + after[0] - before[0], self.totals[1] + after[1] - before[1]
 
     @contextmanager
     def _transaction(self, what: str) -> Iterator[None]:

@@ -122,6 +122,14 @@ class Keeper:
     def find_trouble(self, uid: str) -> str | None:
         return self._troubles.get(uid)
 
+    def count_troubles(self) -> int:
+        return len(self._troubles)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(records, bytes) in the archive; (0, 0) until it was measured."""
+        return self._archive.totals or (0, 0)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Keeper]:
         self._kept = await self._call(self._archive.list_kept)

@@ -1,0 +1,104 @@
+"""What is counted about TrainJobs, change by change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers.world import World
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import conflict
+from trainmaster.client.writes import Applied, Delete, Refusal, Write
+from trainmaster.controllers.lifecycle.census import Census, Counters, Deletions, find_state
+from trainmaster.kit.clock import SystemClock
+from trainmaster.kit.metrics import Metrics
+
+pytestmark = pytest.mark.unit
+
+REF = "trainer.kubeflow.org/ClusterTrainingRuntime//plain"
+
+
+def make(uid: str = "u", condition: str = "", reason: str = "JobsCompleted", **status: Any) -> Object:
+    end = {"type": condition, "status": "True", "reason": reason, "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    meta = {"name": "a", "namespace": "team", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {
+        "metadata": {**meta, "resourceVersion": "1"},
+        "spec": {"runtimeRef": {"name": "plain"}, "ttlSecondsAfterFinished": 60},
+        "status": {"conditions": [end] if condition else [], **status},
+    }
+
+
+@pytest.mark.parametrize(
+    ("trainjob", "state"),
+    [
+        (make(), "Pending"),
+        (make(jobsStatus=[{"name": "node", "active": 1}]), "Running"),
+        (make(condition="Suspended"), "Suspended"),
+        (make(condition="Complete"), "Complete"),
+        (make(condition="Failed"), "Failed"),
+        ({**make(), "metadata": {**make()["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}, "Terminating"),
+    ],
+)
+def test_a_trainjob_is_in_one_state(trainjob: Object, state: str) -> None:
+    assert find_state(trainjob) == state
+
+
+def test_a_job_is_counted_where_it_is_and_nowhere_else() -> None:
+    census = Census()
+    for trainjob in (make(), make(), make(jobsStatus=[{"active": 1}]), make(condition="Complete")):
+        census.put(TRAIN_JOBS, trainjob)
+    assert census.count() == {("Complete", "team", REF): 1.0}
+    assert census.count_finished() == {("team",): 1.0}
+    census.drop(TRAIN_JOBS, "team", "a")
+    census.drop(TRAIN_JOBS, "team", "a")
+    assert census.count() == {} and census.count_finished() == {}
+
+
+def test_a_job_is_overdue_when_its_time_is_over_and_it_exists() -> None:
+    census = Census()
+    census.put(TRAIN_JOBS, make(condition="Complete", retention={"deleteAt": "2026-01-01T00:02:00Z"}))
+    assert census.count_overdue(datetime(2026, 1, 1, 0, 1, tzinfo=UTC)) == 0
+    assert census.count_overdue(datetime(2026, 1, 1, 0, 3, tzinfo=UTC)) == 1
+    census.drop(TRAIN_JOBS, "team", "a")
+    assert census.count_overdue(datetime(2026, 1, 1, 0, 3, tzinfo=UTC)) == 0
+
+
+def test_upstreams_counters_count_news_once_and_nothing_that_was_there_before() -> None:
+    metrics, census = Metrics(), Census()
+    census.put(TRAIN_JOBS, make("old", "Complete"))
+    census.counters = Counters(metrics)
+    census.put(TRAIN_JOBS, make("old", "Complete"))
+    assert "created_total{" not in metrics.render()
+    for trainjob in (make("new"), make("new"), make("new", "Failed", "DeadlineExceeded"), make("new", "Failed", "x")):
+        census.put(TRAIN_JOBS, trainjob)
+    text = metrics.render()
+    assert f'kubeflow_trainer_trainjob_created_total{{namespace="team",runtime_ref="{REF}"}} 1\n' in text
+    failed = f'result="failed",reason="DeadlineExceeded",runtime_ref="{REF}"'
+    assert f"kubeflow_trainer_trainjob_finished_total{{{failed}}} 1\n" in text
+    assert f'lifetime_seconds_sum{{result="failed",runtime_ref="{REF}"}} 60\n' in text
+
+
+def test_a_refused_deletion_is_a_retry_and_one_that_worked_has_a_lateness() -> None:
+    metrics, world = Metrics(), World()
+    world.add(TRAIN_JOBS, make(condition="Complete"))
+    answers = [Applied(Refusal(Delete(TRAIN_JOBS, "team", "a"), conflict(TRAIN_JOBS, "a")), 0), Applied(None, 1)]
+
+    async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
+        return answers.pop(0)
+
+    watched = Deletions(metrics, world, SystemClock()).watch(apply)
+
+    async def main() -> None:
+        for _ in range(2):
+            await watched([Delete(TRAIN_JOBS, "team", "a", "u", "1")], "retention")
+
+    asyncio.run(main())
+    text = metrics.render()
+    assert 'trainmaster_cleanup_retries_total{controller="retention"} 1\n' in text
+    assert 'trainmaster_trainjob_deletions_total{reason="ttl"} 1\n' in text
+    assert "trainmaster_deletion_lateness_seconds_count 1\n" in text

@@ -1,0 +1,219 @@
+"""How many TrainJobs there are, by state, namespace and runtime; how late they go; upstream's counters beside it.
+
+Fed as a summary of the view: one change costs one dictionary entry, and what is read by a scrape was counted before.
+Names that begin with `kubeflow_trainer_` are those of upstream's documentation, with its labels. As there, counters
+begin at 0 with the process: what exists when it starts is part of the gauges only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from trainmaster.api.conditions import find_condition, is_true, list_conditions
+from trainmaster.api.lifecycle.janitor import find_end
+from trainmaster.api.lifecycle.terms import find_ttl
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.client.view import SummaryView, View
+from trainmaster.client.writes import Applied, Delete, Write
+from trainmaster.controllers.lifecycle import limits, retention
+from trainmaster.controllers.lifecycle.finish import COMPLETE, FAILED, find_policy, find_retention_runtime
+from trainmaster.engine.apply import Apply
+from trainmaster.kit import failpoints
+from trainmaster.kit.clock import Clock, parse_time
+from trainmaster.kit.metrics import Metrics
+
+PENDING, RUNNING, SUSPENDED, TERMINATING = "Pending", "Running", "Suspended", "Terminating"
+_GROUP = TRAIN_JOBS.group
+_LATE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0)
+_LIFETIME_SECONDS = (1, 10, 60, 300, 1800, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
+_REASONS = {retention.CONTROLLER.name: "ttl", limits.CONTROLLER.name: "history_limit"}
+
+
+def find_state(trainjob: Object) -> str:
+    if "deletionTimestamp" in trainjob["metadata"]:
+        return TERMINATING
+    end = find_end(trainjob)
+    if end is not None:
+        return end[0]
+    if is_true(list_conditions(trainjob), SUSPENDED):
+        return SUSPENDED
+    jobs: Iterable[Mapping[str, int]] = (trainjob.get("status") or {}).get("jobsStatus") or ()
+    return RUNNING if any(job.get("active") for job in jobs) else PENDING
+
+
+def find_runtime_ref(trainjob: Object) -> str:
+    """As upstream writes it: api group/kind/namespace/name, without a namespace for those of the cluster."""
+    reference = trainjob["spec"]["runtimeRef"]
+    kind = reference.get("kind", "ClusterTrainingRuntime")
+    namespace = trainjob["metadata"]["namespace"] if kind == "TrainingRuntime" else ""
+    return f"{reference.get('apiGroup', _GROUP)}/{kind}/{namespace}/{reference['name']}"
+
+
+class Census:
+    """Summary of a view."""
+
+    gvrs: ClassVar[tuple[GVR, ...]] = (TRAIN_JOBS,)
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], tuple[str, tuple[str, str, str]]] = {}
+        """Name to (uid, what it is counted as)."""
+        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._due: dict[tuple[str, str], str] = {}
+        self.counters: Counters | None = None
+        """None while what exists is read: it is not news."""
+
+    def put(self, gvr: GVR, obj: Object) -> None:
+        meta = obj["metadata"]
+        name, key = (meta["namespace"], meta["name"]), (find_state(obj), meta["namespace"], find_runtime_ref(obj))
+        uid, before = self._seen.get(name, ("", None))
+        if self.counters is not None:
+            self.counters.notice(obj, key, before[0] if before is not None and uid == meta["uid"] else None)
+        moment = ((obj.get("status") or {}).get("retention") or {}).get("deleteAt")
+        if moment:
+            self._due[name] = moment
+        else:
+            self._due.pop(name, None)
+        if before != key:
+            self._forget(before)
+            self._counts[key] += 1
+        self._seen[name] = (meta["uid"], key)
+
+    def drop(self, gvr: GVR, namespace: str, name: str) -> None:
+        self._due.pop((namespace, name), None)
+        found = self._seen.pop((namespace, name), None)
+        self._forget(found[1] if found is not None else None)
+
+    def count(self) -> Mapping[tuple[str, ...], float]:
+        return {key: float(count) for key, count in self._counts.items()}
+
+    def count_finished(self) -> Mapping[tuple[str, ...], float]:
+        found: Counter[tuple[str, ...]] = Counter()
+        for (state, namespace, _), count in self._counts.items():
+            if state in (COMPLETE, FAILED):
+                found[(namespace,)] += count
+        return {key: float(count) for key, count in found.items()}
+
+    def count_overdue(self, now: datetime) -> float:
+        return float(sum(parse_time(moment) < now for moment in self._due.values()))
+
+    def _forget(self, key: tuple[str, str, str] | None) -> None:
+        if key is not None:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+
+
+class Counters:
+    def __init__(self, metrics: Metrics) -> None:
+        self._created = metrics.counter(
+            "kubeflow_trainer_trainjob_created_total", "TrainJobs created.", ("namespace", "runtime_ref")
+        )
+        self._finished = metrics.counter(
+            "kubeflow_trainer_trainjob_finished_total",
+            "TrainJobs that ended: succeeded or failed, and why.",
+            ("result", "reason", "runtime_ref"),
+        )
+        self._lifetime = metrics.histogram(
+            "kubeflow_trainer_trainjob_lifetime_seconds",
+            "From the creation of a TrainJob to its end.",
+            ("result", "runtime_ref"),
+            _LIFETIME_SECONDS,
+        )
+
+    def notice(self, trainjob: Object, key: tuple[str, str, str], before: str | None) -> None:
+        state, namespace, runtime = key
+        if before is None and state != TERMINATING:
+            self._created.add(namespace, runtime)
+        if state not in (COMPLETE, FAILED) or before in (COMPLETE, FAILED):
+            return
+        condition = find_condition(list_conditions(trainjob), state) or {}
+        result, reason = ("succeeded", "none") if state == COMPLETE else ("failed", condition.get("reason") or "none")
+        self._finished.add(result, reason, runtime)
+        created, end = trainjob["metadata"]["creationTimestamp"], find_end(trainjob)
+        if end is not None:
+            self._lifetime.observe((parse_time(end[1]) - parse_time(created)).total_seconds(), result, runtime)
+
+
+class Deletions:
+    """Sees the deletions of finished jobs: how late each is, and what was refused and will be tried again."""
+
+    def __init__(self, metrics: Metrics, view: View, clock: Clock) -> None:
+        self._view = view
+        self._clock = clock
+        self._lateness = metrics.histogram(
+            "trainmaster_deletion_lateness_seconds",
+            "From the stored, whole second in which a finished TrainJob was due to its deletion.",
+            bounds=_LATE_SECONDS,
+        )
+        self._deleted = metrics.counter(
+            "trainmaster_trainjob_deletions_total",
+            "Finished TrainJobs that were deleted: ttl, history_limit.",
+            ("reason",),
+        )
+        self._retries = metrics.counter(
+            "trainmaster_cleanup_retries_total",
+            "Deletions of finished TrainJobs that were refused and are tried again, by controller.",
+            ("controller",),
+        )
+        for name, reason in _REASONS.items():
+            self._deleted.add(reason, amount=0)
+            self._retries.add(name, amount=0)
+
+    def watch(self, apply: Apply) -> Apply:
+        async def deleting(writes: Sequence[Write], field_manager: str) -> Applied:
+            deletes = [write for write in writes if isinstance(write, Delete)] if field_manager in _REASONS else ()
+            if not deletes:
+                return await apply(writes, field_manager)
+            late = [self._measure(write) for write in deletes] if field_manager == retention.CONTROLLER.name else ()
+            failpoints.hit("retention.before_delete")
+            applied = await apply(writes, field_manager)
+            failpoints.hit("retention.after_delete")
+            if applied.refusal is not None:
+                self._retries.add(field_manager)
+                return applied
+            self._deleted.add(_REASONS[field_manager], amount=len(deletes))
+            for seconds in late:
+                if seconds is not None:
+                    self._lateness.observe(seconds)
+            return applied
+
+        return deleting
+
+    def _measure(self, write: Delete) -> float | None:
+        trainjob = self._view.find(write.gvr, write.namespace, write.name)
+        end = None if trainjob is None else find_end(trainjob)
+        if trainjob is None or end is None:
+            return None
+        term = find_ttl(trainjob, find_retention_runtime(self._view, trainjob), find_policy(self._view))
+        if term is None:
+            return None
+        due = parse_time(end[1]) + timedelta(seconds=term.seconds)
+        return max(0.0, (self._clock.now() - due).total_seconds())
+
+
+def declare(metrics: Metrics, view: SummaryView, clock: Clock) -> Census:
+    """Counts from here on."""
+    census = view.summary(Census)
+    census.counters = Counters(metrics)
+    metrics.gauge(
+        "trainmaster_trainjobs",
+        "TrainJobs that exist: Pending, Running, Suspended, Complete, Failed, Terminating.",
+        census.count,
+        ("state", "namespace", "runtime_ref"),
+    )
+    metrics.gauge(
+        "trainmaster_trainjobs_finished",
+        "TrainJobs that are over and not deleted.",
+        census.count_finished,
+        ("namespace",),
+    )
+    metrics.gauge(
+        "trainmaster_trainjobs_overdue",
+        "Finished TrainJobs whose time is over and that still exist.",
+        lambda: census.count_overdue(clock.now()),
+    )
+    return census
