@@ -13,7 +13,7 @@ help: ## Show this list
 venv: ## Make .venv with the package and its test tools (every target does this first)
 	@$(PYTHON) tools/bootstrap.py
 
-setup: ## Make .venv and build what the tests compare us with (about 10 minutes once, then nothing)
+setup: ## Make .venv and what the tests use: control plane, training frameworks (about 15 minutes once, then nothing)
 	@$(PYTHON) tools/bootstrap.py --tools
 
 demo: venv ## Start a server in a temporary home and show it with kubectl

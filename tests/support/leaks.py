@@ -63,6 +63,11 @@ def nothing_left(mark: str, user: int | None = None) -> Iterator[None]:
     assert_nothing_left(before, mark, user)
 
 
+def list_marked(mark: str) -> list[str]:
+    """Groups and processes alone: what can be told apart by a mark."""
+    return sorted((*_list_groups(mark), *_list_processes(mark, None)))
+
+
 def assert_nothing_left(before: set[str], mark: str, user: int | None = None) -> None:
     deadline = time.monotonic() + _PATIENCE
     while left := sorted(take_stock(mark, user) - before):

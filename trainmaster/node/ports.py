@@ -41,8 +41,8 @@ class PortLeases:
 
 
 def is_free(port: int) -> bool:
+    """Also of connections that ended a moment ago: not every program reuses such a port (XGBoost does not)."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
         except OSError:

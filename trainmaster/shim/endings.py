@@ -1,7 +1,8 @@
 """How a container ended, as it is recorded: exit code, signal, and the message that the program left.
 
 The message is the end of the termination message file; where that is empty, the program failed, and the Pod asks for
-it, the end of the log. The limits are the kubelet's.
+it, the end of the log. The limits are the kubelet's. What torchrun says after a worker of it failed (its own traceback
+and a table) is left out, because it would fill the whole message: the program's last words come before it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ MAX_LOG_LINES = 80
 _WINDOW = 2 * (MAX_LINE + HEAD_BYTES) + MAX_LOG_BYTES
 """Of the log's end that is looked at: holds enough text even when its entries are as long as they get."""
 _TAG = HEAD_BYTES - 2
+_LAUNCHER_BEGINS, _LAUNCHER_ENDS = b"] failed (exitcode: ", b"multiprocessing.errors.ChildFailedError"
 START_FAILED = 128
 """Exit code of a container whose program could not be started."""
 
@@ -43,8 +45,17 @@ def read_log_end(path: str) -> str:
     if len(content) == _WINDOW:
         entries = entries[1:]  # the first one is cut
     text = b"".join(entry[HEAD_BYTES:] + (b"" if entry[_TAG] == ord("P") else b"\n") for entry in entries)
-    lines = text.splitlines(keepends=True)[-MAX_LOG_LINES:]
+    lines = _cut_launcher(text.splitlines(keepends=True))[-MAX_LOG_LINES:]
     return _decode(b"".join(lines)[-MAX_LOG_BYTES:])
+
+
+def _cut_launcher(lines: list[bytes]) -> list[bytes]:
+    """Up to the line in which torchrun says how its worker ended."""
+    if any(_LAUNCHER_ENDS in line for line in lines):
+        for number in range(len(lines) - 1, -1, -1):
+            if _LAUNCHER_BEGINS in lines[number]:
+                return lines[: number + 1]
+    return lines
 
 
 def _decode(content: bytes) -> str:

@@ -16,7 +16,7 @@ import json
 import os
 import socket
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainmaster.shim import cgroups, etc, linux, network, relay, rootfs, security
@@ -243,7 +243,7 @@ class Sandbox:
         is_root = self.pod.level == FULL
         return rootfs.Wishes(
             mounts=(*self._etc, self._build_message_mount(container), *container.mounts),
-            hide=self.pod.hide,
+            hide=(*self.pod.hide, *(find_closed(container) if is_root else ())),
             writable=self.pod.host_writable,
             read_only_root=container.read_only_root,
             devices=container.devices,
@@ -385,6 +385,28 @@ class Sandbox:
         """Overlays leave directories that not even their owner may list; whoever removes the Pod's directory must."""
         for path in glob.glob(f"{glob.escape(self.paths.directory)}/scratch/*/layer*/work/work"):
             os.chmod(path, 0o700)
+
+
+def find_closed(container: ContainerSpec, stat: Callable[[str], os.stat_result] = os.stat) -> list[str]:
+    """Directories that the container's own user may not enter and that hold what is mounted for it (an environment in
+    root's home). It sees nothing there but its mounts, and without this not even those."""
+    if not container.run_as_user:
+        return []
+    groups = {container.run_as_group or 0, *container.groups}
+    found: dict[str, None] = {}
+    for mount in container.mounts:
+        path = ""
+        for name in mount.target.split("/")[1:-1]:
+            path = f"{path}/{name}"
+            try:
+                status = stat(path)
+            except OSError:
+                break
+            bit = 0o100 if status.st_uid == container.run_as_user else 0o010 if status.st_gid in groups else 0o001
+            if not status.st_mode & bit:
+                found[path] = None
+                break
+    return list(found)
 
 
 def _change_plain_identity(container: ContainerSpec) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.node.making import make_pod, make_prepared
+from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.containers import build_container
@@ -240,6 +241,13 @@ def test_termination_messages_and_terminals_are_passed_on(tmp_path: Path) -> Non
     spec, _ = build(tmp_path, {**container, "stdin": True, "stdinOnce": True, "tty": True})
     assert (spec.message_path, spec.message_from_logs) == ("/tmp/m", True)
     assert (spec.stdin, spec.stdin_once, spec.tty) == (True, True, True)
+
+
+def test_members_of_jobsets_leave_the_end_of_their_log_with_every_policy(tmp_path: Path) -> None:
+    pod = make_pod({"terminationMessagePolicy": "File"})
+    assert not build_container(pod, "node", 0, make_prepared(tmp_path))[0].message_from_logs
+    pod["metadata"]["labels"] = {JOBSET_UID: "u"}
+    assert build_container(pod, "node", 0, make_prepared(tmp_path))[0].message_from_logs
 
 
 def test_the_sandbox_has_names_hosts_and_the_sum_of_limits(tmp_path: Path) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.node.making import make_pod
+from trainmaster import checkpoint
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers.install import list_manifests, parse_manifest
 from trainmaster.node.images import layers
-from trainmaster.node.images.catalogue import Images, ImageSettings
+from trainmaster.node.images.catalogue import Images, ImageSettings, find_interpreter
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.images.environments import hash_packages
 from trainmaster.node.images.rules import KEY, NAME, NAMESPACE, RulesError, list_names, parse_table
@@ -243,3 +245,29 @@ def test_scripts_are_copied_without_the_name_of_their_interpreter(tmp_path: Path
     assert (made / "tool").read_text() == "#!/usr/bin/env python3\nimport sys\n"
     assert (made / "long").read_text() == "#!/bin/sh\n'''exec' python3 \"$0\" \"$@\"\n' '''\nimport sys\n"
     assert layers.make_programs(tmp_path / "root", str(tmp_path / "env")) == str(made)
+
+
+def test_an_environment_without_our_package_gets_what_training_programs_import(tmp_path: Path) -> None:
+    place = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    place.mkdir(parents=True)
+    (tmp_path / "env" / "bin").mkdir()
+    (tmp_path / "env" / "bin" / "python3").symlink_to(sys.executable)
+    lacking = Path(layers.make_shared(tmp_path / "root", layers.read_base(str(tmp_path / "env"))))
+    ours = lacking / "library" / "trainmaster"
+    assert (ours / "checkpoint.py").read_bytes() == Path(checkpoint.__file__).read_bytes()
+    below = (lacking / "lib" / "python3.11" / "site-packages" / "_below.pth").read_text().splitlines()
+    assert below[-1] == f"import site; site.addsitedir({str(ours.parent)!r})", "behind everything else"
+    (place / "trainmaster-1.0.dist-info").mkdir()
+    having = Path(layers.make_shared(tmp_path / "root", layers.read_base(str(tmp_path / "env"))))
+    assert having != lacking
+    assert not (having / "library").exists()
+
+
+def test_a_python_that_only_its_owner_can_reach_is_shown_to_containers(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    (python / "bin").mkdir(parents=True)
+    (python / "bin" / "python3.11").touch(0o755)
+    tmp_path.chmod(0o700)
+    base = replace(layers.read_base(sys.prefix), interpreter=str(python / "bin" / "python3.11"))
+    assert find_interpreter(base) == (str(python),)
+    assert find_interpreter(replace(base, interpreter="/usr/bin/env")) == ()

@@ -78,3 +78,19 @@ def test_a_log_that_is_one_long_line_has_an_end_too(tmp_path: Path) -> None:
     paths = make_paths(tmp_path, None, ["P " + "x" * 16384, "P " + "y" * 16384, "F end"])
     text = read_message(paths, make_spec(from_logs=True), failed=True)
     assert text == "y" * 2044 + "end\n"
+
+
+def test_the_last_words_are_those_of_the_program_and_not_of_torchrun(tmp_path: Path) -> None:
+    own = ["F step 3", "F Traceback (most recent call last):", "F ValueError: no"]
+    told = "F E1115 17:06:17.128000 2 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) of it"
+    epilogue = [
+        "F Traceback (most recent call last):",
+        *(f"F   frame {number} {'x' * 200}" for number in range(20)),
+        "F torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "F Root Cause (first observed failure):",
+    ]
+    paths = make_paths(tmp_path / "one", None, [*own, told, *epilogue])
+    text = read_message(paths, make_spec(from_logs=True), failed=True)
+    assert text.splitlines() == [line[2:] for line in (*own, told)]
+    paths = make_paths(tmp_path / "two", None, [*own, told])
+    assert read_message(paths, make_spec(from_logs=True), failed=True).endswith(f"{told[2:]}\n")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from trainmaster.shim.protocol import Mount
+from trainmaster.shim.protocol import ContainerSpec, Mount
 from trainmaster.shim.rootfs import Entry, Host, Plan, Wishes, is_below, plan_root, sort_mounts
+from trainmaster.shim.sandbox import find_closed
 
 pytestmark = pytest.mark.unit
 
@@ -96,3 +98,18 @@ def test_mounts_go_from_the_outside_in_and_the_last_of_two_wins() -> None:
 
 def test_a_name_that_begins_alike_is_not_below() -> None:
     assert is_below("/tmp/x", ["/tmp"]) and is_below("/tmp", ["/tmp"]) and not is_below("/tmpfs", ["/tmp"])
+
+
+def test_a_user_sees_its_mounts_in_directories_that_it_may_not_enter() -> None:
+    modes = {"/closed": (0o700, 0, 0), "/srv": (0o755, 0, 0), "/srv/team": (0o750, 0, 50), "/srv/own": (0o700, 1000, 0)}
+
+    def stat(path: str) -> os.stat_result:
+        mode, user, group = modes[path]
+        return os.stat_result((mode, 0, 0, 0, user, group, 0, 0, 0, 0))
+
+    targets = ("/closed/env", "/closed/deep/other", "/srv/team/env", "/srv/own/env", "/srv/env")
+    mounts = tuple(Mount(target, target) for target in targets)
+    spec = ContainerSpec("main", 0, ("true",), {}, "/", mounts=mounts, run_as_user=1000, run_as_group=1000)
+    assert find_closed(spec, stat) == ["/closed", "/srv/team"]
+    assert find_closed(replace(spec, groups=(50,)), stat) == ["/closed"]
+    assert find_closed(replace(spec, run_as_user=0), stat) == find_closed(replace(spec, run_as_user=None), stat) == []

@@ -72,7 +72,7 @@ class Images:
             stand_ins=rule.stand_ins,
             variables=rule.env,
             gang_directory=gang,
-            shown=rule.shown,
+            shown=(*rule.shown, *find_interpreter(base)),
             note=_describe(image, rule, base),
         )
 
@@ -149,6 +149,14 @@ def _add_annotations(rule: Rule, pod: Object) -> Rule:
             raise ImageError(f"annotation {PACKAGES} lists requirements, not options: {', '.join(bad)}")
         rule = replace(rule, packages=(*rule.packages, *asked))
     return rule
+
+
+def find_interpreter(base: Base) -> tuple[str, ...]:
+    """The installation of Python below an environment, where others than its owner cannot reach it: a container with a
+    user of its own would find a link to nowhere."""
+    prefix = Path(base.interpreter).parent.parent
+    is_open = all(folder.stat().st_mode & 0o001 for folder in (prefix, *prefix.parents))
+    return () if is_open else (str(prefix),)
 
 
 def _describe(image: str, rule: Rule, base: Base) -> str:

@@ -4,6 +4,9 @@ A layer has its own interpreter link, `pyvenv.cfg` and site-packages; a `.pth` f
 below, which is never changed. Pods share one layer per environment (`make_shared`), whose hook gives a Pod a layer of
 its own as soon as it runs pip (`layer_hook`). Scripts of the environment below name its interpreter in their first
 line; `make_programs` keeps copies that take the one in PATH.
+
+An environment without our package gets the part of it that is meant for training programs, `trainmaster.checkpoint`,
+behind everything else, so that one which a Pod installs wins.
 """
 
 from __future__ import annotations
@@ -12,13 +15,17 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import trainmaster
 from trainmaster.node.images import layer_hook
 
 _PTH = layer_hook.BELOW
 _HOOK = layer_hook.NAME
+_LIBRARY = "library"
+_OURS = ("__init__.py", "checkpoint.py", "py.typed")
 _TRAMPOLINE = re.compile(rb"^'''exec' .*$", re.MULTILINE)
 
 
@@ -68,14 +75,25 @@ def _read_chain(place: str) -> list[str]:
 def make_shared(root: Path, base: Base) -> str:
     """The layer that Pods start with; nothing is ever installed into it."""
     hook = Path(layer_hook.__file__).read_bytes()
+    library = {} if has_our_package(base) else _read_library()
     stamp = "\0".join((base.prefix, base.interpreter, *base.packages))
-    name = hashlib.sha256(stamp.encode() + hook).hexdigest()[:16]
+    name = hashlib.sha256(b"".join((stamp.encode(), hook, *library.values()))).hexdigest()[:16]
     directory = root / "layers" / name
-    make_layer(str(directory), base, hook)
+    make_layer(str(directory), base, hook, library)
     return str(directory)
 
 
-def make_layer(directory: str, base: Base, hook: bytes = b"") -> None:
+def has_our_package(base: Base) -> bool:
+    """Installed, also as editable."""
+    return any(next(Path(place).glob("trainmaster-*.dist-info"), None) for place in base.packages)
+
+
+def _read_library() -> dict[str, bytes]:
+    source = Path(trainmaster.__file__).parent
+    return {name: (source / name).read_bytes() for name in _OURS}
+
+
+def make_layer(directory: str, base: Base, hook: bytes = b"", library: Mapping[str, bytes] | None = None) -> None:
     """Idempotent."""
     if os.path.exists(f"{directory}/pyvenv.cfg"):
         return
@@ -90,6 +108,12 @@ def make_layer(directory: str, base: Base, hook: bytes = b"") -> None:
         # Before the others: what a Pod installed goes over what is below.
         lines.insert(0, f"import {_HOOK}")
         Path(packages, f"{_HOOK}.py").write_bytes(hook)
+    if library:
+        place = f"{directory}/{_LIBRARY}"
+        os.makedirs(f"{place}/trainmaster", mode=0o755, exist_ok=True)
+        for name, content in library.items():
+            Path(place, "trainmaster", name).write_bytes(content)
+        lines.append(f"import site; site.addsitedir({place!r})")
     Path(packages, _PTH).write_text("\n".join(lines) + "\n")
     # Last: its presence says that the layer is whole.
     temporary = f"{directory}/pyvenv.cfg.tmp"

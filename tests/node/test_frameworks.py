@@ -1,0 +1,57 @@
+"""The examples with the real frameworks, two nodes each: they meet, they train, the loss falls, nothing is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.training import Lab, training
+
+pytestmark = pytest.mark.node
+
+LOSS = re.compile(r"step +\d+ loss ([0-9.]+)")
+
+
+@pytest.fixture(scope="module", params=["auto", "plain"])
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """At the level that the server chooses, and at the one that every machine has."""
+    folder = tmp_path_factory.mktemp(f"training-{request.param}")
+    with training(folder / "home", TRAINMASTER_NODE_ISOLATION=request.param) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with training(tmp_path_factory.mktemp("training-mpi") / "home") as lab:
+        yield lab
+
+
+def check(lab: Lab, example: str, joined: list[str]) -> None:
+    """It completes, everybody was there, the loss fell, and it goes without a trace."""
+    lab.start(example)
+    ended = lab.wait_for_end(example)
+    text = lab.read_logs(example)
+    assert ended["type"] == "Complete", f"{ended['message']}\n{text}"
+    assert [line for line in joined if line not in text] == []
+    losses = [float(found) for found in LOSS.findall(text)]
+    assert len(losses) > 5 and losses[-1] < losses[0] / 2, losses
+    lab.remove(example)
+
+
+def test_torch_trains_with_torchrun_on_two_nodes(lab: Lab) -> None:
+    check(lab, "torch-ddp", ["rank 0 of 2 has joined", "rank 1 of 2 has joined"])
+
+
+def test_jax_spreads_one_array_over_two_processes(lab: Lab) -> None:
+    check(lab, "jax", ["process 0 of 2 sees 2 devices", "process 1 of 2 sees 2 devices"])
+
+
+def test_xgboost_workers_meet_at_the_tracker(lab: Lab) -> None:
+    check(lab, "xgboost", ["worker 0 of 2 has joined", "worker 1 of 2 has joined"])
+
+
+def test_mpirun_starts_its_ranks_on_the_pods_of_the_job(sandboxes: Lab) -> None:
+    """Its Pods have a user of their own, which the plain level cannot give an environment in somebody's home."""
+    check(sandboxes, "mpi", ["rank 0 of 2 on mpi-launcher-0-0", "rank 1 of 2 on mpi-node-0-0"])
