@@ -156,3 +156,23 @@ def list_questions() -> list[str]:
     dashboard = json.loads((deploy / "grafana" / "trainmaster.json").read_text())
     targets = [target for panel in dashboard["panels"] for target in panel.get("targets", ())]
     return [*found, *(f"{target['expr']} {target['legendFormat']}" for target in targets)]
+
+
+def test_doctor_finds_what_keeps_a_deleted_job_and_nothing_about_a_healthy_one(owner: Person) -> None:
+    submit(owner, "healthy", "exec sleep 600")
+    owner.kubectl("patch", "trainjob", "healthy", "--type=merge", "-p", '{"metadata":{"labels":{"a":"b"}}}')
+    wait_for_phase(owner, "healthy", "default", "Running")
+    healthy = owner.trainmaster("doctor", "trainjob", "healthy")
+    assert (healthy.code, healthy.out) == (0, ""), healthy.out + healthy.err
+    owner.kubectl("patch", "trainjob", "healthy", "--type=merge", "-p", '{"metadata":{"finalizers":["a.b/keep"]}}')
+    owner.kubectl("delete", "trainjob", "healthy", "--wait=false")
+    found = owner.trainmaster("doctor", "trainjob", "healthy", "-o", "json")
+    assert found.code == 1
+    assert [(one["check"], one["state"]) for one in found.json["findings"]] == [("finalizers", "problem")]
+    shown = owner.trainmaster("doctor", "trainjob", "healthy")
+    assert "finalizers: trainmaster cleanup --clear-finalizers --yes -n default" in shown.out
+    owner.must("cleanup", "--clear-finalizers", "--yes", "-n", "default", "-l", "a=b")
+    owner.kubectl("wait", "--for=delete", "trainjob/healthy", f"--timeout={LIMIT}s")
+    gone = owner.trainmaster("doctor", "trainjob", "healthy")
+    assert gone.code == 1 and "`trainmaster history get healthy -n default` may know it" in gone.err
+    assert owner.trainmaster("doctor", "nonsense").code == 2

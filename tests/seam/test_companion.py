@@ -144,6 +144,8 @@ def test_cleanup_finds_and_deletes_finished_jobs_and_orphans_beside_upstream(tra
 
             await wait_for(is_orphaned)
             where = ["--kubeconfig", str(trainer_cluster.kubeconfig), "-n", site.namespace]
+            code, text = await asyncio.to_thread(command, "doctor", "trainjob", "first", *where, "-o", "json")
+            assert code == 1 and [one["check"] for one in json.loads(text)["findings"]] == ["ttl"], text
             code, text = await asyncio.to_thread(command, "cleanup", *where, "--dry-run")
             assert code == 0 and "first" in text and "orphaned" not in text
             assert await count(site) == (1, 2, 2, 2), "a dry run deletes nothing"

@@ -1,12 +1,18 @@
 """Say what this machine gives to jobs, and what is wrong with it. Changes nothing; no server need run.
 
-Exit codes: 0 no problem was found, 1 there is one.
+  trainmaster doctor                          this machine
+  trainmaster doctor trainjob NAME [-n NS]    why a TrainJob does not start, end or go; on a home or any cluster
+
+Each finding about a TrainJob comes with the command that fixes it.
+
+Exit codes: 0 nothing was found, 1 something was (about the machine: a problem; about a TrainJob: any finding).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 from dataclasses import asdict
 
 from trainmaster.app.doctor import examine
@@ -14,15 +20,25 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import Context, add_home, add_output
 from trainmaster.cli.flags import add_settings, load_settings
 from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.server import add_cluster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("subject", nargs="*", metavar="trainjob NAME", help="a TrainJob, instead of this machine")
+    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="of the TrainJob")
     add_home(parser)
+    add_cluster(parser)
     add_settings(parser)
     add_output(parser)
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
+    if options.subject:
+        if len(options.subject) != 2 or options.subject[0] not in ("trainjob", "trainjobs"):
+            raise exits.Failure("say `trainmaster doctor trainjob NAME`, or nothing for this machine", exits.USAGE)
+        # Loaded by name and only here: the machine needs no client.
+        module = importlib.import_module("trainmaster.cli.trainjob_doctor")
+        return int(module.run(options, context, options.subject[1]))
     home = context.home(options)
     found = asyncio.run(examine(home, load_settings(options, context, home).settings))
     problems = [line for line in found if line.state == "problem"]

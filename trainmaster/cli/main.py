@@ -29,7 +29,7 @@ COMMANDS = {
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
     "restore": "Replace all objects by those of a backup",
     "operator": "Work on a Kubernetes cluster in place of Kubeflow Trainer's manager",
-    "doctor": "Say what this machine gives to jobs (isolation, limits, GPUs, disk), and what is wrong",
+    "doctor": "Say what is wrong with this machine, or with a TrainJob, and how to fix it",
     "version": "Print the version",
 }
 

@@ -1,0 +1,259 @@
+"""Why a TrainJob does not end, does not go, or went too early: from what a server shows to findings with a fix each.
+
+Pure. Works on what any API server answers, whoever runs the controllers. `trainmaster doctor trainjob` collects the
+`Case` and prints the findings. A `problem` keeps something from working; a `note` is a trap, or worth knowing.
+To add a check, write a function and put it in `CHECKS`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.lifecycle.janitor import describe_age, find_end
+from trainmaster.api.lifecycle.policy import Policy
+from trainmaster.api.lifecycle.templates import list_inside
+from trainmaster.api.lifecycle.terms import (
+    DEADLINE_FIELD,
+    TTL_ANNOTATION,
+    TTL_FIELD,
+    Term,
+    check_annotations,
+    find_deadline,
+    find_ttl,
+)
+from trainmaster.api.meta import Object
+from trainmaster.kit.clock import format_time, parse_time
+
+NOTE, PROBLEM = "note", "problem"
+_ORDINARY = ("foregroundDeletion", "orphan")
+_LATE = 30.0
+"""Seconds after which something that should have happened counts as not happening."""
+_MOST_SKEW = 5.0
+_MANY_RETRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: str
+    state: str
+    seen: str
+    fix: str = ""
+    """A command, or what to do where no command can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that was seen of one TrainJob."""
+
+    trainjob: Object
+    now: datetime
+    """By the server's clock, which wrote the times."""
+    runtime: Object | None = None
+    """The live one."""
+    snapshot: bool = False
+    """Whether the job has its own copy of the runtime."""
+    jobsets: Sequence[Object] = ()
+    jobs: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    policy: Policy = field(default_factory=Policy)
+    forbidden: Sequence[tuple[str, str]] = ()
+    """(verb, resource) that whoever asks may not do."""
+    skew: float | None = None
+    """Seconds by which the server's clock is ahead of ours."""
+    retries: Mapping[str, float] = field(default_factory=dict)
+    """Per controller, from metrics: passes that ended in a conflict or the like, and refused deletions."""
+
+    @property
+    def place(self) -> str:
+        meta = self.trainjob["metadata"]
+        return f"{meta['name']} -n {meta['namespace']}"
+
+
+def examine(case: Case) -> list[Finding]:
+    return [finding for check in CHECKS for finding in check(case)]
+
+
+def check_finalizers(case: Case) -> Iterator[Finding]:
+    meta = case.trainjob["metadata"]
+    foreign = [name for name in meta.get("finalizers") or () if name not in _ORDINARY]
+    if not foreign:
+        return
+    names = ", ".join(foreign)
+    if "deletionTimestamp" in meta:
+        age = (case.now - parse_time(meta["deletionTimestamp"])).total_seconds()
+        fix = f"trainmaster cleanup --clear-finalizers --yes -n {meta['namespace']}   # if its owner is gone for good"
+        yield Finding("finalizers", PROBLEM, f"deleted {describe_age(age)} ago, and kept by {names}", fix)
+    else:
+        yield Finding("finalizers", NOTE, f"{names} will keep it after it is deleted, until its owner removes that")
+
+
+def check_retention(case: Case) -> Iterator[Finding]:
+    end = find_end(case.trainjob)
+    if end is None or "deletionTimestamp" in case.trainjob["metadata"]:
+        return
+    term = find_ttl(case.trainjob, case.runtime, case.policy)
+    if term is None:
+        fix = f"kubectl annotate trainjob {case.place} {TTL_ANNOTATION}=3600"
+        yield Finding("ttl", NOTE, f"{end[0]}, and kept until somebody deletes it: nobody set a TTL", fix)
+        return
+    due = parse_time(end[1]) + timedelta(seconds=term.seconds)
+    late = (case.now - due).total_seconds()
+    if late > _LATE:
+        yield _explain_late(case, term, due, late)
+
+
+def _explain_late(case: Case, term: Term, due: datetime, late: float) -> Finding:
+    retention = (case.trainjob.get("status") or {}).get("retention") or {}
+    seen = f"due at {format_time(due)} ({term.seconds} s after its end, by {term.source}), {describe_age(late)} ago"
+    if retention.get("message"):
+        return Finding("ttl", PROBLEM, f"{seen}: {retention['message']}", "remove that cause; it is tried again")
+    seen += ", and still here: no controller that deletes it runs"
+    fix = f"trainmaster operator --companion   # on a cluster; for this one: kubectl delete trainjob {case.place}"
+    return Finding("ttl", PROBLEM, seen, fix)
+
+
+def check_annotation_values(case: Case) -> Iterator[Finding]:
+    for error in check_annotations(case.trainjob):
+        key = error.path.partition("[")[2].rstrip("]")
+        fix = f"kubectl annotate trainjob {case.place} --overwrite {key}=3600"
+        yield Finding("annotation", PROBLEM, f"{error.path} {error.detail}: it has no effect", fix)
+
+
+def check_level(case: Case) -> Iterator[Finding]:
+    """The trap: a TTL in a template deletes what the TrainJob runs and leaves the TrainJob."""
+    runtime = case.runtime
+    if runtime is None:
+        return
+    name = runtime["metadata"]["name"]
+    kind = (runtime.get("kind") or "ClusterTrainingRuntime").lower()
+    where = f" -n {runtime['metadata']['namespace']}" if runtime["metadata"].get("namespace") else ""
+    for field_name, trap in (
+        (TTL_FIELD, "deletes the JobSet or Job and leaves the TrainJob for ever"),
+        (DEADLINE_FIELD, "ends a Job behind the TrainJob's back"),
+    ):
+        for path, value in list_inside(runtime, field_name):
+            pointer = "/" + path.replace("[", ".").replace("]", "").replace(".", "/")
+            patch = json.dumps([{"op": "remove", "path": pointer}])
+            fix = f"kubectl patch {kind} {name}{where} --type=json -p '{patch}'"
+            yield Finding("level", PROBLEM, f'runtime "{name}" {path}={value} {trap}', fix)
+
+
+def check_children(case: Case) -> Iterator[Finding]:
+    for word, objects in (("jobset", case.jobsets), ("job", case.jobs)):
+        for obj in objects:
+            seconds = (obj.get("spec") or {}).get(TTL_FIELD)
+            if seconds is not None:
+                seen = f"{word} {obj['metadata']['name']} has {TTL_FIELD}={seconds}: it goes alone, the TrainJob stays"
+                yield Finding(
+                    "children", NOTE, seen, f"kubectl annotate trainjob {case.place} {TTL_ANNOTATION}={seconds}"
+                )
+    for job in case.jobs:
+        spec, status = job.get("spec") or {}, job.get("status") or {}
+        wanted = spec.get("completions") or spec.get("parallelism") or 1
+        if (status.get("succeeded") or 0) >= wanted and not status.get("completionTime"):
+            seen = f"job {job['metadata']['name']}: {status['succeeded']} of {wanted} Pods succeeded, no completionTime"
+            fix = f"kubectl describe job {job['metadata']['name']} -n {job['metadata']['namespace']}"
+            yield Finding("children", PROBLEM, f"{seen}: the Job controller has not finished it", fix)
+
+
+def check_leaks(case: Case) -> Iterator[Finding]:
+    """Pods that work for a job that is over."""
+    end = find_end(case.trainjob)
+    if end is None or (case.now - parse_time(end[1])).total_seconds() < _LATE:
+        return
+    busy = [
+        pod["metadata"]["name"]
+        for pod in case.pods
+        if (pod.get("status") or {}).get("phase") in ("Running", "Pending")
+        and "deletionTimestamp" not in pod["metadata"]
+    ]
+    if busy:
+        condition = find_condition(list_conditions(case.trainjob), end[0]) or {}
+        reason = condition.get("reason") or end[0]
+        meta = case.trainjob["metadata"]
+        seen = f"the job is over ({reason}), and {len(busy)} Pods are at work: {', '.join(sorted(busy)[:3])}"
+        yield Finding("leak", PROBLEM, seen, f"kubectl delete jobset {meta['name']} -n {meta['namespace']}")
+
+
+def check_deadline(case: Case) -> Iterator[Finding]:
+    """Only where nobody acts on it: the exact times are the controller's business."""
+    term = find_deadline(case.trainjob, case.runtime)
+    started = [
+        parse_time(pod["status"]["startTime"]) for pod in case.pods if (pod.get("status") or {}).get("startTime")
+    ]
+    if term is None or not started or find_end(case.trainjob) is not None:
+        return
+    over = (case.now - min(started)).total_seconds() - term.seconds
+    if over > _LATE and not (case.trainjob["spec"].get("suspend")):
+        seen = f"active for {describe_age(over)} longer than {term.seconds} s, by {term.source}"
+        fix = f"kubectl patch trainjob {case.place} --type=merge -p '{json.dumps({'spec': {'suspend': True}})}'"
+        yield Finding("deadline", PROBLEM, f"{seen}: no controller acts on it", fix)
+
+
+def check_runtime(case: Case) -> Iterator[Finding]:
+    if case.runtime is not None or find_end(case.trainjob) is not None:
+        return
+    reference = case.trainjob["spec"]["runtimeRef"]
+    kind = reference.get("kind", "ClusterTrainingRuntime")
+    seen = f"{kind} {reference['name']} does not exist"
+    if case.snapshot:
+        yield Finding("runtime", NOTE, f"{seen}; the job goes on from its own copy, a rerun will not")
+    else:
+        yield Finding("runtime", PROBLEM, f"{seen}, so the job cannot start", f"kubectl get {kind.lower()}s")
+
+
+def check_controller(case: Case) -> Iterator[Finding]:
+    meta = case.trainjob["metadata"]
+    age = (case.now - parse_time(meta["creationTimestamp"])).total_seconds()
+    if age > _LATE and not case.trainjob.get("status") and not case.jobsets and "deletionTimestamp" not in meta:
+        fix = "trainmaster status   # on a cluster: is the trainer's manager, or `trainmaster operator`, running?"
+        yield Finding(
+            "controller", PROBLEM, f"created {describe_age(age)} ago, and no controller has looked at it", fix
+        )
+
+
+def check_access(case: Case) -> Iterator[Finding]:
+    meta = case.trainjob["metadata"]
+    for verb, resource in case.forbidden:
+        fix = (
+            f"kubectl create role trainjobs --verb={verb} --resource={resource} -n {meta['namespace']}   # and bind it"
+        )
+        yield Finding("access", PROBLEM, f"you may not {verb} {resource} in {meta['namespace']}", fix)
+
+
+def check_clock(case: Case) -> Iterator[Finding]:
+    if case.skew is not None and abs(case.skew) > _MOST_SKEW:
+        where = "ahead of" if case.skew > 0 else "behind"
+        seen = f"the server's clock is {abs(case.skew):.0f} s {where} this machine's: ages that you see are off by that"
+        yield Finding("clock", NOTE, seen, "timedatectl set-ntp true   # on the machine that is wrong")
+
+
+def check_conflicts(case: Case) -> Iterator[Finding]:
+    for controller, count in sorted(case.retries.items()):
+        if count >= _MANY_RETRIES:
+            seen = (
+                f"{controller} had to try {count:.0f} times again since the server started: others write what it writes"
+            )
+            meta = case.trainjob["metadata"]
+            fix = f"kubectl get trainjob {meta['name']} -n {meta['namespace']} --show-managed-fields -o yaml   # who?"
+            yield Finding("conflicts", NOTE, seen, fix)
+
+
+CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    check_controller,
+    check_runtime,
+    check_finalizers,
+    check_retention,
+    check_annotation_values,
+    check_level,
+    check_children,
+    check_leaks,
+    check_deadline,
+    check_conflicts,
+    check_access,
+    check_clock,
+)
