@@ -80,14 +80,17 @@ class ServerProcess:
             raise AssertionError(f"the server did not stop within {STOP_SECONDS} s:\n{self.log[-3000:]}") from None
 
 
-def launch_server(home: Path, *flags: str, environ: Mapping[str, str] | None = None) -> ServerProcess:
-    """Starts it and returns when it is ready; the caller stops it."""
+def launch_server(
+    home: Path, *flags: str, environ: Mapping[str, str] | None = None, user: int | None = None
+) -> ServerProcess:
+    """Starts it, as an ordinary `user` if asked, and returns when it is ready; the caller stops it."""
     logs = home / "logs"
     logs.mkdir(parents=True, exist_ok=True)
+    before = [] if user is None else [sys.executable, "-m", "tests.support.as_user", str(user)]
     reader, writer = os.pipe()
     with (logs / "test.log").open("ab") as log:
         process = subprocess.Popen(
-            [*command("up", "--home", str(home), *flags), "--report-to", str(writer)],
+            [*before, *command("up", "--home", str(home), *flags), "--report-to", str(writer)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
