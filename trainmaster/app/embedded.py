@@ -30,6 +30,7 @@ from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.http.server import ApiServer
+from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStreams
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.registry import Registry
 from trainmaster.apiserver.state import Reviewer
@@ -53,6 +54,7 @@ from trainmaster.kit import failpoints, logs
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import Ids, SystemIds
 from trainmaster.kit.metrics import Metrics
+from trainmaster.node.pod_streams import ShimStreams
 from trainmaster.store.contract import Store, StoreError
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
 from trainmaster.store.state import WindowLimits
@@ -80,6 +82,17 @@ class World:
     environ: Mapping[str, str]
     clock: Clock
     ids: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class PodAccess:
+    """Ways into Pods, where this process runs any."""
+
+    logs: PodLogs | None = None
+    streams: PodStreams | None = None
+
+
+NO_PODS = PodAccess()
 
 
 def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready) -> None:
@@ -137,14 +150,14 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             stack.callback(api.close)
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
             ensure_built_ins(api.registry)
-            pod_logs: PodLogs | None = None
+            pods = NO_PODS
             if settings.process.workloads:
                 agent = await stack.enter_async_context(
                     running_workloads(api.registry, home, settings, world.environ, world.clock, api.metrics)
                 )
-                pod_logs = agent.logs
+                pods = PodAccess(agent.logs, ShimStreams(agent.supervisor, PodStreamError))
             port, notes = choose_port(home, settings)
-            server = await stack.enter_async_context(_listen(api.build_server(pki, port, pod_logs), settings))
+            server = await stack.enter_async_context(_listen(api.build_server(pki, port, pods), settings))
             home.write_port(server.address[1])
             url = _advertised_url(server)
             write_kubeconfig(home, url, pki.ca.certificate, world.ids)
@@ -174,13 +187,20 @@ class ControlPlane:
         self.registry.state.admission.add(NoEscalation(self.authorizer))
         self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
 
-    def build_server(self, pki: Pki, port: int, pod_logs: PodLogs | None = None) -> ApiServer:
+    def build_server(self, pki: Pki, port: int, pods: PodAccess = NO_PODS) -> ApiServer:
         world, settings = self.world, self.world.settings
         kinds = self.registry.catalogue
         access = Access(self.authenticator, self.authorizer)
         endpoints = Endpoints(kinds, self.metrics, ready={"store": CommitCheck(self.store, world.clock)})
         handlers = Handlers(
-            self.registry, kinds, access, endpoints, clock=world.clock, limits=settings.limits, logs=pod_logs
+            self.registry,
+            kinds,
+            access,
+            endpoints,
+            clock=world.clock,
+            limits=settings.limits,
+            logs=pods.logs,
+            streams=pods.streams,
         )
         audit = settings.audit
         return ApiServer(

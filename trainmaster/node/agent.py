@@ -89,6 +89,10 @@ class NodeAgent:
         assert self._logs is not None, "the agent runs before logs are read"
         return self._logs
 
+    @property
+    def supervisor(self) -> Supervisor:
+        return self._supervisor
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[NodeAgent]:
         inotify = Inotify()

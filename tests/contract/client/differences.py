@@ -244,6 +244,9 @@ OUTSIDE = {
     "`tests/bad_input/test_connections.py`.",
     "Services have no cluster IP": "There is no network of Pods on one machine; headless Services give names.",
     "The node has no Lease, and there are no `system-` PriorityClasses": "Nothing here would read them.",
+    "A client of exec that goes takes its program with it": "The process group of the program is killed. Many clusters "
+    "leave it running until the container ends. Shown by `tests/wire/test_streams.py`.",
+    "pods/proxy": "Refused: port-forward reaches the same ports.",
 }
 """Differences at the edge of the API that the Client protocol cannot ask for."""
 

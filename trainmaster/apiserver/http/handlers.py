@@ -11,10 +11,12 @@ from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.limits import Limits
-from trainmaster.apiserver.http.logs import LogHandler, PodLogs, refuse_stream
+from trainmaster.apiserver.http.logs import LogHandler, PodLogs
 from trainmaster.apiserver.http.messages import Request
 from trainmaster.apiserver.http.progress import Progress
 from trainmaster.apiserver.http.resources import Outcome, Resources
+from trainmaster.apiserver.http.streams.contract import PodStreams
+from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, StreamHandler, refuse_proxy
 from trainmaster.kit.clock import Clock
 
 
@@ -29,12 +31,15 @@ class Handlers:
         clock: Clock,
         limits: Limits | None = None,
         logs: PodLogs | None = None,
+        streams: PodStreams | None = None,
     ) -> None:
         self.access = access
         self.resources = Resources(registry, catalogue, limits or Limits(), clock)
         self.resources.specials[("", "pods", "log")] = LogHandler(registry, logs).handle
-        for stream in ("exec", "attach", "portforward", "proxy"):
-            self.resources.specials[("", "pods", stream)] = refuse_stream
+        serve_stream = StreamHandler(registry, access, streams).handle
+        for name in SUBRESOURCES:
+            self.resources.specials[("", "pods", name)] = serve_stream
+        self.resources.specials[("", "pods", "proxy")] = refuse_proxy
         self.progress = Progress(registry, catalogue, access)
         self.endpoints = endpoints
 

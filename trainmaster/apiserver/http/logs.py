@@ -1,7 +1,7 @@
 """pods/NAME/log: which container is meant and whether it can have a log; the bytes come from the node.
 
 The node is injected as `PodLogs`, because the API server runs no Pods. The sentences are those of upstream's API server
-and kubelet (wire 14.1). exec, attach and port-forward are refused with a Status, which kubectl prints.
+and kubelet (wire 14.1).
 """
 
 from __future__ import annotations
@@ -51,10 +51,6 @@ class LogHandler:
         return StreamResponse(self._logs.read(pod, container, options), content_type=TEXT, head_first=options.follow)
 
 
-def refuse_stream(request: Request, kind: Kind) -> Response:
-    raise status.bad_request(f"pods/{request.route.subresource} is not supported by this server")
-
-
 def choose_container(pod: Object, name: str) -> str:
     spec, pod_name = pod["spec"], pod["metadata"]["name"]
     ordinary = [item["name"] for item in spec.get("containers") or []]
@@ -72,7 +68,7 @@ def choose_container(pod: Object, name: str) -> str:
 
 
 def check_started(pod: Object, container: str, *, previous: bool) -> None:
-    found = _find_status(pod, container)
+    found = find_container_status(pod, container)
     name = pod["metadata"]["name"]
     state = found.get("state") or {}
     ended_before = bool((found.get("lastState") or {}).get("terminated"))
@@ -84,7 +80,7 @@ def check_started(pod: Object, container: str, *, previous: bool) -> None:
     raise status.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
 
 
-def _find_status(pod: Object, container: str) -> dict[str, Any]:
+def find_container_status(pod: Object, container: str) -> dict[str, Any]:
     current = pod.get("status") or {}
     for key in ("containerStatuses", "initContainerStatuses"):
         for found in current.get(key) or []:

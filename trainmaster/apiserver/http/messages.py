@@ -76,17 +76,24 @@ ANONYMOUS = Identity("system:anonymous", groups=("system:unauthenticated",))
 class Query:
     """Query parameters. Unknown ones are ignored by everybody; of repeated ones the first counts, as upstream."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_pairs", "_values")
 
     def __init__(self, text: str = "") -> None:
         self._values: dict[str, str] = {}
+        self._pairs: list[tuple[str, str]] = []
         if text:
             try:
-                pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=200)
+                # Every word of an executed command is a field.
+                pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=2000)
             except ValueError as error:
                 raise status.bad_request(f"invalid query: {error}") from error
             for key, value in pairs:
                 self._values.setdefault(key, value)
+            self._pairs = pairs
+
+    def list_values(self, name: str) -> list[str]:
+        """All values of a parameter that may be repeated."""
+        return [value for key, value in self._pairs if key == name]
 
     def get(self, name: str) -> str:
         return self._values.get(name, "")
@@ -179,6 +186,15 @@ def encode_head(response: Response, request_id: str, date: bytes, keep_alive: bo
 
 
 _PRIVATE = b"Cache-Control: no-cache, private\r\n"
+
+
+def encode_upgrade_head(request_id: str, date: bytes, headers: bytes) -> bytes:
+    return b"%bAudit-Id: %b\r\nDate: %b\r\nConnection: Upgrade\r\n%b\r\n" % (
+        _LINES[101],
+        request_id.encode(),
+        date,
+        headers,
+    )
 
 
 def encode_stream_head(content_type: bytes, request_id: str, date: bytes, headers: bytes = b"") -> bytes:

@@ -11,6 +11,7 @@ kept beyond the limits; a broken request is answered with a Status and `Connecti
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,12 +24,18 @@ from trainmaster.api import status
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.messages import Request
+from trainmaster.apiserver.http.streams.websocket import FramingError
+
+log = logging.getLogger(__name__)
 
 # Longer answers are written in pieces of this size, each about 0.5 ms of encryption.
 PIECE_BYTES = 512 * 1024
 
 # How long a refused peer may go on sending before the connection is cut.
 _LINGER_SECONDS = 5
+
+# An upgraded connection from which nothing is read is asked this often whether somebody is there.
+_PROBE_SECONDS = 10
 
 # Requests above this many bytes are not kept for comparison with the next one.
 _LONGEST_REPEATABLE = 8192
@@ -50,6 +57,7 @@ class Phase(Enum):
     BODY = "body"
     SERVING = "serving"
     STREAMING = "streaming"
+    UPGRADED = "upgraded"
 
 
 class Application(Protocol):
@@ -68,6 +76,19 @@ class Application(Protocol):
     def refuse(self, error: StatusError, connection: Connection) -> None:
         """Answers a request that could not be read, and closes."""
         ...
+
+
+class Consumer(Protocol):
+    """Takes the bytes of a connection that speaks HTTP no more."""
+
+    def feed(self, data: bytes) -> None:
+        """FramingError: the connection is cut."""
+        ...
+
+    def probe(self) -> None: ...
+
+    @property
+    def is_held(self) -> bool: ...
 
 
 class Connection(asyncio.Protocol):
@@ -94,6 +115,9 @@ class Connection(asyncio.Protocol):
         self._pumping = False
         self._writable: asyncio.Event | None = None
         self._lingering = False
+        self._beyond = b""
+        """What came behind a request to upgrade."""
+        self._consumer: Consumer | None = None
         self.busy = False
         self.closing = False
         self.phase = Phase.IDLE
@@ -137,6 +161,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.closing:
             return
+        if self._consumer is not None:
+            self._consume(data)
+            return
         if self._between and self._refusal is None:
             before = self._repeatable
             if before is not None and data.startswith(self._head) and len(data) - len(self._head) == len(before.body):
@@ -174,8 +201,9 @@ class Connection(asyncio.Protocol):
         self._fresh = False
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # Nothing is upgraded: the request is answered like any other, and what follows is not HTTP.
+        except httptools.HttpParserUpgrade as upgrade:
+            # Whether or not it is granted: what follows is not HTTP.
+            self._beyond = data[upgrade.args[0] :]
             if self._ready:
                 self._ready[-1].keep_alive = False
             self._pause_reading()
@@ -298,6 +326,66 @@ class Connection(asyncio.Protocol):
             self._reading = False
             self._transport.pause_reading()
 
+    # After an upgrade
+
+    def upgrade(self, head: bytes, consumer: Consumer) -> None:
+        """From now on the bytes in both directions belong to the consumer."""
+        assert self._transport is not None
+        self._enter(Phase.UPGRADED)
+        self._transport.write(head)
+        self._consumer = consumer
+        beyond, self._beyond = self._beyond, b""
+        if beyond:
+            self._consume(beyond)
+        if not consumer.is_held:
+            self.go_on_reading()
+
+    def _consume(self, data: bytes) -> None:
+        assert self._consumer is not None
+        try:
+            self._consumer.feed(data)
+        except FramingError as error:
+            log.info("session cut", extra={"action": "http.session_cut", "error": str(error)})
+            self.abort()
+
+    def write(self, data: bytes) -> None:
+        if not self.closing and self._transport is not None:
+            self._transport.write(data)
+
+    async def wait_until_writable(self) -> None:
+        await self._wait_for_reader()
+
+    def hold_reading(self) -> None:
+        self._pause_reading()
+        self.since = self._application.tick
+
+    def go_on_reading(self) -> None:
+        if not self._reading and not self.closing and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def end_session(self) -> None:
+        """The consumer has finished; the connection goes too, once what was written has arrived."""
+        self.task = None
+        self.busy = False
+        if not self.closing:
+            self.linger()
+
+    def _watch_over(self, consumer: Consumer) -> bool:
+        """Whether it is to be cut. A person may look at a page of output for hours: that alone is no reason.
+
+        While nothing is read, that a peer has gone is noticed by writing only.
+        """
+        assert self._transport is not None
+        waited = self._application.tick - self.since
+        if self._lingering and self._transport.get_write_buffer_size() == 0:
+            return waited > _LINGER_SECONDS
+        if waited >= _PROBE_SECONDS or self._lingering:
+            self.since = self._application.tick
+            if consumer.is_held and self.is_ready():
+                consumer.probe()
+        return False
+
     # For the application
 
     def answer(self, payload: bytes, keep_alive: bool, *, linger: bool = False) -> None:
@@ -400,6 +488,8 @@ class Connection(asyncio.Protocol):
     def overdue(self) -> bool:
         """Whether this peer has kept us waiting longer than the limits allow (asked once a second)."""
         limits = self._limits
+        if self._consumer is not None:
+            return self._watch_over(self._consumer)
         waited = self._application.tick - self.since
         if self._lingering:
             return waited > _LINGER_SECONDS

@@ -18,11 +18,12 @@ from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.messages import Request, Response, warning_lines
 from trainmaster.apiserver.http.negotiate import Form, choose_form
 from trainmaster.apiserver.http.routes import Route
+from trainmaster.apiserver.http.streams.handler import UpgradeResponse
 from trainmaster.apiserver.http.watching import StreamResponse, watch_stream
 from trainmaster.client.contract import DeleteOptions, WriteOptions
 from trainmaster.kit.clock import Clock
 
-Outcome = Response | StreamResponse | Awaitable[Response]
+Outcome = Response | StreamResponse | UpgradeResponse | Awaitable[Response]
 Special = Callable[[Request, Kind], Outcome]
 """A handler for one subresource that is not an object of the registry."""
 

@@ -33,11 +33,14 @@ from trainmaster.apiserver.http.messages import (
     encode,
     encode_head,
     encode_stream_head,
+    encode_upgrade_head,
     error_response,
 )
 from trainmaster.apiserver.http.options import find_selected_name
 from trainmaster.apiserver.http.protocol import PIECE_BYTES, Connection, Phase
 from trainmaster.apiserver.http.routes import NO_ROUTE, Route, Router
+from trainmaster.apiserver.http.streams import websocket
+from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, UpgradeResponse
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.auth.contract import MASTERS
 from trainmaster.kit.clock import Clock
@@ -147,7 +150,7 @@ class ApiServer:
         if self._server is not None:
             self._server.close()
         for connection in tuple(self._connections):
-            if connection.phase is Phase.STREAMING and connection.task is not None:
+            if connection.phase in (Phase.STREAMING, Phase.UPGRADED) and connection.task is not None:
                 connection.task.cancel()
             elif not connection.busy:
                 connection.close()
@@ -212,6 +215,8 @@ class ApiServer:
             self._let_out(request, connection, outcome)
         elif isinstance(outcome, StreamResponse):
             self._start_stream(request, connection, outcome)
+        elif isinstance(outcome, UpgradeResponse):
+            self._start_session(request, connection, outcome)
         else:
             connection.task = self._scope.spawn_guarded(
                 self._finish_later(request, connection, outcome), name="http.request"
@@ -264,7 +269,7 @@ class ApiServer:
         route = request.route
         self._requests.add(route.verb, route.group, route.plural, str(code))
         self._durations.observe(self._clock.monotonic() - request.started, route.verb)
-        if self._audit is not None and route.is_resource and route.verb in WRITES:
+        if self._audit is not None and route.is_resource and (route.verb in WRITES or _is_session(route)):
             entry = {
                 "time": self._clock.now(),
                 "requestId": request.id,
@@ -292,20 +297,52 @@ class ApiServer:
         connection.task = None
         self._let_out(request, connection, response)
 
-    def _start_stream(self, request: Request, connection: Connection, stream: StreamResponse) -> None:
+    def _may_stay(self, request: Request, connection: Connection) -> bool:
+        """Counts one more long answer; False when it was refused instead."""
         user = request.identity.user
         limits = self.limits
         mine = limits.watchers if MASTERS in request.identity.groups else limits.watchers_per_user
         if self._watchers.total() >= limits.watchers or self._watchers[user] >= mine or self._draining:
-            stream.close()
             error = status.too_many_requests("too many open watches, please try again later", 1)
             self._let_out(request, connection, error_response(error))
-            return
+            return False
         self._watchers[user] += 1
+        return True
+
+    def _note_left(self, request: Request) -> None:
+        user = request.identity.user
+        self._watchers[user] -= 1
+        if not self._watchers[user]:
+            del self._watchers[user]
+
+    def _start_session(self, request: Request, connection: Connection, upgrade: UpgradeResponse) -> None:
+        if self._may_stay(request, connection):
+            connection.task = self._scope.spawn_guarded(
+                self._run_session(request, connection, upgrade), name="http.session"
+            )
+
+    async def _run_session(self, request: Request, connection: Connection, upgrade: UpgradeResponse) -> None:
+        session = upgrade.open(connection)
+        self._account(request, 101, b"")
+        connection.upgrade(encode_upgrade_head(request.id, self._date, upgrade.headers), session)
+        try:
+            await upgrade.serve(session)
+        except (ConnectionResetError, TimeoutError):
+            log.debug("session left", extra={"action": "http.session_left", "request_id": request.id})
+        except asyncio.CancelledError:
+            # The peer went away, or the server drains: whoever is still there is told.
+            session.close(websocket.GOING_AWAY, "the server is shutting down")
+        finally:
+            self._note_left(request)
+            connection.end_session()
+
+    def _start_stream(self, request: Request, connection: Connection, stream: StreamResponse) -> None:
+        if not self._may_stay(request, connection):
+            stream.close()
+            return
         connection.task = self._scope.spawn_guarded(self._run_stream(request, connection, stream), name="http.stream")
 
     async def _run_stream(self, request: Request, connection: Connection, stream: StreamResponse) -> None:
-        user = request.identity.user
         head = encode_stream_head(stream.content_type, request.id, self._date, stream.headers)
         keep_alive, begun, refusal = request.keep_alive, False, None
         try:
@@ -329,9 +366,7 @@ class ApiServer:
         stream.close()
         if isinstance(stream.pieces, AsyncGenerator):
             await stream.pieces.aclose()
-        self._watchers[user] -= 1
-        if not self._watchers[user]:
-            del self._watchers[user]
+        self._note_left(request)
         if begun:
             self._account(request, 200, b"")
             connection.end_stream(keep_alive and not self._draining)
@@ -339,6 +374,10 @@ class ApiServer:
             request.keep_alive = keep_alive
             empty = Response(b"", content_type=stream.content_type, headers=stream.headers)
             self._let_out(request, connection, empty if refusal is None else error_response(refusal))
+
+
+def _is_session(route: Route) -> bool:
+    return route.plural == "pods" and route.subresource in SUBRESOURCES
 
 
 def _refine(route: Route, query: Query) -> Route:

@@ -22,6 +22,7 @@ from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.protocol import PIECE_BYTES, Connection
 from trainmaster.apiserver.http.server import ApiServer
+from trainmaster.apiserver.http.streams.contract import PodStreams
 from trainmaster.apiserver.registry import Registry
 from trainmaster.auth.identities import Credentials, StaticTokens, digest
 from trainmaster.auth.rbac import RbacAuthorizer
@@ -48,7 +49,13 @@ class FakeLogs:
 
 
 class World:
-    def __init__(self, store: MemoryStore, audit: AuditLog | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        audit: AuditLog | None = None,
+        limits: Limits | None = None,
+        streams: PodStreams | None = None,
+    ) -> None:
         clock, ids, metrics = VirtualClock(), SeededIds(1), Metrics()
         kinds = catalogue.build()
         self.store = store
@@ -59,7 +66,9 @@ class World:
         access = Access(Credentials([tokens]), RbacAuthorizer(self.policies))
         self.ready = ""
         endpoints = Endpoints(kinds, metrics, ready={"store": lambda: self.ready})
-        handlers = Handlers(self.registry, kinds, access, endpoints, clock=clock, logs=FakeLogs(), limits=limits)
+        handlers = Handlers(
+            self.registry, kinds, access, endpoints, clock=clock, logs=FakeLogs(), limits=limits, streams=streams
+        )
         self.server = ApiServer(handlers, store, clock=clock, ids=ids, metrics=metrics, audit=audit, limits=limits)
 
     def connect(self) -> tuple[Connection, FakeTransport]:
@@ -86,11 +95,12 @@ def run(
     manual: bool = False,
     audit: Path | None = None,
     limits: Limits | None = None,
+    streams: PodStreams | None = None,
 ) -> None:
     async def body() -> None:
         store = MemoryStore(manual=manual)
         log = AuditLog(audit, max_bytes=600, keep=2) if audit else None
-        world = World(store, log, limits)
+        world = World(store, log, limits, streams)
         async with world.registry.running(), world.server:
             if manual:
                 store.commit()

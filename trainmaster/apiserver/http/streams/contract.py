@@ -1,0 +1,74 @@
+"""What the API server needs of whoever runs Pods: programs with streams, and connections inside a Pod's network.
+
+Protocols, because the API server runs no Pods; the node implements them and `app` brings both together. Errors are
+`PodStreamError`, whose text is shown to the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from trainmaster.api.meta import Object
+
+
+class PodStreamError(Exception):
+    """It cannot be done; the text says why in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client asked for."""
+
+    container: str
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+    command: Sequence[str] = ()
+    """Empty for attach."""
+
+
+class Program(Protocol):
+    """A program whose streams are open: started by exec, or attached to."""
+
+    async def read(self, stream: str) -> bytes:
+        """The next output of "stdout" or "stderr"; b"" at its end. Nothing is read ahead."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """To its standard input; waits until it was taken. What nobody reads any more is dropped."""
+        ...
+
+    def close_input(self) -> None: ...
+
+    async def resize(self, columns: int, rows: int) -> None: ...
+
+    async def wait(self) -> int:
+        """Its exit code; 0 when something that was attached to has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of it in every case; a program started by exec that still runs is killed."""
+        ...
+
+
+class Tunnel(Protocol):
+    """A TCP connection to a port of a Pod."""
+
+    async def read(self) -> bytes: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    def end_writing(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class PodStreams(Protocol):
+    async def run(self, pod: Object, wanted: Wanted) -> Program: ...
+
+    async def attach(self, pod: Object, wanted: Wanted) -> Program: ...
+
+    async def connect(self, pod: Object, port: int) -> Tunnel: ...
