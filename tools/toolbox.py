@@ -142,7 +142,12 @@ class Toolbox:
                 self.ensure_program(name)
             except Unavailable as error:
                 missing.append(Missing(name, str(error)))
-        for tool, ensure in (("debian-kubectl", self.ensure_debian_kubectl), ("promtool", self.ensure_promtool)):
+        others = {
+            "debian-kubectl": self.ensure_debian_kubectl,
+            "promtool": self.ensure_promtool,
+            frameworks.SDK: self.ensure_sdk,
+        }
+        for tool, ensure in others.items():
             try:
                 ensure()
             except Unavailable as error:
@@ -229,6 +234,12 @@ class Toolbox:
             shutil.rmtree(work)
 
         return self.cache.ensure(tool, content_hash([package, "1"]), make) / "usr" / "bin" / program
+
+    def ensure_sdk(self) -> Path:
+        try:
+            return frameworks.ensure_sdk(self.cache, self.say)
+        except frameworks.NotInstalled as error:
+            raise Unavailable(str(error)) from None
 
     def ensure_frameworks(self) -> Path:
         try:

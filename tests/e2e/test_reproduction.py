@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 import yaml
 
 from tests.e2e.shell import Person
+from tools.frameworks import find_sdk
+from tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.e2e
 
@@ -176,3 +179,41 @@ def test_doctor_finds_what_keeps_a_deleted_job_and_nothing_about_a_healthy_one(o
     gone = owner.trainmaster("doctor", "trainjob", "healthy")
     assert gone.code == 1 and "`trainmaster history get healthy -n default` may know it" in gone.err
     assert owner.trainmaster("doctor", "nonsense").code == 2
+
+
+SDK_PROGRAM = """
+import sys, trainmaster
+from kubeflow.trainer import CustomTrainer, TrainerClient
+from kubeflow.trainer.options import Annotations, Name
+from trainmaster.sdk.options import TTLSecondsAfterFinished
+
+def train():
+    print("hello from the SDK")
+
+trainer = CustomTrainer(func=train, num_nodes=1)
+client = trainmaster.TrainerClient()
+assert isinstance(client, TrainerClient)
+client.train("plain", trainer=trainer, options=[Name("ours")], active_deadline_seconds=28800,
+             ttl_seconds_after_finished=0)
+options = [Name("theirs"), Annotations({"a": "b"}), TTLSecondsAfterFinished(3600)]
+TrainerClient().train("plain", trainer=trainer, options=options)
+"""
+
+
+def test_deadline_and_ttl_can_be_said_in_python(owner: Person, tmp_path: Path) -> None:
+    sdk = find_sdk()
+    if sdk is None:
+        pytest.skip(Toolbox().why_missing("sdk"))
+    program = tmp_path / "program.py"
+    program.write_text(SDK_PROGRAM)
+    root = Path(__file__).parents[2]
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(root), "KUBECONFIG": str(owner.home / "kubeconfig")}
+    done = subprocess.run([sdk / "bin" / "python", program], env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    owner.kubectl("wait", "--for=delete", "trainjob/ours", f"--timeout={LIMIT}s")
+    wait_for_logs(owner, "ours", "hello from the SDK")
+    record = owner.trainmaster("history", "get", "ours", "-o", "json").json
+    assert record["trainjob"]["spec"]["activeDeadlineSeconds"] == 28800
+    owner.kubectl("wait", "--for=condition=Complete", "trainjob/theirs", f"--timeout={LIMIT}s")
+    kept = json.loads(owner.kubectl("get", "trainjob", "theirs", "-o", "json"))
+    assert kept["metadata"]["annotations"] == {"a": "b", "trainmaster.dev/ttl-seconds-after-finished": "3600"}

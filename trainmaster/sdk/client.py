@@ -1,0 +1,42 @@
+"""`trainmaster.TrainerClient`: the Kubeflow SDK's client with two arguments more. Everything else is the SDK's.
+
+Loaded when somebody asks for `trainmaster.TrainerClient`, never before: the SDK takes a second to import and is an
+optional dependency.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from kubeflow.trainer import TrainerClient as _SdkClient
+except ImportError as error:
+    raise ImportError("trainmaster.TrainerClient needs the Kubeflow SDK: pip install 'trainmaster[sdk]'") from error
+
+from trainmaster.sdk.options import ActiveDeadlineSeconds, TTLSecondsAfterFinished
+
+
+class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the environment that is checked
+    def train(
+        self,
+        runtime: Any = None,
+        initializer: Any = None,
+        trainer: Any = None,
+        options: list[Any] | None = None,
+        *,
+        active_deadline_seconds: int | None = None,
+        ttl_seconds_after_finished: int | None = None,
+    ) -> str:
+        """As the SDK's `train`; returns the name of the TrainJob.
+
+        active_deadline_seconds: the job fails, and its Pods are stopped, when it is active for longer.
+        ttl_seconds_after_finished: the job is deleted with all that it owns so long after its end; its record and logs
+        stay in the history.
+        """
+        chosen = list(options or ())
+        if active_deadline_seconds is not None:
+            chosen.append(ActiveDeadlineSeconds(active_deadline_seconds))
+        if ttl_seconds_after_finished is not None:
+            chosen.append(TTLSecondsAfterFinished(ttl_seconds_after_finished))
+        name: str = super().train(runtime=runtime, initializer=initializer, trainer=trainer, options=chosen)
+        return name
