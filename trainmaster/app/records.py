@@ -42,6 +42,15 @@ class Recorder(Ledger, Protocol):
 
     async def archive(self, trainjob: Object) -> bool: ...
 
+    def count_troubles(self) -> int:
+        """Finished jobs whose record could not be written."""
+        ...
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(records, bytes)."""
+        ...
+
 
 class Witness(Plugin):
     """Sees who deletes a TrainJob and with which program. Memory only: after a crash nobody knows."""
@@ -70,6 +79,7 @@ class Closed:
 
     def __init__(self, trouble: str) -> None:
         self._trouble = trouble
+        self._asked: set[str] = set()
 
     def is_archived(self, uid: str) -> bool:
         return False
@@ -78,7 +88,16 @@ class Closed:
         return self._trouble
 
     async def archive(self, trainjob: Object) -> bool:
+        self._asked.add(trainjob["metadata"]["uid"])
         return False
+
+    def count_troubles(self) -> int:
+        """At least 1, so that an alert fires before the first job is over."""
+        return max(1, len(self._asked))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return 0, 0
 
 
 @asynccontextmanager
@@ -96,7 +115,9 @@ async def running_history(
         archive = Archive.open(directory)
     except ArchiveError as error:
         log.error("history is closed", extra={"action": "history.closed", "error": str(error)})
-        yield Closed(f"{error}; repair or move it away, and start the server again")
+        closed = Closed(f"{error}; repair or move it away, and start the server again")
+        declare_history(metrics, closed)
+        yield closed
         return
     try:
         gather = ViewGather(view, view)
@@ -111,7 +132,7 @@ async def running_history(
         archive.close()
 
 
-def declare_history(metrics: Metrics, keeper: Keeper) -> None:
+def declare_history(metrics: Metrics, keeper: Recorder) -> None:
     metrics.gauge("trainmaster_history_records", "Records in the archive.", lambda: keeper.size[0])
     metrics.gauge("trainmaster_history_bytes", "Bytes of records, logs and results in it.", lambda: keeper.size[1])
     metrics.gauge(
