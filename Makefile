@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test check sim format bench clean
+.PHONY: help setup venv demo test heavy check sim format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ demo: venv ## Start a server in a temporary home and show it with kubectl
 
 test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x -k name" for pytest)
 	@$(RUN) tools/testrun.py $(TIERS) -- $(ARGS)
+
+heavy: setup ## Run the slow framework tests: FSDP on four nodes, elastic restart, DeepSpeed (10 minutes)
+	@$(RUN) -m pytest -q tests/node/heavy_frameworks.py $(ARGS)
 
 check: venv ## The quick lane: format, lint, types, imports and unit tests (under 2 minutes)
 	@$(RUN) tools/testrun.py --quick -- $(ARGS)

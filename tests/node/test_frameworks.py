@@ -1,4 +1,7 @@
-"""The examples with the real frameworks, two nodes each: they meet, they train, the loss falls, nothing is left."""
+"""The examples with the real frameworks, two nodes each: they meet, they train, the loss falls, nothing is left.
+
+`make heavy` runs what takes minutes: FSDP on four nodes, elastic restart, DeepSpeed (`heavy_frameworks.py`).
+"""
 
 from __future__ import annotations
 

@@ -230,6 +230,7 @@ def test_a_layer_is_made_once_and_lies_over_its_base(tmp_path: Path) -> None:
     assert above.packages[0].startswith(str(layer))
     assert set(base.packages) <= set(above.packages)
     assert above.interpreter == base.interpreter
+    assert above.list_prefixes() == [str(layer), *base.list_prefixes()], "programs come from all of them"
 
 
 def test_scripts_are_copied_without_the_name_of_their_interpreter(tmp_path: Path) -> None:

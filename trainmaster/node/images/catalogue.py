@@ -66,13 +66,13 @@ class Images:
         gang = self._make_gang(pod) if rule.gang else ""
         return Environment(
             prefix=base.prefix,
-            programs=(f"{self._make_shared(base)}/bin", self._make_programs(base), f"{base.prefix}/bin"),
+            programs=(f"{self._make_shared(base)}/bin", *self._list_programs(base)),
             layer=self._make_shared(base),
             command=rule.command,
             stand_ins=rule.stand_ins,
             variables=rule.env,
             gang_directory=gang,
-            shown=(*rule.shown, *find_interpreter(base)),
+            shown=(*rule.shown, *base.list_prefixes()[1:], *find_interpreter(base)),
             note=_describe(image, rule, base),
         )
 
@@ -113,13 +113,16 @@ class Images:
             self._shared[base.prefix] = layers.make_shared(self._settings.root, base)
         return self._shared[base.prefix]
 
-    def _make_programs(self, base: Base) -> str:
+    def _list_programs(self, base: Base) -> list[str]:
+        return [place for prefix in base.list_prefixes() for place in (self._make_programs(prefix), f"{prefix}/bin")]
+
+    def _make_programs(self, prefix: str) -> str:
         """Made again after somebody installed into the environment."""
-        stamp = os.stat(f"{base.prefix}/bin").st_mtime_ns
-        known = self._programs.get(base.prefix)
+        stamp = os.stat(f"{prefix}/bin").st_mtime_ns
+        known = self._programs.get(prefix)
         if known is None or known[0] != stamp:
-            known = (stamp, layers.make_programs(self._settings.root, base.prefix))
-            self._programs[base.prefix] = known
+            known = (stamp, layers.make_programs(self._settings.root, prefix))
+            self._programs[prefix] = known
         return known[1]
 
     def _make_gang(self, pod: Object) -> str:

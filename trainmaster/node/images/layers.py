@@ -41,6 +41,11 @@ class Base:
     packages: tuple[str, ...]
     """Directories on sys.path that hold packages."""
 
+    def list_prefixes(self) -> list[str]:
+        """Its own and those of the environments below it, from which it takes packages and programs."""
+        below = (str(Path(place).parents[2]) for place in self.packages)
+        return [prefix for prefix in dict.fromkeys((self.prefix, *below)) if os.path.isdir(f"{prefix}/bin")]
+
 
 class BaseError(Exception):
     """That directory is no Python environment."""
