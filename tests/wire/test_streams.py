@@ -1,4 +1,4 @@
-"""Checklist F: exec, attach, cp and port-forward with real kubectls, and the Python client's streams.
+"""Checklist F: exec, attach, cp, port-forward and top with real kubectls, and the Python client's streams.
 
 The oldest kubectl speaks SPDY, the newest WebSockets, those between a mixture. One Pod serves all tests.
 """
@@ -260,6 +260,17 @@ def test_port_forward_says_that_nobody_listens(inside: Kubectl) -> None:
             assert link.recv(10) == b""
         assert "error forwarding port 1 to pod p" in process.stderr.readline()
         process.kill()
+
+
+@with_versions("full")
+def test_top_shows_pods_containers_and_the_node(inside: Kubectl) -> None:
+    lines = inside.must("top pods --containers").splitlines()[1:]
+    found = {tuple(line.split()[:2]): line.split()[2:] for line in lines}
+    assert set(found) == {("p", "main"), ("p", "echo")}
+    assert all(cpu.endswith("m") and int(memory.removesuffix("Mi")) > 0 for cpu, memory in found.values())
+    assert inside.must("top pod p --no-headers").split()[0] == "p"
+    assert re.match(r"local +\d+m +\d+% +\d+Mi +\d+%", inside.must("top node --no-headers"))
+    assert "not found" in inside.run("top pod nobody").err
 
 
 def test_the_python_client_executes_with_exit_code(target: Target, pod: str) -> None:

@@ -18,6 +18,7 @@ from trainmaster.api.kindsets import (
     core_v1,
     events_v1,
     jobset_v1alpha2,
+    metrics_v1beta1,
     rbac_v1,
     scheduling_v1,
     storage_v1,
@@ -41,5 +42,6 @@ def build() -> Catalogue:
             *coordination_v1.KINDS,
             *jobset_v1alpha2.KINDS,
             *trainer_v1alpha1.KINDS,
+            *metrics_v1beta1.KINDS,
         )
     )

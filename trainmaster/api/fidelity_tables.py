@@ -453,6 +453,8 @@ TABLES: Mapping[tuple[str, str], Table] = {
         "spec": (H, "readable; the custom kinds are built in"),
         "status": H,
     },
+    ("metrics.k8s.io", "NodeMetrics"): {**_OBJECT, "timestamp": H, "usage": H, "window": H},
+    ("metrics.k8s.io", "PodMetrics"): {**_OBJECT, "containers": H, "timestamp": H, "window": H},
     ("scheduling.k8s.io", "PriorityClass"): {
         **_OBJECT,
         "description": H,

@@ -111,6 +111,8 @@ class Kind:
     from_storage: Callable[[Object], Object] | None = None
     review: bool = False
     """Create-only and never stored: the server answers itself (access reviews, TokenReview)."""
+    measured: bool = False
+    """Read-only and never stored: made anew for everybody who asks (metrics.k8s.io)."""
     grace: Callable[[Object], int] | None = None
     """Graceful deletion (Pods): the default grace period in seconds; None means deletion is immediate."""
 

@@ -94,7 +94,9 @@ class NamespaceController:
         self._state = state
         self._root_ca = root_ca
         self._contents = [
-            kind for kind in state.catalogue.kinds if kind.namespaced and not kind.review and kind.storage is None
+            kind
+            for kind in state.catalogue.kinds
+            if kind.namespaced and not (kind.review or kind.measured) and kind.storage is None
         ]
         self._kinds = {kind.gvr: kind for kind in state.catalogue.kinds}
         self._terminating: set[str] = set()

@@ -170,7 +170,7 @@ class QuotaController:
         self._contents = {
             stored.bucket(kind): kind
             for kind in state.catalogue.kinds
-            if kind.namespaced and not kind.review and kind.storage is None
+            if kind.namespaced and not (kind.review or kind.measured) and kind.storage is None
         }
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
         for record in state.store.scan(_BUCKET):

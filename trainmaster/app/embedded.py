@@ -32,6 +32,7 @@ from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStreams
 from trainmaster.apiserver.http.token_requests import build_token_creator
+from trainmaster.apiserver.http.usage import Meter, Usage
 from trainmaster.apiserver.registry import Registry
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
@@ -54,6 +55,9 @@ from trainmaster.kit import failpoints, logs
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import Ids, SystemIds
 from trainmaster.kit.metrics import Metrics
+from trainmaster.node.agent import NodeAgent
+from trainmaster.node.hardware import read_hardware, read_health
+from trainmaster.node.meter import NodeMeter
 from trainmaster.node.pod_streams import ShimStreams
 from trainmaster.store.contract import Store, StoreError
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
@@ -90,6 +94,13 @@ class PodAccess:
 
     logs: PodLogs | None = None
     streams: PodStreams | None = None
+    meter: Meter | None = None
+
+
+def build_pod_access(agent: NodeAgent, home: Home, clock: Clock) -> PodAccess:
+    hardware, health = read_hardware(), functools.partial(read_health, home.root)
+    meter = NodeMeter(agent.supervisor, clock, Usage, hardware=hardware, read_health=health)
+    return PodAccess(agent.logs, ShimStreams(agent.supervisor, PodStreamError), meter)
 
 
 NO_PODS = PodAccess()
@@ -155,7 +166,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
                 agent = await stack.enter_async_context(
                     running_workloads(api.registry, home, settings, world.environ, world.clock, api.metrics)
                 )
-                pods = PodAccess(agent.logs, ShimStreams(agent.supervisor, PodStreamError))
+                pods = build_pod_access(agent, home, world.clock)
             port, notes = choose_port(home, settings)
             server = await stack.enter_async_context(_listen(api.build_server(pki, port, pods), settings))
             home.write_port(server.address[1])
@@ -201,6 +212,7 @@ class ControlPlane:
             limits=settings.limits,
             logs=pods.logs,
             streams=pods.streams,
+            meter=pods.meter,
         )
         audit = settings.audit
         return ApiServer(

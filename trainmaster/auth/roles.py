@@ -119,6 +119,7 @@ def build_cluster_roles() -> list[Object]:
         _role("system:aggregate-to-admin", _ADMIN_RULES, into="admin"),
         _role("system:aggregate-to-edit", _EDIT_RULES, into="edit"),
         _role("system:aggregate-to-view", _VIEW_RULES, into="view"),
+        _role("system:aggregated-metrics-reader", [_rule(["metrics.k8s.io"], ["nodes", "pods"], READ)], into="view"),
         _role("trainmaster:training-edit", [_rule(g, write, WRITE) for g, _, write in _TRAINING], into="edit"),
         _role("trainmaster:training-view", [_rule(g, read, READ) for g, read, _ in _TRAINING], into="view"),
         # Whoever may create a TrainJob must be able to see what it can name; a namespaced binding cannot give that.

@@ -13,7 +13,7 @@ import signal
 import socket
 from collections.abc import Callable
 
-from trainmaster.shim import birth, processes, sessions, wire
+from trainmaster.shim import birth, processes, sessions, usage, wire
 from trainmaster.shim.attempt import AlreadyBegun, Attempt
 from trainmaster.shim.loop import WRITE, Loop
 from trainmaster.shim.processes import kill_quietly
@@ -381,7 +381,23 @@ class Pod:
 
     def _op_stats(self, _peer: Peer, _request: Message, _fds: list[int]) -> Answer:
         found = self._sandbox.read_stats()
-        return {"cpu_ns": found.cpu_ns, "rss_bytes": found.rss_bytes, "pids": found.pids}, []
+        answer: Message = {"cpu_ns": found.cpu_ns, "rss_bytes": found.rss_bytes, "pids": found.pids}
+        if len(self._attempts) > 1:
+            answer["containers"] = self._split_stats()
+        return answer, []
+
+    def _split_stats(self) -> Message:
+        """By container, from its processes: those that carry its mark, and what they started."""
+        names = {attempt.token: attempt.spec.name for attempt in self._attempts.values()}
+        split: Message = {name: {"cpu_ns": 0, "rss_bytes": 0} for name in names.values()}
+        owners: dict[int, str] = {}
+        for process in usage.list_processes():
+            name = names.get(processes.find_token(process.pid)) or owners.get(process.parent, "")
+            if name:
+                owners[process.pid] = name
+                split[name]["cpu_ns"] += process.cpu_ns
+                split[name]["rss_bytes"] += process.rss_bytes
+        return split
 
     def abandon(self) -> None:
         """The Pod's directory is gone from under it: everything of the Pod is killed, and nothing is recorded."""

@@ -37,6 +37,7 @@ _FILES = {
     "io.k8s.api.storage.v1.": "storage_v1",
     "io.k8s.apiextensions-apiserver.": "apiextensions_v1",
     "io.k8s.apimachinery.": "apimachinery",
+    "io.k8s.metrics.": "metrics_v1beta1",
     "io.x-k8s.jobset.v1alpha2.": "jobset_v1alpha2",
     "org.kubeflow.trainer.v1alpha1.": "trainer_v1alpha1",
 }

@@ -17,6 +17,7 @@ from trainmaster.apiserver.http.progress import Progress
 from trainmaster.apiserver.http.resources import Outcome, Resources
 from trainmaster.apiserver.http.streams.contract import PodStreams
 from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, StreamHandler, refuse_proxy
+from trainmaster.apiserver.http.usage import NO_METER, Meter, UsageHandler
 from trainmaster.kit.clock import Clock
 
 
@@ -32,6 +33,7 @@ class Handlers:
         limits: Limits | None = None,
         logs: PodLogs | None = None,
         streams: PodStreams | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.access = access
         self.resources = Resources(registry, catalogue, limits or Limits(), clock)
@@ -40,6 +42,9 @@ class Handlers:
         for name in SUBRESOURCES:
             self.resources.specials[("", "pods", name)] = serve_stream
         self.resources.specials[("", "pods", "proxy")] = refuse_proxy
+        usage = UsageHandler(registry, catalogue, meter or NO_METER, clock)
+        self.resources.specials[("metrics.k8s.io", "pods", "")] = usage.handle_pods
+        self.resources.specials[("metrics.k8s.io", "nodes", "")] = usage.handle_nodes
         self.progress = Progress(registry, catalogue, access)
         self.endpoints = endpoints
 

@@ -1,0 +1,47 @@
+"""PodMetrics and NodeMetrics: what Pods and the node use now. Measured when somebody asks, never stored."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from trainmaster.api import cells, quantity
+from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.schemas import load
+
+GROUP = "metrics.k8s.io"
+_DEFINITIONS = "io.k8s.metrics.pkg.apis.metrics.v1beta1."
+
+
+def _sum_usage(obj: Object, resource: str) -> int:
+    """In thousandths."""
+    parts = [container["usage"] for container in obj.get("containers", [])] or [obj.get("usage", {})]
+    return int(sum(quantity.parse(part.get(resource, "0")) for part in parts) * 1000)
+
+
+def _build_kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
+    return Kind(
+        group=GROUP,
+        version="v1beta1",
+        kind=kind,
+        plural=plural,
+        singular=kind.lower(),
+        namespaced=namespaced,
+        definition=_DEFINITIONS + kind,
+        load=partial(load, _DEFINITIONS + kind),
+        verbs=("get", "list"),
+        columns=(
+            cells.NAME,
+            Column("CPU", lambda obj, now: f"{_sum_usage(obj, 'cpu')}m"),
+            Column("Memory", lambda obj, now: f"{_sum_usage(obj, 'memory') // 1024_000}Ki"),
+            Column("Window", lambda obj, now: obj.get("window", "")),
+        ),
+        generation=False,
+        measured=True,
+    )
+
+
+NODE_METRICS = _build_kind("NodeMetrics", "nodes", namespaced=False)
+POD_METRICS = _build_kind("PodMetrics", "pods", namespaced=True)
+
+KINDS = (NODE_METRICS, POD_METRICS)
