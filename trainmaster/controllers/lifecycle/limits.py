@@ -1,7 +1,8 @@
 """History limits: in each namespace only the newest n Complete and the newest m Failed TrainJobs stay.
 
 One request is one namespace. The oldest by the time of their end go first, names decide between equals, so every look
-at the same state deletes the same jobs. A job that history has not archived yet stays until it is.
+at the same state deletes the same jobs. A job that history has not archived yet stays until it is; no change of the job
+tells of that, so this looks again by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from trainmaster.controllers.lifecycle.finish import (
     is_policy,
     list_finished,
 )
-from trainmaster.controllers.lifecycle.retention import build_delete
+from trainmaster.controllers.lifecycle.retention import RETRY, build_delete
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
@@ -32,6 +33,8 @@ from trainmaster.kit.timeline import Now
 
 MOST = 50
 """Deletions of one look; the next look follows at once."""
+UNRECORDED = 1.0
+"""Seconds until the next look while a job waits for its record; `retention.RETRY` once that could not be written."""
 
 
 def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
@@ -47,16 +50,20 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
             sorted_ends[end[0]].append((moment, trainjob["metadata"]["name"], trainjob))
     writes: list[Delete] = []
     notes: list[Note] = []
+    waits: list[float] = []
     for kind, limit in limits.items():
         if limit is None:
             continue
         newest_first = sorted(sorted_ends[kind], key=lambda entry: entry[:2], reverse=True)
         for _, _, trainjob in newest_first[limit:]:
-            if context.ledger is None or context.ledger.is_archived(trainjob["metadata"]["uid"]):
+            uid = trainjob["metadata"]["uid"]
+            if context.ledger is not None and not context.ledger.is_archived(uid):
+                waits.append(RETRY if context.ledger.find_trouble(uid) else UNRECORDED)
+            else:
                 writes.append(build_delete(trainjob))
                 text = f"deleted: this namespace keeps the newest {limit} that are {kind}"
                 notes.append(Note(trainjob, "HistoryLimit", text))
-    more = 0.001 if len(writes) > MOST else None
+    more = 0.001 if len(writes) > MOST else min(waits, default=None)
     return Plan(tuple(writes[:MOST]), None, tuple(notes[:MOST]), more)
 
 

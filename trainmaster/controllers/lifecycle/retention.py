@@ -56,7 +56,9 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
     term = find_ttl(trainjob, find_retention_runtime(view, trainjob), find_policy(view))
     archived = context.ledger is None or context.ledger.is_archived(uid)
     trouble = None if archived or context.ledger is None else context.ledger.find_trouble(uid)
-    left = None if term is None else now.left(uid, "finished", end[1], term.seconds)
+    # Asked for without a term too: one that is set later counts from an end that no jump of the clock since has moved.
+    passed = now.since(uid, "finished", end[1])
+    left = None if term is None else term.seconds - passed
     if left is not None and left <= 0 and archived and not refusals:
         return Plan((build_delete(trainjob),))
     text = _explain_kept(left, trouble, refusals)
