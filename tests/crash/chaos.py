@@ -127,14 +127,23 @@ class Chaos:
         async with asyncio.timeout(LIMIT):
             while not path.exists() or not path.read_text().endswith("\n"):
                 await asyncio.sleep(0.02)
-        token = path.read_text().split()[0]
-        uid = token.partition("/")[0]
-        if job.victim == "shim":
-            pid = self._read_pid(self.home / "pods" / uid / "shim.json")
-        else:
-            pid = find_process(token, is_grandchild=job.victim == "grandchild")
-        assert pid and kill_quietly(pid, signal.SIGKILL), f"there was no {job.victim} of {job.name} to kill"
+            token = path.read_text().split()[0]
+            # It may not be quite there: the start not recorded, the child forked and not executed.
+            while not (pid := self._find_victim(job.victim, token)):
+                await asyncio.sleep(0.02)
+        assert kill_quietly(pid, signal.SIGKILL), f"there was no {job.victim} of {job.name} to kill"
         self.kills[job.victim] += 1
+
+    def _find_victim(self, victim: str, token: str) -> int:
+        """As the machine numbers it; 0: not there yet."""
+        directory = self.home / "pods" / token.partition("/")[0]
+        if victim == "shim":
+            return self._read_pid(directory / "shim.json")
+        if victim == "rank":
+            return self._read_pid(directory / "run" / "main.0.started.json")
+        mine = f"TRAINMASTER_CONTAINER_ID={token}".encode()
+        found = find_processes(lambda words, environ: words[:2] == GRANDCHILD.encode().split() and mine in environ)
+        return found[0] if found else 0
 
     async def run(self, kills: int, jobs: int) -> None:
         await self._start()
@@ -213,25 +222,27 @@ class Chaos:
         return pods + gangs
 
     async def abort(self) -> None:
-        """After a failure: nothing may go on running."""
-        if self._server is not None and self._server.returncode is None:
-            self._server.kill()
-            await self._server.wait()
+        """After a failure: nothing of this run may go on running."""
+        if self._server is None or self._server.returncode is not None:
+            return
+        self._server.kill()
+        await self._server.wait()
+        home, mark = os.fsencode(self.home), f"CHAOS_MARK={self.mark}".encode()
+        for pid in find_processes(lambda words, environ: mark in environ or any(home in word for word in words)):
+            kill_quietly(pid, signal.SIGKILL)
 
 
-def find_process(token: str, *, is_grandchild: bool) -> int:
-    """The main process of a container, or the child that it waits for, as the machine numbers them; 0: none."""
+def find_processes(wanted: Callable[[list[bytes], list[bytes]], bool]) -> list[int]:
+    """Asked with the words of the command line and of the environment."""
+    found = []
     for name in os.listdir("/proc"):
-        if not name.isdigit():
+        if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
-            environ = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
             words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            environ = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        is_main = words[:2] == [b"/bin/sh", b"-c"]
-        if f"TRAINMASTER_CONTAINER_ID={token}".encode() in environ and (
-            words[:2] == GRANDCHILD.encode().split() if is_grandchild else is_main
-        ):
-            return int(name)
-    return 0
+        if wanted(words, environ):
+            found.append(int(name))
+    return found
