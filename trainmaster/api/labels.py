@@ -67,6 +67,8 @@ ENVIRONMENT = "trainmaster.io/environment"
 """Annotation on Pods, by their author: the name of a Python environment from the image rules."""
 PACKAGES = "trainmaster.io/packages"
 """Annotation on Pods, by their author: requirements that the environment has besides, by commas or new lines."""
+WARM = "trainmaster.io/warm"
+"""Annotation on Pods, by their author: "true" or "false" goes over the setting node.warm for this Pod."""
 DEVICES = "trainmaster.io/devices"
 """Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
 Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""

@@ -6,6 +6,7 @@ a function and put it in `CHECKS`. A server need not run.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shutil
@@ -93,6 +94,16 @@ def check_gpus(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("gpus", "ok", ", ".join(found))]
 
 
+def check_warm(patient: Patient) -> list[Diagnosis]:
+    wanted = patient.settings.node.warm
+    if wanted == "off":
+        return [Diagnosis("warm start", "ok", "off (node.warm)")]
+    if importlib.util.find_spec("torch") is None:
+        seen = "auto, but this environment has no torch: only Pods with one that has it begin warm"
+        return [Diagnosis("warm start", "note", seen, "see docs/warm-start.md")]
+    return [Diagnosis("warm start", "ok", "auto: Python programs begin with torch imported")]
+
+
 def check_disk(patient: Patient) -> list[Diagnosis]:
     place = patient.home.root
     while not place.exists():
@@ -136,6 +147,7 @@ CHECKS: tuple[Check, ...] = (
     check_isolation,
     check_probes,
     check_gpus,
+    check_warm,
     check_disk,
     check_clock,
 )

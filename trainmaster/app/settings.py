@@ -110,6 +110,9 @@ class Node:
     """The longest such pause. A kubelet: 300."""
     host_paths: bool = True
     """Let Pods mount paths of this machine (volumes of kind hostPath, and PersistentVolumes that name one)."""
+    warm: Literal["off", "auto"] = "off"
+    """auto: where an environment has torch, Python programs begin in forks of an interpreter that has imported it, in
+    milliseconds instead of seconds; see docs/warm-start.md. A Pod's annotation trainmaster.io/warm goes over it."""
     cpus: float = 0.0
     """CPUs that jobs may have together; 0: all that this process may use."""
     memory_mib: int = 0

@@ -43,6 +43,7 @@ from trainmaster.node.isolation import IsolationError, find_isolation
 from trainmaster.node.machine.outcome import Rules
 from trainmaster.node.network import WaysOut
 from trainmaster.node.runner import Settings as NodeSettings
+from trainmaster.node.warm import WarmSettings
 
 CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
 CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER)
@@ -118,4 +119,5 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         ways_out=WaysOut(str(home.server_json), egress=wanted.egress, upstream=wanted.proxy),
         hide=(str(home.root),),
         host_paths=wanted.host_paths,
+        warm=WarmSettings(wanted.warm),
     )

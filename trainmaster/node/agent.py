@@ -184,6 +184,8 @@ class NodeAgent:
                     when = read_time(started.at)
                     pod.change(lambda state: states.mark_started(state, container, attempt, when, now))
                     self._names.check(happening.uid)
+                if started.note:
+                    self._performer.tell_start(pod, container, attempt, started.note)
             case Ended(_, container, attempt, exited):
                 pod.change(lambda state: note_ended(state, container, attempt, exited, now))
                 pod.set_ended(container, attempt)

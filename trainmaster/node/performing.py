@@ -136,6 +136,13 @@ class Performer:
         for note in news:
             await self.say(pod, "Approximated", note)
 
+    def tell_start(self, pod: TrackedPod, container: str, attempt: int, note: str) -> None:
+        """Once for each start, which may be told twice."""
+        text = f"Container {container} {note}"
+        if (seen := f"{attempt} {text}") not in pod.said:
+            pod.said.add(seen)
+            self._spawn(pod, self.say(pod, "WarmStart", text), "say")
+
     async def _run_hook(self, pod: TrackedPod, hook: Hook) -> None:
         target = _find_target(pod, hook.container)
         try:

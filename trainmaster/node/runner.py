@@ -37,6 +37,7 @@ from trainmaster.node.recovery import rebuild_state
 from trainmaster.node.results import Results
 from trainmaster.node.shim_link import ShimError, ShimGone
 from trainmaster.node.supervisor import Supervisor, SupervisorError
+from trainmaster.node.warm import OFF, WarmSettings, Wish, decide_warm
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Settings:
     hide: tuple[str, ...] = ()
     """Directories of the machine that Pods must not see."""
     host_paths: bool = True
+    warm: WarmSettings = OFF
     rules: Rules = RULES
     results: Path | None = None
     """Where checkpoints and outputs of TrainJobs are; None: they have no place of their own."""
@@ -87,6 +89,8 @@ class Ready:
     prepared: Prepared | None = None
     specs: tuple[ContainerSpec, ...] = ()
     notes: tuple[str, ...] = ()
+    wish: Wish | None = None
+    """The warm zygote that the Pod may come from."""
 
 
 class PodRunner:
@@ -130,16 +134,20 @@ class PodRunner:
         specs: list[ContainerSpec] = []
         notes: dict[str, None] = dict.fromkeys(prepared.notes)
         refused: dict[Start, LaunchError] = {}
+        wish: Wish | None = None
         for item in starts:
             try:
                 spec, said = build_container(pod, item.container, item.attempt, prepared)
             except LaunchError as error:
                 refused[item] = error
                 continue
-            specs.append(self._add_results(pod, trainjob, self._add_notice(spec, site.directory)))
+            spec = self._add_results(pod, trainjob, self._add_notice(spec, site.directory))
+            found = decide_warm(pod, spec, prepared.images[item.container], self._settings.warm, self._settings.level)
+            wish = wish or found
+            specs.append(spec if found is None else replace(spec, warm=found.key))
             if item.attempt == 0:
                 notes.update(dict.fromkeys(said))
-        return Ready(prepared, tuple(specs), tuple(notes)), refused
+        return Ready(prepared, tuple(specs), tuple(notes), wish), refused
 
     def _add_results(self, pod: Object, trainjob: str, spec: ContainerSpec) -> ContainerSpec:
         if self._settings.results is None:
@@ -161,25 +169,26 @@ class PodRunner:
         uid = pod["metadata"]["uid"]
         failpoints.hit("node.before_launch")
         try:
-            await self._begin(pod, uid, ready.prepared, ready.specs)
+            await self._begin(pod, uid, ready)
         except (SupervisorError, ShimError) as error:
             return await self._find_unbegun(uid, ready.specs, LaunchError(CREATE_ERROR, str(error)))
         failpoints.hit("node.after_launch")
         return {}
 
-    async def _begin(self, pod: Object, uid: str, prepared: Prepared, specs: Sequence[ContainerSpec]) -> None:
+    async def _begin(self, pod: Object, uid: str, ready: Ready) -> None:
+        assert ready.prepared is not None
         if self._supervisor.has_shim(uid):
             try:
-                for spec in specs:
+                for spec in ready.specs:
                     await self._supervisor.start(uid, spec)
                 return
             except ShimGone:
                 log.info("shim gone, making another", extra={"uid": uid})
-        sandbox = await self._places.build_sandbox(pod, prepared)
+        sandbox = await self._places.build_sandbox(pod, ready.prepared)
         if self._settings.keep_logs is not None and (place := find_place(pod)) is not None:
             # Whoever removes the directory may not know the Pod any more.
             write_whole(os.fspath(self._settings.root / uid / _PLACE_FILE), str(place).encode())
-        await self._supervisor.create(uid, sandbox, specs)
+        await self._supervisor.create(uid, sandbox, ready.specs, ready.wish)
 
     async def _find_unbegun(
         self, uid: str, specs: Sequence[ContainerSpec], error: LaunchError

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.found import Found, is_locked, read_found
 from trainmaster.node.shim_link import Answer, ShimError, ShimGone, ShimLink
+from trainmaster.node.warm import Wish
 from trainmaster.node.zygotes import ZygoteError, Zygotes
 from trainmaster.shim import wire
 from trainmaster.shim.entry import HELD, Held, take_lock
@@ -121,10 +122,13 @@ class Supervisor:
 
     # Begin
 
-    async def create(self, uid: str, pod: SandboxSpec, first: Sequence[ContainerSpec]) -> None:
+    async def create(
+        self, uid: str, pod: SandboxSpec, first: Sequence[ContainerSpec], wish: Wish | None = None
+    ) -> None:
         """Writes the intent, then starts the shim with these containers; returns when the sandbox stands.
 
         The Pod must be durable in the API before. May be called again after a crash: nothing is started twice.
+        With a `wish` the shim comes from that warm zygote, if it is there; else one is made for the next Pod.
         """
         paths = self.get_paths(uid)
         try:
@@ -132,7 +136,7 @@ class Supervisor:
             for spec in first:
                 write_whole(paths.spec(spec.name, spec.attempt), encode(spec))
             write_whole(paths.pod, encode(pod))
-            await self._launch(uid, paths, [[spec.name, spec.attempt] for spec in first])
+            await self._launch(uid, paths, [[spec.name, spec.attempt] for spec in first], wish)
         except TimeoutError:
             raise SupervisorError(f"the shim was not ready within {_LAUNCH_LIMIT:.0f} s") from None
         except OSError as error:
@@ -140,9 +144,14 @@ class Supervisor:
         except (ZygoteError, ShimError) as error:
             raise SupervisorError(str(error)) from error
 
-    async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]]) -> None:
+    async def ensure_warm(self, wish: Wish) -> None:
+        """Returns when it is there, or cannot be had."""
+        if self._zygotes.needs_warm(wish):
+            await self._zygotes.start_warm(wish)
+
+    async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]], wish: Wish | None) -> None:
         for _ in range(_TRIES):
-            if uid not in self._links and not await self._ask_zygote(uid, paths, starts):
+            if uid not in self._links and not await self._ask_zygote(uid, paths, starts, wish):
                 continue
             if uid in self._links:
                 return
@@ -152,12 +161,16 @@ class Supervisor:
                 return
         raise SupervisorError("the shim died while the Pod was started")
 
-    async def _ask_zygote(self, uid: str, paths: Paths, starts: list[list[Any]]) -> bool:
+    async def _ask_zygote(self, uid: str, paths: Paths, starts: list[list[Any]], wish: Wish | None) -> bool:
         """Whether the Pod has a living shim now, ours or an earlier one. False: it died, and it is worth a new try."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             ours.setblocking(False)
-            await self._zygotes.send({"op": "pod", "dir": paths.directory, "start": starts}, theirs.fileno())
+            message = {"op": "pod", "dir": paths.directory, "start": starts}
+            if wish is not None and self._zygotes.needs_warm(wish):
+                self._scope.spawn_guarded(self.ensure_warm(wish), name="supervisor.warm")
+            if wish is None or not self._zygotes.send_warm(wish, message, theirs.fileno()):
+                await self._zygotes.send(message, theirs.fileno())
         except BaseException:
             ours.close()
             raise

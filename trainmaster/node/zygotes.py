@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 import trainmaster
+from trainmaster.node.warm import Wish
 from trainmaster.shim import wire
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.zygote import FOLDER, SOCKET
@@ -23,10 +24,14 @@ from trainmaster.shim.zygote import FOLDER, SOCKET
 log = logging.getLogger(__name__)
 
 _START_LIMIT = 30.0
+_WARM_LIMIT = 180.0
+_MOST_WARM = 4
+"""Warm zygotes at one time: each has the memory of its imports."""
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from trainmaster.shim.zygote import main; sys.exit(main(sys.argv[1:]))"
 )
+_PACKAGE = str(Path(trainmaster.__file__).resolve().parent.parent)
 
 
 class ZygoteError(Exception):
@@ -39,6 +44,8 @@ class Zygotes:
         self._level = level
         self._link: socket.socket | None = None
         self._turn = asyncio.Lock()
+        self._warm: dict[str, socket.socket | None] = {}
+        """Warm zygotes by key, the one used last at the end; None: it is on its way, or cannot be had."""
 
     def close(self) -> None:
         """Lets go of the zygote, which lives on while it has shims."""
@@ -46,6 +53,79 @@ class Zygotes:
             asyncio.get_running_loop().remove_reader(self._link.fileno())
             self._link.close()
             self._link = None
+        # They live in the namespaces of that zygote; those of the next one may be others.
+        for key in tuple(self._warm):
+            self._drop_warm(key)
+
+    # Warm ones
+
+    def needs_warm(self, wish: Wish) -> bool:
+        return wish.key not in self._warm
+
+    def send_warm(self, wish: Wish, message: wire.Message, fd: int) -> bool:
+        """False: there is none yet, or it has gone; the Pod comes from the ordinary one."""
+        link = self._warm.get(wish.key)
+        if link is None:
+            return False
+        try:
+            wire.send(link, message, [fd])
+        except OSError:
+            self._drop_warm(wish.key)
+            return False
+        self._warm[wish.key] = self._warm.pop(wish.key)
+        return True
+
+    async def start_warm(self, wish: Wish) -> None:
+        """Finds or starts it; takes as long as its imports. What goes wrong is logged, and not tried again."""
+        self._warm[wish.key] = None
+        base = await self.connect()
+        try:
+            link = await self._find_or_start_warm(wish)
+        except (ZygoteError, OSError, wire.WireError) as error:
+            log.warning("no warm start", extra={"action": "node.no_warm", "label": wish.label, "error": str(error)})
+            return
+        if self._link is not base:
+            link.close()
+            self._warm.pop(wish.key, None)
+            return
+        self._warm[wish.key] = link
+        asyncio.get_running_loop().add_reader(link.fileno(), self._drop_warm, wish.key)
+        while len(self._warm) > _MOST_WARM:
+            self._drop_warm(next(iter(self._warm)))
+
+    async def _find_or_start_warm(self, wish: Wish) -> socket.socket:
+        folder = str(self._root / FOLDER)
+        with wire.connect_in(folder, SOCKET) as asking:
+            hello = await _ask(asking, {"op": "hello"}) or {}
+            name = f"warm-{wish.key}-{hello.get('token')}.sock"
+            try:
+                return wire.connect_in(folder, name)
+            except (FileNotFoundError, ConnectionRefusedError):
+                log.debug("starting a warm zygote", extra={"label": wish.label})
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            try:
+                fields = {"prefix": wish.prefix, "imports": list(wish.imports), "label": wish.label}
+                message = {"op": "warm", "socket": name, "key": wish.key, "package": _PACKAGE, **fields}
+                wire.send(asking, message, [writer])
+                os.close(writer)
+                writer = -1
+                os.set_blocking(reader, False)
+                words = await _read_to_end(reader, _WARM_LIMIT)
+            except TimeoutError:
+                raise ZygoteError(f"imports took longer than {_WARM_LIMIT:.0f} s") from None
+            finally:
+                os.close(reader)
+                if writer >= 0:
+                    os.close(writer)
+        if b'"ready"' not in words:
+            raise ZygoteError(words.decode(errors="replace").strip()[-500:] or "it ended without a word")
+        return wire.connect_in(folder, name)
+
+    def _drop_warm(self, key: str) -> None:
+        link = self._warm.pop(key, None)
+        if link is not None:
+            asyncio.get_running_loop().remove_reader(link.fileno())
+            link.close()
 
     async def send(self, message: wire.Message, fd: int) -> None:
         """Hands a request and a descriptor to a living zygote. ZygoteError when none can be started."""
@@ -123,13 +203,12 @@ class Zygotes:
 def _spawn(arguments: list[str], output: int) -> int:
     """With the interpreter itself, not a link or a script that leads to it, and nothing of the environment's paths."""
     python = os.path.realpath(sys.executable)
-    package = str(Path(trainmaster.__file__).resolve().parent.parent)
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, output, 1),
         (os.POSIX_SPAWN_DUP2, output, 2),
     ]
-    argv = [python, "-I", "-S", "-c", _PROGRAM, package, *arguments]
+    argv = [python, "-I", "-S", "-c", _PROGRAM, _PACKAGE, *arguments]
     return os.posix_spawn(python, argv, os.environ, file_actions=actions)
 
 
@@ -139,11 +218,11 @@ def _wait(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-async def _read_to_end(fd: int) -> bytes:
+async def _read_to_end(fd: int, limit: float = _START_LIMIT) -> bytes:
     """Everything until the last writer has closed its end: the zygote does so when it is ready."""
     loop = asyncio.get_running_loop()
     words = b""
-    async with asyncio.timeout(_START_LIMIT):
+    async with asyncio.timeout(limit):
         while True:
             ready: asyncio.Future[None] = loop.create_future()
             loop.add_reader(fd, _settle, ready)

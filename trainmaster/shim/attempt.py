@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 
-from trainmaster.shim import birth, endings
+from trainmaster.shim import birth, endings, warm
 from trainmaster.shim.log_sink import STDERR, STDOUT, LogSink
 from trainmaster.shim.loop import Loop, Timer, get_wall
 from trainmaster.shim.processes import TOKEN, find_inner_pid, kill_quietly, list_children, make_token
@@ -42,7 +42,9 @@ class Attempt:
         on_exited: Callable[[Attempt], None],
     ) -> None:
         token = make_token(sandbox.pod.uid, spec.name, spec.attempt)
-        self.spec = replace(spec, env={**spec.env, TOKEN: token})
+        # Where memory is only watched, pages that a warm program shares with its zygote would be counted as its own.
+        warm_key = "" if sandbox.needs_watch(spec.limits) else spec.warm
+        self.spec = replace(spec, env={**spec.env, TOKEN: token}, warm=warm_key)
         self.token = token
         self.pid = 0
         """In the shim's own pid namespace."""
@@ -164,9 +166,9 @@ class Attempt:
             self._settle_start()
 
     def _settle_start(self) -> None:
-        error = self._reason.decode(errors="replace")
+        note, error = warm.split_report(self._reason)
         pid = _find_machine_pid(self._sandbox, self.pid)
-        self.started = Started(pid, 0.0 if error else get_wall(), error)
+        self.started = Started(pid, 0.0 if error else get_wall(), error, note)
         self.session = pid
         self._record_start(self.started)
         self._on_started(self)

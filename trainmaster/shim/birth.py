@@ -14,6 +14,7 @@ import termios
 from collections.abc import Callable
 from typing import NoReturn
 
+from trainmaster.shim import warm
 from trainmaster.shim.linux import set_parent_death_signal
 from trainmaster.shim.loop import set_signal
 from trainmaster.shim.protocol import ContainerSpec
@@ -75,11 +76,19 @@ def _become(
         set_parent_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(137)
+        if warm.is_asked(spec):
+            obstacle = warm.find_obstacle(spec)
+            if not obstacle:
+                raise warm.Become(spec, report)
+            warm.write_note(report, f"started cold: {obstacle}")
         _execute(spec)
+    except warm.Become:
+        raise  # out of everything that belongs to the shim
     except BaseException as error:  # noqa: BLE001 - whatever it was: the shim must hear of it, this process ends
-        os.write(report, describe(error, spec).encode(errors="replace")[:4096])
-    finally:
-        os._exit(127)
+        try:
+            os.write(report, describe(error, spec).encode(errors="replace")[:4096])
+        finally:
+            os._exit(127)
 
 
 def _arrange(stdio: tuple[int, int, int]) -> None:

@@ -21,6 +21,8 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 _CLONE_PIDFD = 0x1000
+_CLONE_CHILD_CLEARTID = 0x00200000
+_CLONE_CHILD_SETTID = 0x01000000
 _CLONE_INTO_CGROUP = 0x200000000
 
 MS_RDONLY = 1
@@ -49,8 +51,11 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_SECCOMP = 22
 _PR_CAPBSET_DROP = 24
+_PR_SET_MM = 35
+_PR_SET_MM_MAP = 14
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
+_PR_GET_TID_ADDRESS = 40
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _SECCOMP_MODE_FILTER = 2
@@ -209,6 +214,11 @@ def keep_capabilities(kept: int) -> None:
                 break
             raise
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    set_capabilities(kept)
+
+
+def set_capabilities(kept: int) -> None:
+    """Of this process only: what it executes is given what the bounding set and its user allow."""
     low, high = kept & 0xFFFFFFFF, kept >> 32
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     data = struct.pack("=IIIIII", low, low, 0, high, high, 0)
@@ -222,6 +232,41 @@ def install_seccomp(program: bytes) -> None:
     prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(head))
 
 
+_thread_word = [0]
+
+
+def keep_thread_number() -> None:
+    """From now on a cloned child knows its own thread number, as the C library's fork has it; needed where the child
+    goes on without exec. OSError on a kernel without checkpoint support."""
+    word = ctypes.c_ulong(0)
+    prctl(_PR_GET_TID_ADDRESS, ctypes.addressof(word))
+    _thread_word[:] = [word.value]
+
+
+class CommandArea:
+    """Where /proc/<pid>/cmdline and environ are read from. Made before a fork, used after it."""
+
+    def __init__(self) -> None:
+        with open("/proc/self/stat", "rb") as stream:
+            fields = [int(word) if word.isdigit() else 0 for word in stream.read().rpartition(b")")[2].split()]
+        code, data, stack = fields[23:25], fields[42:44], fields[25]
+        self._places = (*code, *data, fields[44], stack)
+        self._kept: ctypes.Array[ctypes.c_char] | None = None
+
+    def show(self, argv: bytes, environ: bytes) -> None:
+        """Each word ends with a NUL. What others read is what an exec would have left there."""
+        self._kept = ctypes.create_string_buffer(argv + environ, len(argv) + len(environ))
+        start = ctypes.addressof(self._kept)
+        middle, end = start + len(argv), start + len(argv) + len(environ)
+        first_code, last_code, first_data, last_data, first_break, stack = self._places
+        _libc.sbrk.restype = ctypes.c_void_p
+        places = (first_code, last_code, first_data, last_data, first_break, _libc.sbrk(0), stack)
+        # struct prctl_mm_map: addresses, the auxiliary vector (none: unchanged), the executable (-1: unchanged).
+        record = struct.pack("=11QQII", *places, start, middle, middle, end, 0, 0, 0xFFFFFFFF)
+        buffer = ctypes.create_string_buffer(record, len(record))
+        prctl(_PR_SET_MM, _PR_SET_MM_MAP, ctypes.addressof(buffer), len(record))
+
+
 def clone(flags: int, group: int = -1) -> tuple[int, int]:
     """As fork: (pid, pidfd) in the parent, (0, -1) in the child. One thread only.
 
@@ -230,9 +275,13 @@ def clone(flags: int, group: int = -1) -> tuple[int, int]:
     """
     pidfd = ctypes.c_int(-1)
     flags |= _CLONE_PIDFD | (_CLONE_INTO_CGROUP if group >= 0 else 0)
+    if _thread_word[0]:
+        flags |= _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID
     # struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
     # set_tid_size, cgroup.
-    arguments = struct.pack("=11Q", flags, ctypes.addressof(pidfd), 0, 0, 17, 0, 0, 0, 0, 0, max(group, 0))
+    arguments = struct.pack(
+        "=11Q", flags, ctypes.addressof(pidfd), _thread_word[0], 0, 17, 0, 0, 0, 0, 0, max(group, 0)
+    )
     number = _number("clone3")
     ctypes.pythonapi.PyOS_BeforeFork()
     pid = int(_locked.syscall(number, arguments, len(arguments)))

@@ -140,6 +140,8 @@ class ContainerSpec:
     new_privileges: bool = False
     seccomp: bool = True
     """Refuse calls that only a runtime or an attacker makes (mounts, namespaces, modules, keyrings)."""
+    warm: str = ""
+    """Key of the warm zygote whose imports the program may begin with; a shim of another zygote executes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class Started:
     """Wall-clock seconds at which exec had succeeded; 0 when it did not."""
     error: str = ""
     """Why the program could not be started; an `Exited` with code 128 follows."""
+    note: str = ""
+    """How it was started, where that was asked to be special: warm, or cold and why."""
 
 
 @dataclass(frozen=True, slots=True)

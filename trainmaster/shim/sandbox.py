@@ -80,6 +80,22 @@ def prepare_zygote(root: str, level: str) -> None:
     _ground = _Ground(level, user, group, switch, common, cgroups.read_hierarchies())
 
 
+def describe_ground() -> dict[str, str | int]:
+    """For another zygote that this one executes: it stays in these namespaces, and inherits the switch."""
+    ids = {"user": _ground.user, "group": _ground.group, "switch": _ground.switch}
+    return {"level": _ground.level, "common": _ground.common, **ids}
+
+
+def take_ground(described: dict[str, str | int]) -> None:
+    """In that other zygote, in place of `prepare_zygote`."""
+    global _ground  # as above
+    level, common = str(described["level"]), str(described["common"])
+    user, group, switch = int(described["user"]), int(described["group"]), int(described["switch"])
+    if switch >= 0:
+        os.set_inheritable(switch, False)
+    _ground = _Ground(level, user, group, switch, common, cgroups.read_hierarchies())
+
+
 def _enter_user_namespace(shims: list[tuple[str, int]]) -> None:
     """That of the Pods which an earlier zygote left behind, or a new one; and a mount namespace below it."""
     for _, pid in shims:

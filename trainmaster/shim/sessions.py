@@ -79,7 +79,7 @@ def build_exec(attempt: Attempt, request: Message) -> ContainerSpec:
     argv = request.get("argv")
     if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
         raise SessionError("exec needs argv, a list of strings")
-    spec = replace(attempt.spec, argv=tuple(argv), env={**attempt.spec.env, **(request.get("env") or {})})
+    spec = replace(attempt.spec, argv=tuple(argv), env={**attempt.spec.env, **(request.get("env") or {})}, warm="")
     if request.get("directory"):
         spec = replace(spec, directory=str(request["directory"]))
     if request.get("uid") is not None:

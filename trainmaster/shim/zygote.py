@@ -17,8 +17,9 @@ import json
 import os
 import socket
 import traceback
+from typing import NoReturn
 
-from trainmaster.shim import birth, entry, linux, processes, wire
+from trainmaster.shim import birth, entry, linux, processes, warm, warm_zygote, wire
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import SandboxError, clean_up, clone_flags, prepare_zygote
@@ -36,12 +37,15 @@ _LONELY_SECONDS = 30.0
 
 
 class Zygote:
-    def __init__(self, root: str, level: str, fingerprint: str, lock: int) -> None:
+    def __init__(self, root: str, level: str, fingerprint: str, lock: int, name: str = SOCKET) -> None:
+        """`lock`: -1 for a warm zygote, of which there may be several."""
         self._folder = f"{root}/{FOLDER}"
         self._fingerprint = fingerprint
         self._lock = lock
         self._loop = Loop()
-        self._listener: socket.socket | None = wire.listen_in(self._folder, SOCKET)
+        self._listener: socket.socket | None = wire.listen_in(self._folder, name)
+        self._token = os.urandom(6).hex()
+        """Tells this zygote from those before it."""
         self._links: dict[int, socket.socket] = {}
         self._shims: dict[int, str] = {}
         self._spares: dict[int, socket.socket] = {}
@@ -94,7 +98,10 @@ class Zygote:
         if op == "pod":
             self._start_pod(link, message, fds)
         elif op == "hello":
-            _answer(link, {"fingerprint": self._fingerprint, "pid": os.getpid(), "pods": len(self._shims)})
+            who = {"fingerprint": self._fingerprint, "pid": os.getpid(), "token": self._token}
+            _answer(link, {**who, "pods": len(self._shims)})
+        elif op == "warm":
+            self._start_warm(link, message, fds)
         elif op == "retire":
             self._retire()
             _answer(link, {"ok": {}})
@@ -133,10 +140,26 @@ class Zygote:
                 told.setblocking(False)
             wire.close_all(fds[1:])
             status = entry.run_shim(directory, message.get("start") or [], told)
+        except warm.Become:
+            raise
         except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
-            traceback.print_exc()
-        finally:
-            os._exit(status)
+            _end_badly()
+        os._exit(status)
+
+    def _start_warm(self, link: socket.socket, message: Message, fds: list[int]) -> None:
+        """Executes another zygote, which imports first; it says through the descriptor when it listens."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            _answer(link, {"error": f"cannot start a warm zygote: {error.strerror}"})
+            return
+        if pid == 0:
+            try:
+                self._let_go()
+                warm_zygote.execute(self._root, self._fingerprint, message, fds[0])
+            except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
+                _end_badly()
+        _answer(link, {"pid": pid})
 
     # Shims that are forked ahead
 
@@ -178,11 +201,11 @@ class Zygote:
                 told = socket.socket(fileno=fds[0])
                 told.setblocking(False)
                 status = entry.run_shim(str(message["dir"]), message.get("start") or [], told)
+        except warm.Become:
+            raise
         except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
-            traceback.print_exc()
-            status = 1
-        finally:
-            os._exit(status)
+            _end_badly()
+        os._exit(status)
 
     def _find_spare(self, flags: int, message: Message, fds: list[int]) -> int:
         """The pid of a spare that has taken the Pod over; 0 when there is none."""
@@ -214,7 +237,7 @@ class Zygote:
             link.close()
         self._links.clear()
         self._shims.clear()
-        os.close(self._lock)
+        self._unlock()
 
     def _reap(self) -> None:
         fallen: set[str] = set()
@@ -244,7 +267,12 @@ class Zygote:
             self._loop.remove(self._listener.fileno())
             self._listener.close()
             self._listener = None
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
             os.close(self._lock)
+            self._lock = -1
 
 
 def _fork(flags: int) -> int:
@@ -255,6 +283,14 @@ def _fork(flags: int) -> int:
     if pid:
         os.close(pidfd)
     return pid
+
+
+def _end_badly() -> NoReturn:
+    """In the handler of an error."""
+    try:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
 
 
 def _answer(link: socket.socket, message: Message) -> None:
@@ -290,19 +326,19 @@ def main(arguments: list[str]) -> int:
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        _say_and_detach(folder, "held")
+        say_and_detach(folder, "held")
         return 0
     linux.set_process_name("tm-zygote")
     linux.set_subreaper()
     prepare_zygote(root, level)
     zygote = Zygote(root, level, fingerprint, lock)
     write_whole(f"{folder}/zygote.json", encode(processes.read_identity()))
-    _say_and_detach(folder, "ready")
+    say_and_detach(folder, "ready")
     zygote.serve()
     return 0
 
 
-def _say_and_detach(folder: str, word: str) -> None:
+def say_and_detach(folder: str, word: str) -> None:
     """Tells whoever started us, and keeps none of its descriptors."""
     os.write(1, json.dumps(word).encode() + b"\n")
     output = os.open(f"{folder}/zygote.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -68,6 +68,7 @@ class Images:
             prefix=base.prefix,
             programs=(f"{self._make_shared(base)}/bin", *self._list_programs(base)),
             layer=self._make_shared(base),
+            packages=base.packages,
             command=rule.command,
             stand_ins=rule.stand_ins,
             variables=rule.env,

@@ -20,6 +20,8 @@ class Environment:
     programs: tuple[str, ...] = ()
     """Directories with the environment's programs, first one first; what the Pod installs comes before them."""
     layer: str = ""
+    packages: tuple[str, ...] = ()
+    """Directories of the machine that hold its packages."""
     command: tuple[str, ...] = ()
     """For containers without a command, as an image's entry point."""
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

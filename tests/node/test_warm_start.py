@@ -1,0 +1,279 @@
+"""Programs that begin as forks of a warm interpreter, compared with the same programs executed.
+
+Torch-free: the warm list is some of the standard library. What a program can see of itself must be the same both ways;
+what takes effect at exec or import time must make it cold; and a shim of a warm zygote must be a shim like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.shims import Shims, supervising
+from trainmaster.node.images import layers
+from trainmaster.node.supervisor import Began, Ended
+from trainmaster.node.warm import Wish
+from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN, ContainerSpec, Mount, SandboxSpec
+from trainmaster.shim.warm import ENVIRON
+
+pytestmark = pytest.mark.node
+
+IMPORTS = ("decimal", "json", "logging", "multiprocessing.pool", "tempfile", "random", "concurrent.futures")
+
+LOOK = """
+import json, logging, multiprocessing.process, os, random, signal, sys, tempfile, threading, traceback
+def see():
+    main = sys.modules["__main__"]
+    status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+    return {
+        "argv": sys.argv, "orig_argv": sys.orig_argv, "executable": sys.executable, "base": sys._base_executable,
+        "prefix": sys.prefix, "path": sys.path, "flags": str(sys.flags), "env": dict(os.environ),
+        "cwd": os.getcwd(), "name": __name__, "file": globals().get("__file__"), "same": globals() is vars(main),
+        "main": {key: repr(main.__dict__.get(key, "none")).split(" at 0x")[0] for key in
+                 ("__package__", "__spec__", "__loader__", "__cached__", "__doc__", "__annotations__", "__builtins__")},
+        "ours": sorted(name for name in sys.modules if name.startswith("trainmaster")),
+        "cmdline": open("/proc/self/cmdline").read(), "environ": open("/proc/self/environ").read(),
+        "comm": open("/proc/self/comm").read(), "exe": os.readlink("/proc/self/exe"),
+        "fds": [os.path.exists(f"/proc/self/fd/{number}") for number in (0, 1, 2, *range(4, 40))],
+        "signals": {number: str(signal.getsignal(number)) for number in signal.valid_signals()},
+        "masks": [status[key] for key in ("SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff", "CapBnd",
+                                          "CapAmb", "NoNewPrivs", "Seccomp", "Uid", "Gid", "Groups", "Umask",
+                                          "Threads")],
+        "streams": [(repr(s), s.encoding, s.errors, s.line_buffering, s.write_through, s.mode, s.name, s.fileno(),
+                     type(s.buffer).__name__, s.seekable()) for s in (sys.stdin, sys.stdout, sys.stderr)],
+        "standard": [sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__, sys.stdin is sys.__stdin__],
+        "thread": [threading.current_thread() is threading.main_thread(), threading.active_count(),
+                   threading.get_native_id() == os.getpid()],
+        "session": [os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()],
+        "temporary": tempfile.gettempdir(), "original": multiprocessing.process.ORIGINAL_DIR,
+        "limit": sys.getrecursionlimit(), "dumpable": os.stat("/proc/self/environ").st_uid == os.getuid(),
+    }
+"""
+
+
+@dataclass
+class Pair:
+    """A supervisor with a warm zygote; every program is run cold and warm."""
+
+    shims: Shims
+    wish: Wish
+    work: Path
+    count: int = 0
+
+    def make_spec(self, *arguments: str, **fields: Any) -> ContainerSpec:
+        env = {
+            "PATH": f"{self.wish.prefix}/bin:{os.defpath}",
+            "HOME": str(self.work),
+            **ENVIRON,
+            **fields.pop("env", {}),
+        }
+        spec = ContainerSpec("main", 0, (f"{self.wish.prefix}/bin/python", *arguments), env, str(self.work))
+        if self.shims.level != PLAIN:
+            mounts = tuple(Mount(path, path) for path in (self.wish.prefix, str(self.work)))
+            spec = replace(spec, mounts=mounts)
+        return replace(spec, **fields)
+
+    async def start(self, spec: ContainerSpec, *, warm: bool) -> str:
+        self.count += 1
+        uid = f"pod-{self.count}"
+        pod = SandboxSpec(uid, uid, "default", "host", level=self.shims.level, network=HOST_NETWORK)
+        if self.shims.level != PLAIN:
+            pod = replace(pod, cgroup=f"warm-{os.getpid()}-{uid}")
+        await self.shims.supervisor.create(uid, pod, [replace(spec, warm=self.wish.key)], self.wish if warm else None)
+        return uid
+
+    async def run(self, spec: ContainerSpec, *, warm: bool) -> tuple[Ended, str, Began]:
+        uid = await self.start(spec, warm=warm)
+        began, ended = await self.shims.wait_began(uid), await self.shims.wait_ended(uid)
+        return ended, self.shims.read_log(uid), began
+
+    async def both(self, *arguments: str, **fields: Any) -> tuple[str, str]:
+        """(log of the cold one, log of the warm one), which have ended alike."""
+        spec = self.make_spec(*arguments, **fields)
+        cold, cold_log, cold_began = await self.run(spec, warm=False)
+        warm, warm_log, warm_began = await self.run(spec, warm=True)
+        assert cold_began.started.note == ""
+        assert warm_began.started.note.startswith("started warm"), warm_began.started.note
+        assert (cold.exited.code, cold.exited.signal) == (warm.exited.code, warm.exited.signal), warm_log
+        return cold_log, warm_log
+
+    def write(self, name: str, text: str) -> str:
+        (self.work / name).write_text(text)
+        return name
+
+
+def run(tmp_path: Path, test: Callable[[Pair], Awaitable[None]], level: str = PLAIN) -> None:
+    async def main() -> None:
+        work = tmp_path / "work"
+        work.mkdir()
+        layer = layers.make_shared(tmp_path / "layers", layers.read_base(os.path.realpath(sys.prefix)))
+        wish = Wish("test", layer, IMPORTS, "the tests' own")
+        async with supervising(tmp_path / "pods", level=level) as shims:
+            await shims.supervisor.ensure_warm(wish)
+            await test(Pair(shims, wish, work))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("level", [PLAIN, FULL])
+def test_a_program_sees_the_same_whether_it_begins_warm_or_cold(tmp_path: Path, level: str) -> None:
+    async def test(it: Pair) -> None:
+        it.write("looker.py", LOOK)
+        show = "if __name__ == '__main__':\n    print(json.dumps(see()))\n"
+        script = it.write("script.py", LOOK + show)
+        for arguments in (
+            (script, "one", "two words"),
+            ("-u", script),
+            ("-m", "script", "x"),
+            ("-c", LOOK + show, "y"),
+        ):
+            cold, warm = await it.both(*arguments, env={"OWN": "välue", "OMP_NUM_THREADS": "2"})
+            seen = [json.loads(text) for text in (cold, warm)]
+            for entry, own in zip(seen, (it.count - 1, it.count), strict=True):
+                for key in ("env", "environ"):
+                    entry[key] = str(entry[key]).replace(f"pod-{own}/", "pod/")
+            assert seen[1] == seen[0]
+
+    run(tmp_path, test, level)
+
+
+ADDRESS = re.compile(" at 0x[0-9a-f]+")
+ENDINGS = {
+    "raise.py": "def inner():\n    raise ValueError('no')\n\ninner()\n",
+    "syntax.py": "print('x'\n",
+    "cause.py": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise KeyError('k') from error\n",
+    "interrupt.py": "raise KeyboardInterrupt\n",
+    "exit_none.py": "import sys; sys.exit()\n",
+    "exit_text.py": "import sys; sys.exit('words')\n",
+    "exit_code.py": "import sys; sys.exit(300)\n",
+    "exit_negative.py": "raise SystemExit(-1)\n",
+    "exit_true.py": "raise SystemExit(True)\n",
+    "hard.py": "import os; os._exit(7)\n",
+    "kill.py": "import os; os.kill(os.getpid(), 9)\n",
+    "abort.py": "import os; os.abort()\n",
+    "hook.py": "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\nraise OSError\n",
+    "stdin.py": "import sys; print(repr(sys.stdin.read()))\n",
+    "at_exit.py": "import atexit, sys\natexit.register(print, 'bye')\natexit.register(lambda: 1 / 0)\nsys.exit(3)\n",
+    "thread.py": "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()\n",
+    "open_file.py": "f = open('left', 'w'); f.write('text')\n",
+    "closed.py": "import sys; sys.stdout.close()\n",
+    "fork.py": "import multiprocessing as m\nif __name__ == '__main__':\n    with m.get_context('fork').Pool(2) as p:"
+    "\n        print(p.map(abs, [-1, -2]))\n",
+    "spawn.py": "import multiprocessing as m\ndef twice(x):\n    return 2 * x\nif __name__ == '__main__':\n"
+    "    with m.get_context('spawn').Pool(1) as p:\n        print(p.map(twice, [1, 2]))\n",
+    "child.py": "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'import sys; print(sys.prefix)'],"
+    " capture_output=True, text=True).stdout)\n",
+    "bytes.py": "import sys; sys.stdout.buffer.write(b'\\xff raw\\n'); print('t\\u00e4xt', file=sys.stderr)\n",
+    "pickle_main.py": "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A, A.__module__)\n",
+}
+
+
+def sort(log: str) -> list[str]:
+    """The two streams come through two pipes: lines of one may overtake those of the other."""
+    return sorted(ADDRESS.sub("", log).splitlines())
+
+
+def test_programs_end_warm_as_they_end_cold(tmp_path: Path) -> None:
+    async def test(it: Pair) -> None:
+        for name, text in ENDINGS.items():
+            cold, warm = await it.both(it.write(name, text))
+            assert sort(warm) == sort(cold), name
+            left = it.work / "left"
+            if name == "open_file.py":
+                assert left.read_text() == "text"
+
+    run(tmp_path, test)
+
+
+COLD = {
+    "PYTHONHASHSEED": "1",
+    "PYTHONPATH": "/somewhere",
+    "LD_LIBRARY_PATH": "/somewhere",
+    "OMP_PROC_BIND": "true",
+    "TORCH_LOGS": "dynamo",
+    "PYTHONUNBUFFERED": "0",
+}
+
+
+def test_what_takes_effect_at_exec_or_import_makes_a_program_cold_and_is_said(tmp_path: Path) -> None:
+    async def test(it: Pair) -> None:
+        script = it.write("script.py", "print('ran')\n")
+        for name, value in COLD.items():
+            ended, _, began = await it.run(it.make_spec(script, env={name: value}), warm=True)
+            assert (ended.exited.code, began.started.note.startswith(f"started cold: {name} ")) == (0, True), name
+        for arguments in (("-O", script), ("-X", "dev", script), ("missing.py",), ("-m", "pip", "--version")):
+            _, _, began = await it.run(it.make_spec(*arguments), warm=True)
+            assert began.started.note.startswith("started cold: "), arguments
+        it.write("decimal.py", "HERE = True\n")
+        use = it.write("use.py", "import decimal; print(decimal.HERE)\n")
+        ended, log, began = await it.run(it.make_spec(use), warm=True)
+        assert (log, "decimal.py comes before" in began.started.note) == ("True\n", True)
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("level", [PLAIN, FULL])
+def test_a_warm_program_is_signalled_killed_with_its_tree_and_survives_its_zygotes(tmp_path: Path, level: str) -> None:
+    text = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    signal.pause()
+print("random", os.urandom(4).hex(), flush=True)
+while True:
+    signal.pause()
+"""
+
+    async def test(it: Pair) -> None:
+        spec = it.make_spec(it.write("loop.py", text))
+        first, second = await it.start(spec, warm=True), await it.start(spec, warm=True)
+        for uid in (first, second):
+            await it.shims.wait_for_log(uid, "random")
+        for path in Path("/proc").glob("[0-9]*/comm"):
+            try:
+                word = path.read_text().strip()
+                root = (path.parent / "cmdline").read_text()
+            except OSError:
+                continue
+            if word in ("tm-warm", "tm-zygote") and str(it.shims.root) in root:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        await it.shims.supervisor.signal(first, "main", signal.SIGTERM)
+        assert (await it.shims.wait_ended(first)).exited.code == 5
+        os.kill(it.shims.read_shim(second).pid, signal.SIGKILL)
+        await it.shims.wait_lost(second)
+        left = [path for path in Path("/proc").glob("[0-9]*/environ") if _has(path, f"={second}/main/0")]
+        assert left == [], "a detached child that was never executed carries the mark too"
+
+    run(tmp_path, test, level)
+
+
+def _has(path: Path, text: str) -> bool:
+    try:
+        return text in path.read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def test_an_import_that_starts_a_thread_or_fails_means_no_warm_start_and_nothing_worse(tmp_path: Path) -> None:
+    async def test(it: Pair) -> None:
+        script = it.write("script.py", "print('ran')\n")
+        bad = replace(it.wish, key="bad", imports=("no_such_module_here",))
+        await it.shims.supervisor.ensure_warm(bad)
+        other = Pair(it.shims, bad, it.work, 100)
+        ended, log, began = await other.run(other.make_spec(script), warm=True)
+        assert (ended.exited.code, log, began.started.note) == (0, "ran\n", "")
+
+    run(tmp_path, test)

@@ -1,0 +1,339 @@
+"""A forked interpreter becomes a container's program: what exec and the start of Python would have set, and the end.
+
+Everything here runs in the container's process, after the shim's frames are gone from the stack. The program finds the
+descriptors, variables, command line, streams, signals, `__main__` and path that an executed interpreter would have;
+seeds and what libraries know of threads, directories and time are renewed. At the end threads are waited for, exit
+functions run and files are flushed; then the process ends without tearing modules down, because that is where torch's
+process groups hang and abort. Used by `warm_zygote` only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib.machinery
+import io
+import os
+import runpy
+import signal
+import sys
+import threading
+import types
+import zipfile
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from trainmaster.shim import linux, warm
+from trainmaster.shim.loop import get_wall
+from trainmaster.shim.protocol import ContainerSpec
+
+OURS = "trainmaster"
+_FLUSH_FAILED = 120
+"""The interpreter's exit code when its streams cannot be flushed."""
+
+
+class Program:
+    def __init__(self, spec: ContainerSpec, report: int, package: str, area: linux.CommandArea) -> None:
+        """`report`: where to say how the start went, -1 for nowhere. There is no obstacle to a warm start."""
+        self._argv, self._executable = warm.find_interpreter(spec, warm.get_warmth().prefix)
+        command = warm.parse_command(self._argv)
+        assert command is not None, "there was no obstacle"
+        self.command = command
+        self._spec = spec
+        self._report = report
+        self._package = package
+        self._area = area
+        self._file = os.path.abspath(command.target) if command.kind == "script" else ""
+        self._main = types.ModuleType("__main__")
+        self._code = 0
+        self._interrupted = False
+        self.call: Callable[..., Any] = runpy._run_module_as_main if command.kind == "module" else exec  # type: ignore[attr-defined]
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """For `call`. A mistake in the program's text is raised here."""
+        if self.command.kind == "module":
+            return (self.command.target,)
+        if self.command.kind == "code":
+            return (compile(self.command.target, "<string>", "exec"), self._main.__dict__)
+        with open(self._file, "rb") as stream:
+            return (compile(stream.read(), self._file, "exec"), self._main.__dict__)
+
+    def settle(self) -> None:
+        """Everything up to the first line of the program. Whatever goes wrong here is told as a failed start."""
+        try:
+            gc.collect()  # what the shim held in cycles must not close the program's descriptors later
+            _close_all_but(self._report)
+            self._renew_process()
+            self._renew_interpreter()
+            _renew_libraries(self._spec.env)
+            imports = ", ".join(warm.get_warmth().imports)
+            if self._report < 0:
+                return
+            warm.write_note(self._report, f"started warm: environment {warm.get_warmth().label} (imports: {imports})")
+            os.close(self._report)
+        except BaseException as error:  # noqa: BLE001 - the shim must hear of it, this process ends
+            text = f"warm start: {type(error).__name__}: {error}".encode(errors="replace")[:4096]
+            os.write(self._report if self._report >= 0 else 2, text)
+            os._exit(127)
+
+    def _renew_process(self) -> None:
+        argv, env = self._argv, self._spec.env
+        words = b"".join(os.fsencode(word) + b"\0" for word in argv)
+        self._area.show(words, b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in env.items()))
+        linux.set_process_name(os.path.basename(argv[0]))
+        if os.geteuid() != 0:
+            linux.set_capabilities(0)
+        linux.set_dumpable(True)  # as exec leaves it: a program may look at its own /proc
+        os.environ.clear()
+        os.environ.update(env)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_IGN)
+
+    def _renew_interpreter(self) -> None:
+        command = self.command
+        first = {"script": command.target, "module": "-m", "code": "-c"}[command.kind]
+        sys.argv[:] = [first, *command.arguments]
+        sys.orig_argv[:] = list(self._argv)
+        sys.executable = self._executable
+        if self._package in sys.path:
+            sys.path.remove(self._package)
+        sys.path[0] = "" if command.kind == "code" else warm.find_folder(command)
+        sys.path_importer_cache.pop(self._package, None)
+        for name in warm.get_warmth().modules:
+            sys.modules.pop(name, None)
+        self._fill_main()
+        _renew_streams()
+
+    def _fill_main(self) -> None:
+        loader: Any = importlib.machinery.BuiltinImporter
+        names = {"__annotations__": {}, "__builtins__": sys.modules["builtins"]}
+        if self._file:
+            loader = importlib.machinery.SourceFileLoader("__main__", self._file)
+            names.update({"__file__": self._file, "__cached__": None})
+        self._main.__dict__.update({"__loader__": loader, "__spec__": None, "__package__": None, **names})
+        sys.modules["__main__"] = self._main
+
+    # The end
+
+    def fail(self) -> None:
+        """In the handler of whatever left the program."""
+        kind, error, trace = sys.exc_info()
+        assert kind is not None and error is not None
+        if isinstance(error, SystemExit):
+            self._code = _read_exit_code(error)
+            return
+        while trace is not None and _is_ours(trace.tb_frame):
+            trace = trace.tb_next
+        error.__traceback__ = trace
+        sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+        self._code, self._interrupted = 1, isinstance(error, KeyboardInterrupt)
+        try:
+            sys.excepthook(kind, error, trace)
+        except SystemExit as wanted:
+            self._code = _read_exit_code(wanted)
+        except BaseException:  # noqa: BLE001 - as the interpreter does: both are shown
+            _show("Error in sys.excepthook:", sys.exc_info())
+            _show("\nOriginal exception was:", (kind, error, trace))
+
+    def end(self) -> NoReturn:
+        try:
+            _call_quietly(getattr(threading, "_shutdown"))  # noqa: B009 - the types do not know it
+            _call_quietly(atexit._run_exitfuncs)
+            _flush_files()
+            if not _flush_streams():
+                self._code = _FLUSH_FAILED
+            if self._interrupted:
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            os._exit(self._code & 0xFF)
+
+
+def _show(head: str, what: Any) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{head}\n")
+        sys.__excepthook__(*what)
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.startswith(f"{OURS}.shim") or frame.f_back is None
+
+
+def _close_all_but(kept: int) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the one that listed them
+
+
+def _renew_streams() -> None:
+    """In place: handlers that libraries made keep the stream they have."""
+    for number, stream in enumerate((sys.__stdin__, sys.__stdout__, sys.__stderr__)):
+        assert isinstance(stream, io.TextIOWrapper)
+        encoding, errors = stream.encoding, stream.errors
+        try:
+            raw: Any = open(number, "rb" if number == 0 else "wb", -1 if number == 0 else 0, closefd=False)  # noqa: SIM115
+        except OSError:
+            continue  # it is not open in the program either
+        bare = raw.raw if number == 0 else raw
+        bare.name = f"<{('stdin', 'stdout', 'stderr')[number]}>"
+        stream.__init__(raw, encoding, errors, "\n", False, True)  # type: ignore[misc]
+        setattr(stream, "mode", "r" if number == 0 else "w")  # noqa: B010 - the type says that it cannot be set
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+
+
+def _renew_libraries(env: dict[str, str]) -> None:
+    """What modules keep from their import and would be different in a process of its own."""
+    threads = int(env.get(warm.THREADS) or 0) or count_cores()
+    for name, renew in _RENEWALS.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            renew(module, threads)
+
+
+def _renew_random(module: Any, _: int) -> None:
+    module.seed()
+
+
+def _renew_tempfile(module: Any, _: int) -> None:
+    module.tempdir = module._name_sequence = None
+
+
+def _renew_multiprocessing(module: Any, _: int) -> None:
+    module.ORIGINAL_DIR = os.path.abspath(os.getcwd())
+    module._current_process._config["authkey"] = module.AuthenticationString(os.urandom(32))
+
+
+def _renew_logging(module: Any, _: int) -> None:
+    module._startTime = get_wall()
+
+
+def _renew_sysconfig(module: Any, _: int) -> None:
+    if module._CONFIG_VARS is not None:
+        module._CONFIG_VARS["userbase"] = module._getuserbase()
+
+
+def _renew_triton(module: Any, _: int) -> None:
+    module.cache_knobs.__dict__["home_dir"].default = os.path.expanduser("~/")
+
+
+def _renew_dynamo(module: Any, _: int) -> None:
+    module.debug_dir_root = module.default_debug_dir_root()
+
+
+def _renew_numpy(module: Any, threads: int) -> None:
+    module.random.seed()
+    for set_threads in _blas:
+        set_threads(threads)
+
+
+def _renew_torch(module: Any, threads: int) -> None:
+    module.default_generator.seed()
+    module.set_num_threads(threads)
+
+
+_blas: list[Callable[[int], Any]] = []
+
+
+def find_blas() -> None:
+    """Once, after the imports: how to tell numpy's library its threads."""
+    with open("/proc/self/maps") as stream:
+        paths = {line.split()[-1] for line in stream if "openblas" in line}
+    for path in paths:
+        library = ctypes.CDLL(path)
+        for name in ("scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_", "openblas_set_num_threads"):
+            if hasattr(library, name):
+                _blas.append(getattr(library, name))
+                break
+
+
+_RENEWALS: dict[str, Callable[[Any, int], None]] = {
+    "random": _renew_random,
+    "tempfile": _renew_tempfile,
+    "multiprocessing.process": _renew_multiprocessing,
+    "logging": _renew_logging,
+    "sysconfig": _renew_sysconfig,
+    "triton.knobs": _renew_triton,
+    "torch._dynamo.config": _renew_dynamo,
+    "numpy": _renew_numpy,
+    "torch": _renew_torch,
+}
+
+
+def count_cores() -> int:
+    """Physical ones that this process may use: what the libraries start with when nobody says otherwise."""
+    found = set()
+    for number in os.sched_getaffinity(0):
+        try:
+            with open(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list") as stream:
+                found.add(stream.read())
+        except OSError:
+            found.add(str(number))
+    return len(found)
+
+
+def _read_exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code if abs(error.code) < 1 << 63 else -1
+    if sys.stderr is not None:
+        sys.stderr.write(f"{error.code}\n")
+    return 1
+
+
+def _call_quietly(function: Callable[[], Any]) -> None:
+    """Its error is shown and changes nothing, as at the end of any program."""
+    try:
+        function()
+    except BaseException as error:  # noqa: BLE001 - see above
+        what: Any = types.SimpleNamespace(exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__)
+        what.err_msg, what.object = None, function
+        sys.unraisablehook(what)
+
+
+def _flush_files() -> None:
+    """Files that the program left open: their buffers would be written when they are destroyed."""
+    found = gc.get_objects()
+    standard = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    # By exact names first: asking a stranger for its class may run code of its own.
+    archives: list[Any] = [item for item in found if type(item) is zipfile.ZipFile]
+    texts: list[Any] = [item for item in found if type(item) is io.TextIOWrapper and item not in standard]
+    layered: list[Any] = [item for item in found if type(item).__module__ in _COMPRESSED and hasattr(item, "close")]
+    buffers: list[Any] = [item for item in found if type(item) in (io.BufferedWriter, io.BufferedRandom)]
+    del found
+    for item in texts:
+        _try(item.flush)
+    for item in (*archives, *layered):
+        _try(item.close)
+    for item in buffers:
+        _try(item.flush)
+
+
+_COMPRESSED = frozenset({"gzip", "bz2", "lzma"})
+
+
+def _try(function: Callable[[], Any]) -> None:
+    """Closed already, or of another process: there is nothing to be written."""
+    try:
+        function()
+    except (OSError, ValueError):
+        return
+
+
+def _flush_streams() -> bool:
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
+        if stream is None or getattr(stream, "closed", False):
+            continue
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            return stream is sys.stderr
+    return True

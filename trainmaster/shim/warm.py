@@ -1,0 +1,206 @@
+"""Whether a Python program may begin in a forked interpreter that has its imports behind it, instead of being executed.
+
+Asked in the container's child, inside its sandbox, as the last thing before exec; so whenever there is a doubt the
+program is simply executed, and the note says why. May begin warm: a script, `-m` or `-c`, run by the interpreter of the
+very environment that was imported, with no variable that is read at exec or at import time and differs from what the
+warm zygote had, and no file beside the script that an import would have found first. Used by `birth`; a zygote that
+imported nothing has no state here and never asks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainmaster.shim.protocol import ContainerSpec
+
+ENVIRON = {
+    "LANG": "C.UTF-8",
+    "PYTHONUNBUFFERED": "1",
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    "PIP_REQUIRE_VIRTUALENV": "1",
+}
+"""What every Pod has from the node, and a warm zygote imports with."""
+WHILE_IMPORTING = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""A library that starts threads when it is imported cannot be forked."""
+THREADS = "OMP_NUM_THREADS"
+"""Any value will do: it is told to the libraries again after the fork."""
+
+_AT_EXEC = ("LD_", "GLIBC_", "MALLOC_", "PYTHON", "LC_", "LANGUAGE", "TZ", "ASAN_", "LSAN_", "UBSAN_", "TSAN_")
+_AT_IMPORT = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_", "NPY_", "NUMPY_"),
+    *("TORCH", "PYTORCH_", "ATEN_", "C10_", "CAFFE2_", "DNNL_", "ONEDNN_", "AOT", "INDUCTOR_", "TRITON_", "KINETO_"),
+    *("CUBLAS", "CUDNN_", "CUDA_MODULE_LOADING", "CUDA_CACHE_", "HSA_", "HIP_", "ROCR_", "ROCM", "LLVM_", "MLIR_"),
+)
+"""What compiled libraries read on their own when they are loaded; reads in Python are seen by the recorder."""
+_LATER = ("TORCHELASTIC_", "TORCH_NCCL_")
+"""Of the former, what is read when it is used: torchrun gives it to its workers."""
+_REFRESHED = {"HOME": {"sysconfig", "triton.knobs"}}
+"""Variable -> modules whose knowledge of it `program` renews."""
+_NAMES = ("python", "python3", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+_SUFFIXES = (".py", ".pyc", ".so")
+_SCRIPT = b"#!/usr/bin/env python3\n"
+_MARK = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """What a warm zygote has behind it."""
+
+    key: str
+    prefix: str
+    """Of the layer whose interpreter this is."""
+    imports: tuple[str, ...]
+    reads: Mapping[str, tuple[str | None, frozenset[str]]]
+    """Variable -> (value while importing, modules that read it)."""
+    modules: tuple[str, ...]
+    """Ours, which the program must not find."""
+    loaded: frozenset[str]
+    """Top-level names of all modules."""
+    path: tuple[str, ...]
+    """Directories that imports are found in."""
+    label: str
+    """The environment, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    kind: str
+    """script, module or code."""
+    target: str
+    arguments: tuple[str, ...]
+
+
+class Become(BaseException):
+    """Unwinds a child out of everything that belongs to shim and zygote, to the bottom of the interpreter's stack."""
+
+    def __init__(self, spec: ContainerSpec, report: int) -> None:
+        super().__init__("become a program")
+        self.spec = spec
+        self.report = report
+
+
+_warmth: list[Warmth] = []
+
+
+def set_warmth(warmth: Warmth) -> None:
+    _warmth[:] = [warmth]
+
+
+def get_warmth() -> Warmth:
+    return _warmth[0]
+
+
+def is_asked(spec: ContainerSpec) -> bool:
+    return bool(_warmth) and bool(spec.warm) and spec.warm == _warmth[0].key
+
+
+def find_obstacle(spec: ContainerSpec) -> str:
+    """Why the program must be executed; empty when it may begin warm. In its sandbox and working directory."""
+    warmth = _warmth[0]
+    argv, _ = find_interpreter(spec, warmth.prefix)
+    if not argv:
+        return f"{spec.argv[0]} is not run by the interpreter of {warmth.label}"
+    command = parse_command(argv)
+    if command is None:
+        return "only python SCRIPT, python -m MODULE and python -c CODE are started warm"
+    if command.kind == "module" and command.target == "pip":
+        return "pip makes an environment of the Pod's own"
+    if name := find_variable(spec.env, warmth):
+        return f"{name} takes effect only when a program or its libraries are loaded"
+    if os.path.lexists(spec.env.get("TRAINMASTER_ENV", "")):
+        return "the Pod has installed packages of its own"
+    if missing := next((place for place in warmth.path if not os.path.exists(place)), ""):
+        return f"{missing} is not visible in the Pod"
+    return _find_in_the_way(command, warmth)
+
+
+def find_interpreter(spec: ContainerSpec, prefix: str) -> tuple[tuple[str, ...], str]:
+    """(command line, interpreter) as the kernel would have them in the end; nothing when it is not the prefix's own.
+
+    A script of the environment names the python3 in PATH in its first line, as the node's copies of them do.
+    """
+    program, own = spec.argv[0], f"{prefix}/bin"
+    if os.path.dirname(program) == own and os.path.basename(program) in _NAMES:
+        return spec.argv, program
+    try:
+        with open(program, "rb") as stream:
+            first = stream.read(len(_SCRIPT))
+    except OSError:
+        return (), ""
+    places = [place for place in spec.env.get("PATH", "").split(":") if os.access(f"{place}/python3", os.X_OK)]
+    if first != _SCRIPT or places[:1] != [own]:
+        return (), ""
+    return ("python3", *spec.argv), f"{own}/python3"
+
+
+def parse_command(argv: tuple[str, ...]) -> Command | None:
+    """None: an option that is for the start of the interpreter, or no program at all."""
+    words = list(argv[1:])
+    while words[:1] == ["-u"]:
+        words.pop(0)
+    if not words:
+        return None
+    if words[0] in ("-m", "-c"):
+        return Command("module" if words[0] == "-m" else "code", words[1], tuple(words[2:])) if words[1:] else None
+    return None if words[0].startswith("-") else Command("script", words[0], tuple(words[1:]))
+
+
+def find_variable(env: Mapping[str, str], warmth: Warmth) -> str:
+    """A variable of the program that came too late; empty when there is none."""
+    for name, value in env.items():
+        if ENVIRON.get(name) == value or (name == THREADS and value.isdigit() and int(value) > 0):
+            continue
+        early = name.startswith(_AT_EXEC) or name.startswith(_AT_IMPORT)
+        if (early and not name.startswith(_LATER)) or name in ENVIRON:
+            return name
+        if name in warmth.reads and warmth.reads[name][0] != value and not _is_refreshed(name, warmth):
+            return name
+    # One that the imports saw and the program does not have is the same thing the other way round.
+    return next((name for name, value in ENVIRON.items() if env.get(name) != value), "")
+
+
+def _is_refreshed(name: str, warmth: Warmth) -> bool:
+    return warmth.reads[name][1] <= _REFRESHED.get(name, set())
+
+
+def find_folder(command: Command) -> str:
+    """What the interpreter would put first on its path, as a directory."""
+    return os.path.dirname(os.path.realpath(command.target)) if command.kind == "script" else os.getcwd()
+
+
+def _find_in_the_way(command: Command, warmth: Warmth) -> str:
+    try:
+        if command.kind == "script":
+            if not os.path.isfile(command.target):
+                return f"{command.target} is not a file"
+            os.close(os.open(command.target, os.O_RDONLY | os.O_CLOEXEC))
+        folder = find_folder(command)
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except OSError as error:
+        return f"{error.filename} cannot be read"
+    for name in names:
+        stem = name.partition(".")[0]
+        if stem in warmth.loaded and _is_module(folder, name, stem):
+            return f"{folder}/{name} comes before the module {stem} of the environment"
+    return ""
+
+
+def _is_module(folder: str, name: str, stem: str) -> bool:
+    return os.path.exists(f"{folder}/{stem}/__init__.py") if name == stem else name.endswith(_SUFFIXES)
+
+
+def write_note(report: int, text: str) -> None:
+    """Into the pipe on which anything else is an error."""
+    os.write(report, _MARK + text.encode(errors="replace")[:1000].replace(b"\n", b" ") + b"\n")
+
+
+def split_report(content: bytes) -> tuple[str, str]:
+    """(note, error)."""
+    note = b""
+    if content.startswith(_MARK):
+        note, _, content = content[1:].partition(b"\n")
+    return note.decode(errors="replace"), content.decode(errors="replace")

@@ -1,0 +1,163 @@
+"""The warm zygote: a zygote in the interpreter of an environment, with that environment's slow imports behind it.
+
+Executed by the zygote of the home, in whose namespaces it stays, one per environment and tenant. Its shims are shims
+like all others; only that their containers' programs may begin as forks (`warm`, `program`). Imports are all that it
+does: no thread, no descriptor and no device may come of them, which is looked at before it listens; a library that
+breaks this has no warm start. Which variables were read meanwhile is recorded.
+
+Started as `python -c BOTTOM <package> <options>`; says `ready` on its standard output once it listens.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from trainmaster.shim import birth, linux, sandbox, warm
+from trainmaster.shim.wire import Message
+
+BOTTOM = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from trainmaster.shim.warm_zygote import main
+main = main(sys.argv.pop())
+if main is None:
+    sys.exit(0)
+try:
+    main.call(*main.arguments)
+except BaseException:
+    main.fail()
+main.end()
+"""
+"""The one frame that a warm program has below its own."""
+_STANDARD = frozenset({"os", "posixpath", "genericpath", "collections.abc", "_collections_abc", "getpass", __name__})
+"""Whoever reads a variable through these is the one who reads it."""
+
+
+class WarmError(Exception):
+    """The imports left something behind that cannot be forked."""
+
+
+def execute(root: str, fingerprint: str, message: Message, output: int) -> NoReturn:
+    """In a child of the zygote."""
+    os.setsid()
+    os.chdir("/")
+    silence = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(silence, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    ground = sandbox.describe_ground()
+    if int(ground["switch"]) >= 0:
+        os.set_inheritable(int(ground["switch"]), True)
+    options = {"root": root, "fingerprint": fingerprint, "ground": ground}
+    options.update({name: message[name] for name in ("socket", "key", "imports", "prefix", "label")})
+    python = f"{message['prefix']}/bin/python3"
+    env = {"PATH": os.defpath, "HOME": "/", **warm.ENVIRON, **warm.WHILE_IMPORTING}
+    os.execve(python, [python, "-c", BOTTOM, str(message["package"]), json.dumps(options)], env)
+
+
+def main(text: str) -> Any:
+    """None: the zygote has come to its end. Else this is a child, and the program that it is to be."""
+    from trainmaster.shim import workers  # noqa: PLC0415 - the zygote of the home does not need them
+    from trainmaster.shim.program import OURS, Program, find_blas  # noqa: PLC0415
+    from trainmaster.shim.zygote import FOLDER, Zygote, say_and_detach  # noqa: PLC0415 - it imports us
+
+    options = json.loads(text)
+    package, ground = sys.path[0], options["ground"]
+    birth.arrange_signals()
+    _close_inherited(int(ground["switch"]))
+    linux.set_process_name("tm-warm")
+    linux.set_subreaper()
+    linux.keep_thread_number()
+    sandbox.take_ground(ground)
+    warmth = load(options)
+    warm.set_warmth(replace(warmth, modules=tuple(name for name in sys.modules if name.partition(".")[0] == OURS)))
+    find_blas()
+    area = linux.CommandArea()
+    zygote = Zygote(options["root"], str(ground["level"]), options["fingerprint"], -1, options["socket"])
+    say_and_detach(f"{options['root']}/{FOLDER}", "ready")
+    try:
+        zygote.serve()
+        return None
+    except warm.Become as become:
+        spec = become.spec
+        program = Program(become.spec, become.report, package, area)
+    del zygote
+    program.settle()
+    handler = workers.find_handler(program.command)
+    worker = workers.offer(handler, spec) if handler is not None else None
+    if worker is None:
+        return program
+    program = Program(worker, -1, package, area)
+    program.settle()
+    return program
+
+
+def load(options: dict[str, Any]) -> warm.Warmth:
+    before = _list_descriptors()
+    reads: dict[str, tuple[str | None, set[str]]] = {}
+    plain = type(os.environ)
+    os.environ.__class__ = _build_recorder(plain, reads)
+    try:
+        for name in options["imports"]:
+            importlib.import_module(name)
+    finally:
+        os.environ.__class__ = plain
+    _check(before)
+    return warm.Warmth(
+        key=options["key"],
+        prefix=options["prefix"],
+        imports=tuple(options["imports"]),
+        reads={name: (value, frozenset(who)) for name, (value, who) in reads.items()},
+        modules=(),
+        loaded=frozenset(name.partition(".")[0] for name in sys.modules) - {"__main__"},
+        path=tuple(place for place in sys.path[2:] if os.path.exists(place)),
+        label=options["label"],
+    )
+
+
+def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -> Any:
+    class Recorder(plain):  # type: ignore[misc]
+        def __getitem__(self, key: str) -> str:
+            value = self._data.get(self.encodekey(key))
+            frame: Any = sys._getframe(1)
+            while frame.f_back is not None and frame.f_globals.get("__name__") in _STANDARD:
+                frame = frame.f_back
+            known = reads.setdefault(key, (None if value is None else os.fsdecode(value), set()))
+            known[1].add(str(frame.f_globals.get("__name__")))
+            return str(super().__getitem__(key))
+
+    return Recorder
+
+
+def _check(before: set[str]) -> None:
+    if left := _list_descriptors() - before:
+        raise WarmError(f"the imports left descriptors open: {', '.join(sorted(left))}")
+    if (threads := len(os.listdir("/proc/self/task"))) != 1:
+        raise WarmError(f"the imports left {threads - 1} threads behind")
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        raise WarmError("the imports initialised CUDA")
+
+
+def _list_descriptors() -> set[str]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+        except FileNotFoundError:
+            continue  # the one that listed them
+    return found
+
+
+def _close_inherited(kept: int) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the one that listed them
