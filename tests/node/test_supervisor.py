@@ -305,6 +305,28 @@ def test_sockets_of_the_pod_are_handed_out(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_program_of_a_client_ends_with_the_control_plane_and_a_hook_does_not(tmp_path: Path, bound: bool) -> None:
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "echo up; exec sleep 1000"))
+        await shims.wait_for_log("u", "up")
+        silence = os.open(os.devnull, os.O_RDWR)
+        argv = ["/bin/sh", "-c", "exec sleep 1000"]
+        answer, _ = await shims.supervisor.request("u", "exec", [silence] * 3, container="main", argv=argv, bound=bound)
+        os.close(silence)
+        async with Shims(tmp_path).supervisor as other:
+            await other.adopt("u")
+            shims.supervisor._forget("u")  # as when the control plane is killed
+            ended = other.find_exec_exit("u", answer["exec_id"])
+            if bound:
+                assert await asyncio.wait_for(ended, 30) == 137
+            else:
+                await other.request("u", "stats")
+                assert not ended.done() and os.path.exists(f"/proc/{answer['pid']}")
+
+    run(tmp_path, test)
+
+
 def test_usage_counts_the_tree_of_the_pod(tmp_path: Path) -> None:
     async def test(shims: Shims) -> None:
         await shims.create("u", make_spec(tmp_path, "sleep 1000 & echo up; wait"))

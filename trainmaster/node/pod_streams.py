@@ -17,12 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from trainmaster.api.meta import Object
+from trainmaster.kit.scopes import finish
 from trainmaster.node.descriptors import PIECE, FdReader, FdWriter
 from trainmaster.node.shim_link import ShimError
 from trainmaster.node.supervisor import Supervisor
 
 _SETTLE_SECONDS = 0.5
 """How long output is waited for after a program's end, while something it left behind holds its streams open."""
+_BEGIN_SECONDS = 30.0
 _TERMINAL = {"TERM": "xterm"}
 
 
@@ -53,8 +55,9 @@ class ShimStreams:
     async def run(self, pod: Object, wanted: Wanted) -> ExecutedProgram:
         program = ExecutedProgram(self._supervisor, pod["metadata"]["uid"])
         try:
-            await program.begin(wanted)
-        except (ShimError, OSError) as error:
+            # To its end also when the client has gone: what was started must be known to be killed.
+            await finish(program.begin(wanted), limit=_BEGIN_SECONDS)
+        except (ShimError, OSError) as error:  # TimeoutError is one
             await program.close()
             raise self._refuse(f"error executing command in container: {error}") from error
         except BaseException:
@@ -104,6 +107,7 @@ class ExecutedProgram:
                 container=wanted.container,
                 argv=list(wanted.command),
                 tty=wanted.tty,
+                bound=True,
                 env=_TERMINAL if wanted.tty else {},
             )
             self._session = int(answer["exec_id"])

@@ -78,10 +78,13 @@ class ShimLink:
             self._waiting.pop(number, None)
 
     def find_exit(self, session: int) -> asyncio.Future[int]:
-        """Exit code of a program that was started by `exec`."""
-        if session not in self._exits:
-            self._exits[session] = self._loop.create_future()
-        return self._exits[session]
+        """Exit code of a program that was started by `exec`; it is told once."""
+        exit = self._exits.get(session)
+        if exit is None:
+            exit = self._exits[session] = self._loop.create_future()
+        elif exit.done():
+            del self._exits[session]
+        return exit
 
     def _read(self) -> None:
         while self._link.fileno() >= 0:
@@ -115,6 +118,8 @@ class ShimLink:
 
     def _note_exit(self, session: int, code: int) -> None:
         """Kept for whoever asked: the exit may be told before the asker has looked at the answer to `exec`."""
-        exit = self.find_exit(session)
+        exit = self._exits.pop(session, None)
+        if exit is None:
+            exit = self._exits[session] = self._loop.create_future()
         if not exit.done():
             exit.set_result(code)

@@ -97,6 +97,9 @@ class Pod:
             self._loop.remove(fd)
             self._peers.pop(fd, None)
             peer.link.close()
+            for session in self._sessions.values():
+                if session.owner is peer:
+                    session.kill()
 
     def _listen_to(self, peer: Peer) -> None:
         while peer.link.fileno() >= 0:
@@ -278,8 +281,7 @@ class Pod:
         if "exec_id" in request:
             found = [item for item in self._sessions.values() if item.number == request["exec_id"]]
             for session in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(session.pid, int(request["signal"]))
+                session.kill(int(request["signal"]))
             return {"running": bool(found)}, []
         attempt = self._attempts.get(str(request["container"]))
         if attempt is not None:
@@ -315,6 +317,7 @@ class Pod:
 
         terminal = os.dup(fds[0]) if tty else -1
         session = Session(self._last_session, self._loop, terminal, on_start)
+        session.owner = peer if request.get("bound") else None
         try:
             session.begin(self._sandbox, attempt, spec, fds)
         except OSError:

@@ -6,8 +6,10 @@ how it ended. A program started by `exec` belongs to its container's tree and di
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import signal
 import struct
 import termios
 from collections.abc import Callable
@@ -38,6 +40,8 @@ class Session:
         self.tty = tty
         """A copy of the terminal, to resize it; -1 for none."""
         self.error = ""
+        self.owner: object = None
+        """The connection with which it ends; None when it goes on without."""
         self._loop = loop
         self._report = -1
         self._on_start = on_start
@@ -67,6 +71,11 @@ class Session:
             os.close(self._report)
             self._report = -1
             self._on_start(self, self.error)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """The program and its group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
 
     def close(self) -> None:
         if self.tty >= 0:
