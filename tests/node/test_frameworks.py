@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.training import Lab, training
 
-pytestmark = pytest.mark.node
+# Torch needs half a minute to start where other tests run beside it.
+pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
 
 LOSS = re.compile(r"step +\d+ loss ([0-9.]+)")
 

@@ -14,7 +14,8 @@ import pytest
 
 from tests.support.training import Lab, training
 
-pytestmark = pytest.mark.node
+# Torch needs half a minute to start where other tests run beside it.
+pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
 
 # Without torchrun, so that the Pod ends as the rank does.
 LAUNCH = """

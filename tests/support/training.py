@@ -42,7 +42,7 @@ _RULES = "/api/v1/namespaces/kubeflow-system/configmaps"
 class Lab:
     def __init__(self, home: Path, environ: Mapping[str, str], frameworks: Path) -> None:
         self.home = home
-        self.limit = 100.0
+        self.limit = 180.0
         """Seconds that anything may take."""
         self._environ = environ
         self._frameworks = frameworks
