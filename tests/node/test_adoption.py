@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.node.shims import Shims, make_spec, run, supervising, wait_until_dead
 from trainmaster.node import zygotes
 from trainmaster.node.supervisor import SupervisorError
 from trainmaster.shim.processes import is_alive, list_descendants
-from trainmaster.shim.protocol import FULL, PLAIN, Identity, write_whole
+from trainmaster.shim.protocol import FULL, PLAIN, Identity, Paths, write_whole
 
 pytestmark = pytest.mark.node
 
@@ -166,3 +167,31 @@ def test_a_shim_whose_directory_was_removed_ends_with_everything_of_its_pod(tmp_
             await wait_until_dead(shim.pid, *tree)
 
     asyncio.run(main())
+
+
+def test_a_shim_that_dies_between_the_first_start_and_its_first_word_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos: a second shim found the attempt begun, began nothing, and the Pod seemed to run for ever."""
+
+    async def test(shims: Shims) -> None:
+        supervisor = shims.supervisor
+        ask = supervisor._ask_zygote
+
+        async def ask_and_kill(uid: str, paths: Paths, starts: list[list[Any]], wish: Any) -> bool:
+            monkeypatch.undo()
+            assert await ask(uid, paths, starts, wish)
+            await shims.wait_began(uid)
+            supervisor._forget(uid)
+            shim = shims.read_shim(uid)
+            os.kill(shim.pid, signal.SIGKILL)
+            await wait_until_dead(shim.pid)
+            return False
+
+        monkeypatch.setattr(supervisor, "_ask_zygote", ask_and_kill)
+        await shims.create("u", make_spec(tmp_path, "sleep 1000"))
+        await shims.wait_lost("u")
+        found = await supervisor.adopt("u")
+        assert not found.alive and [attempt.container for attempt in found.list_lost()] == ["main"]
+
+    run(tmp_path, test)

@@ -183,14 +183,14 @@ def test_a_failing_post_start_hook_ends_the_container(tmp_path: Path) -> None:
 
 def test_a_program_can_poll_for_the_notice_and_leave_by_itself(tmp_path: Path) -> None:
     """Without any signal handler: it ignores the signal and looks at the file that the variable names."""
-    script = """trap '' TERM; while [ ! -e "$TRAINMASTER_STOP_NOTICE" ]; do sleep 0.02; done
+    script = """trap '' TERM; touch armed; while [ ! -e "$TRAINMASTER_STOP_NOTICE" ]; do sleep 0.02; done
                 cat "$TRAINMASTER_STOP_NOTICE" > "/tmp/$NAME"; exit 0"""
     note = f"notice-{tmp_path.name}-{tmp_path.parent.name}"
 
     async def test(bench: Bench) -> None:
         async with bench.running_agent():
-            await bench.create(script, main={"env": [{"name": "NAME", "value": note}]})
-            await bench.wait_for(has_phase("Running"))
+            made = await bench.create(script, main={"env": [{"name": "NAME", "value": note}]})
+            await bench.wait_until((bench.get_work(made) / "armed").exists)
             await bench.delete(grace=25)
             await bench.wait_until_gone()
             left = Path("/tmp") / note

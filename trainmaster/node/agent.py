@@ -183,7 +183,7 @@ class NodeAgent:
                 if started.at:
                     when = read_time(started.at)
                     pod.change(lambda state: states.mark_started(state, container, attempt, when, now))
-                    self._names.check(happening.uid)
+                    self._names.check(pod.obj)
                 if started.note:
                     self._performer.tell_start(pod, container, attempt, started.note)
             case Ended(_, container, attempt, exited):
@@ -261,7 +261,7 @@ class NodeAgent:
                 return
             pod.load(await self._runner.load_state(pod.obj, pod.plan, self._performer.get_moment()))
         assert pod.state is not None
-        self._names.check(pod.uid)
+        self._names.check(pod.obj)
         if pod.state.ending is not None:
             await self._performer.say(pod, pod.state.ending.reason, pod.state.ending.message, warning=True)
 

@@ -42,8 +42,8 @@ class ServiceNames:
     _services: dict[tuple[str, str], Object] = field(default_factory=dict)
     _changed: set[str] = field(default_factory=set)
     """Namespaces whose lines may be others now."""
-    _unsure: set[str] = field(default_factory=set)
-    """Pods that may have been given other lines than their namespace has now."""
+    _unsure: dict[str, Object] = field(default_factory=dict)
+    """By uid: Pods that may have been given other lines than their namespace has now."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def load(self) -> str:
@@ -91,10 +91,10 @@ class ServiceNames:
                 self._news.set()
                 return
 
-    def check(self, uid: str) -> None:
+    def check(self, pod: Object) -> None:
         """The Pod has started, or was found running: it may have been given what was true a moment ago."""
-        if self.places.level != PLAIN:
-            self._unsure.add(uid)
+        if self.places.level != PLAIN and not pod["spec"].get("hostNetwork") and not self.places.is_current(pod):
+            self._unsure[_get_uid(pod)] = pod
             self._news.set()
 
     async def work(self) -> None:
@@ -110,20 +110,21 @@ class ServiceNames:
 
     async def refresh(self) -> None:
         changed, self._changed = self._changed, set()
-        pods = [pod for pod in self.list_pods() if not pod["spec"].get("hostNetwork")]
+        pods = [pod for pod in self.list_pods() if not _is_over(pod)] if changed else []
         for namespace in sorted(changed):
-            lines = self._build_lines(namespace, pods)
+            members = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
+            lines = self._build_lines(namespace, members)
             if lines != self.places.services.get(namespace, ()):
                 self.places.services[namespace] = lines
-                self._unsure |= {_get_uid(pod) for pod in pods if pod["metadata"]["namespace"] == namespace}
-        unsure, self._unsure = self._unsure, set()
-        for pod in pods:
-            if _get_uid(pod) in unsure and not self.places.is_current(pod):
+                self._unsure.update((_get_uid(pod), pod) for pod in members)
+        unsure, self._unsure = self._unsure, {}
+        for pod in unsure.values():
+            if not self.places.is_current(pod):
                 await self._rewrite(pod)
                 await asyncio.sleep(0)
 
     def _build_lines(self, namespace: str, pods: Iterable[Object]) -> tuple[Line, ...]:
-        members = [pod for pod in pods if pod["metadata"]["namespace"] == namespace and _is_running(pod)]
+        members = [pod for pod in pods if _is_running(pod)]
         found: list[Line] = []
         for (where, _), service in sorted(self._services.items(), key=lambda item: item[0]):
             if where == namespace:
@@ -148,6 +149,11 @@ def is_followed(service: Object) -> bool:
 
 def _is_published(service: Object, pod: Object) -> bool:
     return bool(service["spec"].get("publishNotReadyAddresses")) or is_true(list_conditions(pod), "Ready")
+
+
+def _is_over(pod: Object) -> bool:
+    """Or has no hosts file of ours."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or bool(pod["spec"].get("hostNetwork"))
 
 
 def _is_running(pod: Object) -> bool:
