@@ -50,7 +50,7 @@ def test_every_shipped_runtime_restarts_the_gang_and_is_named_like_its_file(name
         job = replicated["template"]["spec"]
         assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
         assert job["podFailurePolicy"]["rules"] == [
-            {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}
+            {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
         ]
     (rule,) = jobset["failurePolicy"]["rules"]
     assert (rule["action"], rule["onJobFailureReasons"]) == ("RestartJobSetAndIgnoreMaxRestarts", ["PodFailurePolicy"])
