@@ -23,6 +23,7 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.controllers.jobset import leftovers
 from trainmaster.engine.controller import Controller
+from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import Plan, Reconcile
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.timeline import Now
@@ -326,6 +327,10 @@ def _forget_the_version(write: Write) -> Write:
     return replace(write, patch={**write.patch, "metadata": head})
 
 
+def _see_no_lag(original: Any) -> Any:
+    return lambda manager, controller, request: False
+
+
 def _see_nothing(original: Any) -> Any:
     return lambda *arguments: None
 
@@ -333,7 +338,7 @@ def _see_nothing(original: Any) -> Any:
 BUGS: tuple[Planted, ...] = (
     Planted("writes a JobSet's status without its version", ("I8",), "jobset", rewrite(_forget_the_version), seeds=300),
     Planted(
-        "makes a gang beside what still ends", ("I6",), patches=((leftovers, "find_leftover", _see_nothing),), seeds=250
+        "makes a gang beside what still ends", ("I6",), patches=((leftovers, "find_leftover", _see_nothing),), seeds=500
     ),
     Planted("answers before the commit", ("I1", "I15"), patches=((StoreState, "durable", _ack_at_once),)),
     Planted("loses deletions on the way to the disk", ("I2",), patches=((StoreState, "_take_pending", _lose_deletes),)),
@@ -341,7 +346,15 @@ BUGS: tuple[Planted, ...] = (
     Planted("starts processes again after a restart", ("I5", "I8", "I9"), patches=((SimNode, "run", _start_again),)),
     Planted("forgets a request that comes during a pass", ("I9",), patches=((WorkQueue, "add", _forget_when_busy),)),
     Planted("collects Pods whose Job lives", ("I7",), patches=((GarbageCollector, "_classify", _collect_the_living),)),
-    Planted("names Pods at random", ("I6",), "job", rewrite(_name_pods_at_random()), seeds=200),
+    Planted(
+        "names Pods at random",
+        ("I6",),
+        "job",
+        rewrite(_name_pods_at_random()),
+        # The manager waits until its view shows its own writes, which hides this bug nearly always: without that too.
+        ((Manager, "_is_behind", _see_no_lag),),
+        seeds=200,
+    ),
     Planted("owns by name", ("I7", "I9"), "trainjob", _forget_ownership, seeds=200),
     Planted("makes a JobSet after the end", ("I8",), "trainjob", show_changed(_hide_verdict), seeds=200),
     Planted("forgets the verdict of a Job", ("I8", "I9", "I14"), "job", show_changed(_hide_job_verdict)),
