@@ -130,7 +130,7 @@ def _mask_times(status: Object) -> Object:
 
 def _show_pod(pod: Object) -> Object:
     meta, spec = pod["metadata"], pod["spec"]
-    annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if not k.startswith("trainmaster.io/")}
+    annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if not k.startswith("trainmaster.dev/")}
     return {
         "phase": pod.get("status", {}).get("phase", "Pending"),
         "generateName": meta["generateName"],

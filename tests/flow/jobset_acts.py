@@ -172,7 +172,7 @@ def build_pod_status(verb: str, now: str) -> Object:
 
 
 _SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
-_OWN = "trainmaster.io/"
+_OWN = "trainmaster.dev/"
 
 
 def capture(jobset: Object, jobs: list[Object], services: list[Object], claims: list[Object], events: Any) -> Object:

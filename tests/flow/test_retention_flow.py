@@ -128,7 +128,7 @@ def test_another_runtime_of_the_same_name_says_nothing_to_jobs_of_the_old_one() 
     async def body(plant: Plant) -> None:
         await finish(plant)
         runtime = await plant.client.get(RUNTIMES, "torch-distributed")
-        await edit_runtime(plant, {"metadata": {"annotations": {"trainmaster.io/allow-delete-in-use": "true"}}})
+        await edit_runtime(plant, {"metadata": {"annotations": {"trainmaster.dev/allow-delete-in-use": "true"}}})
         await plant.client.delete(RUNTIMES, "torch-distributed")
         fresh = {"name": "torch-distributed", "labels": runtime["metadata"]["labels"]}
         spec = {**runtime["spec"], "ttlSecondsAfterFinished": 0}

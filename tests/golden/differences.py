@@ -153,13 +153,13 @@ FIELDS = (
     Field(
         "*",
         "Pod",
-        "metadata.annotations[trainmaster.io/attempt]",
+        "metadata.annotations[trainmaster.dev/attempt]",
         "says which attempt of its index a Pod is; its name is derived from that, so a Pod is never made twice",
     ),
     Field(
         "*",
         "Pod",
-        "metadata.annotations[trainmaster.io/devices]",
+        "metadata.annotations[trainmaster.dev/devices]",
         "the GPUs that are leased to the Pod; on a cluster only the kubelet knows them",
     ),
     Field(
@@ -173,19 +173,19 @@ FIELDS = (
     Field(
         "*",
         "Pod",
-        "metadata.annotations[trainmaster.io/devices]",
+        "metadata.annotations[trainmaster.dev/devices]",
         "which devices the scheduler gave the Pod; on a cluster a device plugin keeps that to itself",
     ),
     Field(
         "*",
         "JobSet",
-        "metadata.annotations | metadata.annotations[trainmaster.io/from-trainjob]",
+        "metadata.annotations | metadata.annotations[trainmaster.dev/from-trainjob]",
         "which labels and annotations stand in the TrainJob, so that those taken out there go here too",
     ),
     Field(
         "*",
         "Job",
-        "metadata.annotations[trainmaster.io/pods]",
+        "metadata.annotations[trainmaster.dev/pods]",
         "the Job controller's books: which Pods it has counted, in place of finalizers on the Pods",
     ),
     Field(

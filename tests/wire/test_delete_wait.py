@@ -47,11 +47,11 @@ SCENARIOS = [
             "delete trainingruntime plain",
             err='Error from server (Forbidden): trainingruntimes.trainer.kubeflow.org "plain" is forbidden: '
             "in use by TrainJob {ns}/tj1. Delete it first, or allow it with: "
-            "kubectl annotate trainingruntime plain -n {ns} trainmaster.io/allow-delete-in-use=true",
+            "kubectl annotate trainingruntime plain -n {ns} trainmaster.dev/allow-delete-in-use=true",
             rc=1,
         ),
         run(
-            "annotate trainingruntime plain -n {ns} trainmaster.io/allow-delete-in-use=true",
+            "annotate trainingruntime plain -n {ns} trainmaster.dev/allow-delete-in-use=true",
             out="trainingruntime.trainer.kubeflow.org/plain annotated",
         ),
         run("delete trainingruntime plain", out='trainingruntime.trainer.kubeflow.org "plain" deleted<any>'),

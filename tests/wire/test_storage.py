@@ -68,7 +68,7 @@ SCENARIOS = [
             "get sc local-directory",
             out="""
             NAME                        PROVISIONER                      RECLAIMPOLICY  VOLUMEBINDINGMODE <any>
-            local-directory (default)   trainmaster.io/local-directory   Delete         Immediate <any>
+            local-directory (default)   trainmaster.dev/local-directory   Delete         Immediate <any>
             """,
         ),
         core=True,

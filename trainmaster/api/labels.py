@@ -1,6 +1,6 @@
 """Label and annotation keys with a meaning, each with who writes it and who reads it.
 
-Clients select on the upstream keys; their spelling is part of the wire format. Keys under `trainmaster.io/` are our
+Clients select on the upstream keys; their spelling is part of the wire format. Keys under `trainmaster.dev/` are our
 own and appear only on objects that we make.
 """
 
@@ -45,31 +45,31 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 LEGACY_CONTROLLER_UID = "controller-uid"
 LEGACY_JOB_NAME = "job-name"
 
-POD_ATTEMPT = "trainmaster.io/attempt"
+POD_ATTEMPT = "trainmaster.dev/attempt"
 """Annotation on Pods, by the Job controller: which attempt of its index a Pod is, from 0 on; without indexes
 its serial number. The Pod's name is derived from it."""
-WAITING = "trainmaster.io/waiting"
+WAITING = "trainmaster.dev/waiting"
 """Annotation on JobSets and Jobs, by their controller: why nothing happens, as JSON {reason, message, since}. The
 TrainJob controller copies it to `status.waiting`, where people look."""
-RESTART_SERIES = "trainmaster.io/restart-series"
+RESTART_SERIES = "trainmaster.dev/restart-series"
 """Annotation on JobSets, by their controller: the attempt that made progress last. Pauses between restarts are counted
 from there."""
-FROM_TRAINJOB = "trainmaster.io/from-trainjob"
+FROM_TRAINJOB = "trainmaster.dev/from-trainjob"
 """Annotation on JobSets, by the TrainJob controller: which labels and annotations of it stand in the TrainJob, as JSON
 {labels, annotations}. One that is taken out there goes here; those of others stay."""
-SHIPPED_HASH = "trainmaster.io/shipped-hash"
+SHIPPED_HASH = "trainmaster.dev/shipped-hash"
 """Annotation on shipped runtimes, by the installer: the hash of the spec as shipped. One that differs was edited."""
-ALLOW_DELETE_IN_USE = "trainmaster.io/allow-delete-in-use"
+ALLOW_DELETE_IN_USE = "trainmaster.dev/allow-delete-in-use"
 """Annotation on runtimes, by people: "true" lets it be deleted although TrainJobs refer to it."""
-DERIVED = "trainmaster.io/derived"
+DERIVED = "trainmaster.dev/derived"
 """Label on runtimes that were made for single jobs, by their maker: "true"; they come and go with them."""
-ENVIRONMENT = "trainmaster.io/environment"
+ENVIRONMENT = "trainmaster.dev/environment"
 """Annotation on Pods, by their author: the name of a Python environment from the image rules."""
-PACKAGES = "trainmaster.io/packages"
+PACKAGES = "trainmaster.dev/packages"
 """Annotation on Pods, by their author: requirements that the environment has besides, by commas or new lines."""
-WARM = "trainmaster.io/warm"
+WARM = "trainmaster.dev/warm"
 """Annotation on Pods, by their author: "true" or "false" goes over the setting node.warm for this Pod."""
-DEVICES = "trainmaster.io/devices"
+DEVICES = "trainmaster.dev/devices"
 """Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
 Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""
 MIRROR = "kubernetes.io/config.mirror"

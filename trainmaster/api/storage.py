@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from trainmaster.api.meta import Object
 
-DRIVER = "local-directory.trainmaster.io"
+DRIVER = "local-directory.trainmaster.dev"
 STORAGE_CLASS = "local-directory"
-PROVISIONER = "trainmaster.io/local-directory"
+PROVISIONER = "trainmaster.dev/local-directory"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
-FINALIZER = "trainmaster.io/volume-directory"
+FINALIZER = "trainmaster.dev/volume-directory"
 """On our PersistentVolumes: the node removes the directory first, then this."""
 
 

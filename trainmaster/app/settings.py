@@ -112,7 +112,7 @@ class Node:
     """Let Pods mount paths of this machine (volumes of kind hostPath, and PersistentVolumes that name one)."""
     warm: Literal["off", "auto"] = "off"
     """auto: where an environment has torch, Python programs begin in forks of an interpreter that has imported it, in
-    milliseconds instead of seconds; see docs/warm-start.md. A Pod's annotation trainmaster.io/warm goes over it."""
+    milliseconds instead of seconds; see docs/warm-start.md. A Pod's annotation trainmaster.dev/warm goes over it."""
     cpus: float = 0.0
     """CPUs that jobs may have together; 0: all that this process may use."""
     memory_mib: int = 0

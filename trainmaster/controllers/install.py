@@ -23,7 +23,7 @@ from trainmaster.client.contract import Client, PatchType, WriteOptions
 log = logging.getLogger(__name__)
 
 _MANAGER = WriteOptions(field_manager="trainmaster-installer")
-SOURCE_HASH = "trainmaster.io/shipped-source"
+SOURCE_HASH = "trainmaster.dev/shipped-source"
 """Annotation: the hash of the file it was made from. Equal means that there is nothing to do."""
 
 

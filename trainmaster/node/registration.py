@@ -43,7 +43,7 @@ LOOK_SECONDS = 10.0
 LEASE_SECONDS, LEASE_LASTS = 30.0, 120
 """Upstream renews every 10 s because others take Pods away from a silent node; here nobody does."""
 HEARTBEAT_SECONDS = 300.0
-DECLARED = "trainmaster.io/declared-labels"
+DECLARED = "trainmaster.dev/declared-labels"
 """Annotation on the Node: the labels that the policy put there, so that they go when the policy drops them."""
 _OWN_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 _KEPT_MEMORY = 100 * MIB

@@ -189,15 +189,15 @@ def test_a_strict_table_refuses_what_it_does_not_know_and_edits_count_at_once(tm
 def test_a_pod_may_name_an_environment_of_the_table_only(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         await bench.write(f"environments: {{mine: {{path: {sys.prefix}}}, gone: {{path: /no/such}}}}")
-        assert (await bench.find("a", {"trainmaster.io/environment": "mine"})).prefix == sys.prefix
+        assert (await bench.find("a", {"trainmaster.dev/environment": "mine"})).prefix == sys.prefix
         with pytest.raises(
             ImageError, match="there is no environment '/etc': the image rules know default, mine, gone"
         ):
-            await bench.find("a", {"trainmaster.io/environment": "/etc"})
+            await bench.find("a", {"trainmaster.dev/environment": "/etc"})
         with pytest.raises(ImageError, match="/no/such is not a Python environment"):
-            await bench.find("a", {"trainmaster.io/environment": "gone"})
+            await bench.find("a", {"trainmaster.dev/environment": "gone"})
         with pytest.raises(ImageError, match="lists requirements, not options: --index-url=x"):
-            await bench.find("a", {"trainmaster.io/packages": "a, --index-url=x"})
+            await bench.find("a", {"trainmaster.dev/packages": "a, --index-url=x"})
 
     run(tmp_path, test)
 

@@ -32,7 +32,7 @@ def test_each_process_gets_its_share(
 
 
 def test_a_container_hears_of_its_gpus_and_its_threads() -> None:
-    notes = {"trainmaster.io/devices": '{"node":[{"index":3,"id":"GPU-x"}]}'}
+    notes = {"trainmaster.dev/devices": '{"node":[{"index":3,"id":"GPU-x"}]}'}
     pod = {"metadata": {"name": "p", "annotations": notes}, "spec": {}}
     container = {"name": "node", "resources": {"limits": {"cpu": "4"}}}
     found = node_env(pod, container, 16)

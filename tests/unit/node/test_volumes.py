@@ -225,7 +225,7 @@ def test_an_installation_can_forbid_host_paths(tmp_path: Path) -> None:
 def test_a_claim_of_our_class_is_a_directory_by_its_handle(tmp_path: Path) -> None:
     found = {
         "metadata": {"name": "pv"},
-        "spec": {"csi": {"driver": "local-directory.trainmaster.io", "volumeHandle": "h"}},
+        "spec": {"csi": {"driver": "local-directory.trainmaster.dev", "volumeHandle": "h"}},
     }
     source = {"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}
     volume = make(tmp_path, source, volumes={"c": found})

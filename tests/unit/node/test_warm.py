@@ -21,7 +21,7 @@ AUTO = WarmSettings("auto")
 
 
 def make_pod(asked: str | None = None, namespace: str = "default") -> Object:
-    annotations = {} if asked is None else {"trainmaster.io/warm": asked}
+    annotations = {} if asked is None else {"trainmaster.dev/warm": asked}
     return {"metadata": {"name": "pod", "namespace": namespace, "annotations": annotations}}
 
 

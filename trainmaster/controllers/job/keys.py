@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BOOKS = "trainmaster.io/pods"
+BOOKS = "trainmaster.dev/pods"
 """On unfinished Jobs: which Pods are expected to exist and how often each index was tried (see `books`)."""
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 """On Pods of Jobs with backoffLimitPerIndex: how many Pods of the index had failed before. Users read it."""

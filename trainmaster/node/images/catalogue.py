@@ -1,8 +1,8 @@
 """From an image's name to the environment that stands in for it, for one container of one Pod.
 
 The rules are read through the Client from an administrator's ConfigMap, parsed when it changed, with the shipped ones
-behind them. A Pod may ask for more with annotations: `trainmaster.io/environment` (a name from the table) and
-`trainmaster.io/packages` (requirements, separated by commas or new lines).
+behind them. A Pod may ask for more with annotations: `trainmaster.dev/environment` (a name from the table) and
+`trainmaster.dev/packages` (requirements, separated by commas or new lines).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def change(stage: Kept, rng: random.Random) -> None:
         case 2:
             stage.add_pod(f"p{rng.randrange(4)}", cpu="2")
         case 3 if pods:
-            notes = {"trainmaster.io/devices": f'{{"main":[{{"index":0,"id":"GPU-{rng.randrange(4)}"}}]}}'}
+            notes = {"trainmaster.dev/devices": f'{{"main":[{{"index":0,"id":"GPU-{rng.randrange(4)}"}}]}}'}
             stage.merge(PODS, rng.choice(pods), {"metadata": {"annotations": notes}, "spec": {"nodeName": "local"}})
         case 4 if pods:
             stage.merge(PODS, rng.choice(pods), {"status": {"phase": rng.choice(("Running", "Succeeded", "Failed"))}})
@@ -74,7 +74,7 @@ def change(stage: Kept, rng: random.Random) -> None:
                 stage.take_away(JOB_SETS, name)
         case 8 if pods:
             said = {"conditions": [{"type": "PodScheduled", "status": "False", "message": rng.choice("xy")}]}
-            marks = {"annotations": {"trainmaster.io/waiting": rng.choice(("{}", None))}}
+            marks = {"annotations": {"trainmaster.dev/waiting": rng.choice(("{}", None))}}
             stage.merge(PODS, rng.choice(pods), {"metadata": marks, "status": said})
 
 
