@@ -169,8 +169,9 @@ def test_a_shim_whose_directory_was_removed_ends_with_everything_of_its_pod(tmp_
     asyncio.run(main())
 
 
-def test_a_shim_that_dies_between_the_first_start_and_its_first_word_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("was_ready", [False, True])
+def test_a_shim_that_dies_as_soon_as_it_has_begun_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_ready: bool
 ) -> None:
     """Found by chaos: a second shim found the attempt begun, began nothing, and the Pod seemed to run for ever."""
 
@@ -186,7 +187,7 @@ def test_a_shim_that_dies_between_the_first_start_and_its_first_word_is_lost(
             shim = shims.read_shim(uid)
             os.kill(shim.pid, signal.SIGKILL)
             await wait_until_dead(shim.pid)
-            return False
+            return was_ready
 
         monkeypatch.setattr(supervisor, "_ask_zygote", ask_and_kill)
         await shims.create("u", make_spec(tmp_path, "sleep 1000"))

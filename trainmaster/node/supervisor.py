@@ -150,12 +150,12 @@ class Supervisor:
             await self._zygotes.start_warm(wish)
 
     async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]], wish: Wish | None) -> None:
-        for _ in range(_TRIES):
+        for number in range(_TRIES):
+            if number and uid not in self._links and read_found(paths, alive=False).list_lost():
+                # It died after it had begun them: another shim would never begin them again, nor know their end.
+                await self._settle_loss(uid)
+                return
             if uid not in self._links and not await self._ask_zygote(uid, paths, starts, wish):
-                if read_found(paths, alive=False).list_lost():
-                    # It died after it had begun them: another shim would never begin them again, nor know their end.
-                    await self._settle_loss(uid)
-                    return
                 continue
             if uid in self._links:
                 return
