@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tests.flow.stage import Stage
@@ -12,7 +13,10 @@ from trainmaster.api.training import snapshots
 
 _OWN = (WAITING, RESTART_SERIES)
 """Notes that our own JobSet controller makes on a JobSet."""
-_TIMES = ("lastTransitionTime", "since", "startTime", "completionTime")
+_TIMES = ("lastTransitionTime", "since", "startTime", "completionTime", "finishedAt")
+
+
+_POD_NAME = re.compile(r"\b(first-[a-z]+-\d+-\d+)-[a-z0-9]{5}\b")
 
 
 def mask(value: Any, namespace: str) -> Any:
@@ -22,6 +26,8 @@ def mask(value: Any, namespace: str) -> Any:
     if isinstance(value, list):
         return [mask(item, namespace) for item in value]
     if isinstance(value, str):
+        # The last part of a Pod's name is drawn by whoever makes it.
+        value = _POD_NAME.sub(r"\1-(drawn)", value)
         return value.replace(namespace, "(namespace)") if namespace != "default" else value
     return value
 
