@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.testing.simulation.planted import BUGS, Planted
+from trainmaster.testing.simulation.planted_retention import RETENTION_BUGS
 from trainmaster.testing.simulation.runner import Result, run_seed
 
 pytestmark = pytest.mark.sim
+
+ALL = (*BUGS, *RETENTION_BUGS)
 
 
 def find(bug: Planted) -> Result | None:
@@ -19,7 +22,7 @@ def find(bug: Planted) -> Result | None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
+@pytest.mark.parametrize("bug", ALL, ids=[bug.name for bug in ALL])
 def test_a_planted_bug_is_found_and_its_seed_passes_without_it(bug: Planted) -> None:
     found = find(bug)
     assert found is not None, f"not found in {bug.seeds} seeds"
@@ -30,6 +33,6 @@ def test_a_planted_bug_is_found_and_its_seed_passes_without_it(bug: Planted) -> 
 
 def test_a_planted_bug_leaves_no_trace() -> None:
     before = run_seed(1).digest
-    for bug in BUGS:
+    for bug in ALL:
         run_seed(1, planted=bug)
     assert run_seed(1).digest == before

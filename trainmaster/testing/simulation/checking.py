@@ -148,6 +148,7 @@ class Checker:
         def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
             self._count_busy(f"a pass of {controller.name}")
             self.memory.timers.look(controller.name, view, request, now.wall, self._world.loop.now)
+            self.memory.looks.look(controller.name, view, request)
             try:
                 plan = inner(view, request, now, refusals)
             except Exception as error:
@@ -175,8 +176,16 @@ class Checker:
                 found = view.find(write.gvr, write.namespace, write.name)
                 if found is not None and _is_going(found):
                     trace.violate("I7", f"{controller} patches {write.gvr.plural} {write.name}, which is going")
-            elif isinstance(write, Delete) and not write.uid:
-                trace.violate("I7", f"{controller} deletes {write.gvr.plural} {write.name} without naming its uid")
+            elif isinstance(write, Delete):
+                self._check_delete(controller, view, write)
+
+    def _check_delete(self, controller: str, view: View, write: Delete) -> None:
+        if not write.uid:
+            text = f"{controller} deletes {write.gvr.plural} {write.name} without naming its uid"
+            self._world.trace.violate("I7", text)
+        found = view.find(write.gvr, write.namespace, write.name) if write.gvr == TRAIN_JOBS else None
+        if found is not None and _is_going(found):
+            self._world.trace.violate("I7", f"{controller} deletes TrainJob {write.name} a second time")
 
 
 def _is_going(obj: Object) -> bool:

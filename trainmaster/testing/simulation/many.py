@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trainmaster.testing.simulation.runner import Result, run_seed
-from trainmaster.testing.simulation.weather import FAULTS
+from trainmaster.testing.simulation.weather import FAULTS, FULL, list_faults
 
 _CHUNK = 20
 ENOUGH = 1000
@@ -38,19 +38,14 @@ class Summary:
     def list_misses(self) -> list[str]:
         """Write sites that a fault never met, though it could have."""
         sites = sorted(site for site, fault in self.hits if not fault)
-        return [
-            f"{site}: {fault}"
-            for site in sites
-            for fault in FAULTS[site.partition(" ")[0]]
-            if not self.hits[site, fault]
-        ]
+        return [f"{site}: {fault}" for site in sites for fault in list_faults(site) if not self.hits[site, fault]]
 
     def render_hits(self) -> str:
         sites = sorted(site for site, fault in self.hits if not fault)
-        every = sorted({fault for mode in FAULTS.values() for fault in mode})
+        every = sorted({FULL, *(fault for mode in FAULTS.values() for fault in mode)})
         lines = [f"{'write site':<52}{'writes':>9}" + "".join(f"{fault:>14}" for fault in every)]
         for site in sites:
-            cells = (str(self.hits[site, fault]) if fault in FAULTS[site.partition(" ")[0]] else "-" for fault in every)
+            cells = (str(self.hits[site, fault]) if fault in list_faults(site) else "-" for fault in every)
             lines.append(f"{site:<52}{self.hits[site, '']:>9}" + "".join(f"{cell:>14}" for cell in cells))
         return "\n".join(lines)
 

@@ -216,11 +216,11 @@ def _write_the_time(inner: Reconcile) -> Reconcile:
     return reconcile
 
 
-def _trust_the_wall_clock(inner: Reconcile) -> Reconcile:
+def trust_the_wall_clock(inner: Reconcile) -> Reconcile:
     return lambda view, request, now, refusals: inner(view, request, Now(now.wall), refusals)
 
 
-def _forget_the_clock(inner: Reconcile) -> Reconcile:
+def forget_the_clock(inner: Reconcile) -> Reconcile:
     return lambda view, request, now, refusals: replace(inner(view, request, now, refusals), requeue_after=None)
 
 
@@ -362,11 +362,11 @@ BUGS: tuple[Planted, ...] = (
     Planted("restarts more often than allowed", ("I8",), "jobset", show_changed(_restart_for_ever)),
     Planted("writes in every pass", ("I9",), "job", _write_the_time),
     Planted("acts five seconds early", ("I13",), "jobset", hurry(5.0), seeds=120),
-    Planted("expires by the wall clock", ("I13",), "jobset", _trust_the_wall_clock, seeds=400),
-    Planted("takes deadlines by the wall clock", ("I13",), "trainjob", _trust_the_wall_clock, seeds=400),
-    Planted("forgets to look again", ("I9", "I13"), "jobset", _forget_the_clock, seeds=120),
+    Planted("expires by the wall clock", ("I13",), "jobset", trust_the_wall_clock, seeds=400),
+    Planted("takes deadlines by the wall clock", ("I13",), "trainjob", trust_the_wall_clock, seeds=400),
+    Planted("forgets to look again", ("I9", "I13"), "jobset", forget_the_clock, seeds=120),
     Planted("deletes whatever has the name", ("I7",), "jobset", rewrite(_delete_without_uid)),
-    Planted("counts nothing that runs", ("I17",), "scheduler", show_changed(_forget_requests), seeds=60),
+    Planted("counts nothing that runs", ("I17",), "scheduler", show_changed(_forget_requests), seeds=200),
     Planted("leases GPUs that are leased", ("I17",), "scheduler", show_changed(_forget_leases), seeds=150),
     Planted("binds a part of a gang", ("I17", "I9"), "scheduler", rewrite(_skip_second_ranks)),
     Planted("leaves old Jobs running", ("I8", "I9", "I6"), "jobset", rewrite(_skip_deletes_of_jobs)),

@@ -252,12 +252,13 @@ class LateWatch:
 class Operator(Life):
     """One life of the controllers outside of the server: plans in order, views that lag.
 
-    The TrainJob controller is wired as on a cluster, with a watch cache; the others see the past (`lagging`).
+    Those for TrainJobs are wired as on a cluster, with a watch cache; the others see the past (`lagging`).
     """
 
     def __init__(self, world: World, find_server: FindServer, crash: Callable[[], None]) -> None:
         super().__init__(world, "operator")
         self._find = find_server
+        self._crash = crash
         self._clients = {
             item.name: RemoteClient(world, find_server, item.name, crash=crash) for item in world.controllers
         }
@@ -269,6 +270,8 @@ class Operator(Life):
         abroad = [item for item in world.controllers if item.name in ABROAD]
         at_home = [item for item in world.controllers if item.name not in ABROAD]
         client = RemoteClient(world, self._find, "operator")
+        if world.ledger is not None:
+            world.ledger.begin_life(self._crash, client.durable)
         async with (
             Scope("operator") as scope,
             WatchCache(client, self._gvrs, clock=world.clock, ids=world.ids) as cache,
@@ -291,6 +294,7 @@ class Operator(Life):
             apply=self._apply,
             recorder=EventRecorder(events, world.clock),
             clock=world.clock,
+            effects=world.effects,
         )
 
     async def _apply(self, writes: Sequence[Write], controller: str) -> Applied:
@@ -309,7 +313,7 @@ class Operator(Life):
         self.world.trace.note("operator", "crashes")
 
 
-ABROAD = ("trainjob",)
+ABROAD = ("trainjob", "retention", "history-limits")
 """Controllers that also run on foreign clusters."""
 _ALSO_READ = (SERVICES, CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS, NODES)
 """What reconcilers look up without being woken by it."""

@@ -31,6 +31,10 @@ class Rest:
     processes: Mapping[str, Process]
     disturbed: set[str]
     """Names of TrainJobs that somebody has meddled with."""
+    records: Mapping[str, str] | None = None
+    """With a history: uid of a TrainJob to the verdict on record."""
+    publishes: bool = True
+    """Whether TrainJobs say how long they are kept."""
 
     def list(self, bucket: str) -> Sequence[Object]:
         return [obj for (place, _), obj in sorted(self.objects.items()) if place == bucket]

@@ -14,17 +14,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from trainmaster.app.workloads import CONTROLLERS
+from trainmaster.app.workloads import CHAIN
+from trainmaster.controllers.lifecycle import limits, retention
+from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.engine.controller import Controller
+from trainmaster.testing.simulation import retaining, sharing  # noqa: F401  # for the checks that they register
 from trainmaster.testing.simulation.base import Base, build_base
 from trainmaster.testing.simulation.checking import Checker
 from trainmaster.testing.simulation.disk import Disk
+from trainmaster.testing.simulation.ledger import SimLedger
 from trainmaster.testing.simulation.loop import SimLoop
 from trainmaster.testing.simulation.planted import Planted
 from trainmaster.testing.simulation.remote import Operator, RemoteClient
 from trainmaster.testing.simulation.rest import REST_CHECKS, Rest
 from trainmaster.testing.simulation.server import Server
 from trainmaster.testing.simulation.trace import SHOWN, Violation
-from trainmaster.testing.simulation.users import Users, draw_deeds
+from trainmaster.testing.simulation.users import Deed, Users, add_wishes, draw_deeds
 from trainmaster.testing.simulation.weather import EMBEDDED, OPERATOR, Weather
 from trainmaster.testing.simulation.world import Supervisor, World
 
@@ -54,13 +59,15 @@ def run_seed(
     *,
     planted: Planted | None = None,
     weather: Weather | None = None,
+    deeds: Sequence[Deed] | None = None,
     timeline: bool = False,
     lines: int = SHOWN,
 ) -> Result:
+    """`weather` and `deeds` take the place of what the seed would draw."""
     base = build_base()
     loop = SimLoop()
     world = World(seed, loop, Disk(base.image, base.revision), base.catalogue, weather=weather)
-    run = _Run(world, base, planted)
+    run = _Run(world, base, planted, deeds)
     with _quiet_process(), planted.patched() if planted is not None else nullcontext():
         try:
             loop.run_until_complete(run.play())
@@ -95,10 +102,21 @@ def _quiet_process() -> Iterator[None]:
 
 
 class _Run:
-    def __init__(self, world: World, base: Base, planted: Planted | None) -> None:
+    def __init__(self, world: World, base: Base, planted: Planted | None, deeds: Sequence[Deed] | None) -> None:
         self.world = world
+        self._deeds = deeds
         self.checker = Checker(world, base.objects)
-        controllers = planted.wrap(CONTROLLERS) if planted is not None else CONTROLLERS
+        world.ledger = SimLedger(world) if world.wishes.history else None
+        if world.ledger is not None:
+            self.checker.memory.looks.records = world.ledger.records
+            self.checker.memory.looks.moments = world.ledger.moments
+        lifecycle = Context(world.ledger, publish=world.wishes.publish)
+        controllers: Sequence[Controller] = (
+            *CHAIN,
+            retention.build_controller(lifecycle),
+            limits.build_controller(lifecycle),
+        )
+        controllers = planted.wrap(controllers) if planted is not None else controllers
         world.controllers = [self.checker.wrap(item) for item in controllers]
         self._late_runtime = base.late_runtime
         self._server = Supervisor(world, "server", self._make_server)
@@ -142,7 +160,10 @@ class _Run:
         if world.weather.mode == OPERATOR:
             self._spawn(self._operator.run(), "operator.supervisor")
         users = Users(world, RemoteClient(world, self._find_server, "user"), self._late_runtime)
-        self._spawn(users.run(draw_deeds(random.Random(f"deeds/{world.seed}"), SPAN)), "users")
+        deeds = self._deeds
+        if deeds is None:
+            deeds = add_wishes(world.seed, SPAN, draw_deeds(random.Random(f"deeds/{world.seed}"), SPAN))
+        self._spawn(users.run(deeds), "users")
         for _ in range(world.weather.server_crashes):
             self._at(world.random.random() * SPAN, self._crash_server)
         for _ in range(world.weather.clock_steps):
@@ -191,7 +212,9 @@ class _Run:
 
     def _check_rest(self) -> None:
         world = self.world
-        rest = Rest(self.checker.shadow, world.machine.processes, world.disturbed)
+        records = world.ledger.records if world.ledger is not None else None
+        processes = world.machine.processes
+        rest = Rest(self.checker.shadow, processes, world.disturbed, records, world.wishes.publish)
         for number, check in REST_CHECKS:
             for message in check(rest):
                 world.trace.violate(number, message)

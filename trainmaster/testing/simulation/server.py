@@ -51,6 +51,8 @@ class Server(Life):
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.registry.running(ROOT_CA))
             if world.weather.mode == EMBEDDED:
+                if world.ledger is not None:
+                    world.ledger.begin_life(self._crash, self.client.durable)
                 self.manager = Manager(
                     world.controllers,
                     view=self.view,
@@ -58,6 +60,7 @@ class Server(Life):
                     apply=self._apply,
                     recorder=ActingRecorder(world, EventRecorder(self.client, world.clock)),
                     clock=world.clock,
+                    effects=world.effects,
                 )
                 await stack.enter_async_context(self.manager.running())
             scope = await stack.enter_async_context(Scope("node"))

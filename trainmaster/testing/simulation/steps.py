@@ -14,6 +14,7 @@ from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.testing.simulation.acting import SERVER
+from trainmaster.testing.simulation.book import Looks
 from trainmaster.testing.simulation.timing import Timers, find_end, find_pause, get_start
 
 TERMINAL = {
@@ -36,6 +37,7 @@ class Memory:
     pods: dict[str, set[str]] = field(default_factory=dict)
     """Job uid to uids of all its Pods."""
     timers: Timers = field(default_factory=Timers)
+    looks: Looks = field(default_factory=Looks)
 
 
 @dataclass(frozen=True, slots=True)

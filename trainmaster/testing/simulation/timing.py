@@ -42,15 +42,15 @@ class Timers:
             if key not in self._seen:
                 self._seen[key] = boot - max(0.0, (wall - parse_time(key[2])).total_seconds())
 
-    def judge(self, key: Key, seconds: float, boot: float) -> str:
-        """What is wrong with acting now on the end of that span; "" when nothing is."""
+    def judge(self, key: Key, seconds: float, boot: float, *, since: float = 0.0) -> str:
+        """What is wrong with acting now on the end of that span; "" when nothing is. `since`: nobody could before."""
         begun = self._seen.get(key)
         if begun is None:
             return "without having looked at the time"
         due = begun + seconds
         if boot < due - ROUNDING:
             return f"{due - boot:.3f} s before its time"
-        if self.calm_since is not None and boot > max(due, self.calm_since + SETTLED) + LATE:
+        if self.calm_since is not None and boot > max(due, since, self.calm_since + SETTLED) + LATE:
             return f"{boot - due:.3f} s after its time"
         return ""
 
@@ -61,6 +61,10 @@ def _list_times(controller: str, view: View, request: Request) -> Iterator[Key]:
             trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
             if trainjob is not None:
                 yield get_start(trainjob)
+        case "retention":
+            trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
+            ends = [find_end(trainjob, kind) for kind in ("Complete", "Failed")] if trainjob is not None else []
+            yield from (end for end in ends if end is not None)
         case "jobset":
             jobset = view.find(JOB_SETS, request.namespace, request.name)
             if jobset is None:

@@ -16,7 +16,7 @@ from trainmaster.apiserver import stored
 from trainmaster.store.contract import Event, EventType
 from trainmaster.testing.simulation.loop import SimLoop
 
-KEPT = 400
+KEPT = 2000
 SHOWN = 60
 
 

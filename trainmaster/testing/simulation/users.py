@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
 from trainmaster.api.status import StatusError
@@ -19,6 +20,14 @@ from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.testing.simulation.base import LATE, RUNTIMES
 from trainmaster.testing.simulation.remote import RemoteClient
 from trainmaster.testing.simulation.sharing import set_size
+from trainmaster.testing.simulation.wishes import (
+    HOLD,
+    draw_policy,
+    draw_runtime_change,
+    draw_ttl_change,
+    draw_wish_times,
+    set_ttl,
+)
 from trainmaster.testing.simulation.world import World
 
 T = TypeVar("T")
@@ -31,6 +40,8 @@ class Deed:
     time: float
     what: str
     job: str
+    obj: Object | None = None
+    """What is submitted or changed, where it is not left to chance."""
 
 
 def draw_deeds(random_: random.Random, span: float) -> list[Deed]:
@@ -52,6 +63,16 @@ def draw_deeds(random_: random.Random, span: float) -> list[Deed]:
 
 SQUATS = ("squat JobSet", "squat Service", "squat Job", "squat ConfigMap")
 """Somebody else makes an object under a name that the job will need; with "un" before it, takes it away again."""
+RETAINING = (
+    "change the TTL",
+    "change a runtime's TTL",
+    "set the policy",
+    "remove the policy",
+    "hold",
+    "release",
+    "make it anew once it is gone",
+)
+"""What people do about how long jobs are kept (`wishes`)."""
 MEDDLING = (
     "suspend",
     "suspend",
@@ -70,8 +91,17 @@ MEDDLING = (
     "storm",
     "submit",
 )
-STEADY = ("submit", "edit", "storm", "edit the JobSet", "delete the Service")
+_IMPATIENCE = 0.4
+"""Seconds between two looks of somebody who waits for a name to become free."""
+STEADY = ("submit", "edit", "storm", "edit the JobSet", "delete the Service", *RETAINING)
 """Deeds after which a job must still end as its Pods do."""
+
+
+def add_wishes(seed: int, span: float, deeds: list[Deed]) -> list[Deed]:
+    """The deeds, and among them what people do about retention."""
+    submissions = {deed.job: deed.time for deed in reversed(deeds) if deed.what == "submit"}
+    wishes = draw_wish_times(seed, span, sorted(submissions.items()))
+    return sorted([*deeds, *(Deed(wish.time, wish.what, wish.name) for wish in wishes)], key=lambda deed: deed.time)
 
 
 def build_trainjob(random_: random.Random, name: str) -> Object:
@@ -100,8 +130,9 @@ class Users:
         self._client = client
         self._late_runtime = late_runtime
         self._random = random.Random(f"users/{world.seed}")
+        self._wishing = random.Random(f"wishing/{world.seed}")
 
-    async def run(self, deeds: list[Deed]) -> None:
+    async def run(self, deeds: Sequence[Deed]) -> None:
         now = 0.0
         for deed in deeds:
             await asyncio.sleep(max(0.0, deed.time - now))
@@ -115,9 +146,7 @@ class Users:
             self._world.disturbed.add(name)
         match deed.what:
             case "submit":
-                job = build_trainjob(self._random, name)
-                set_size(self._world.seed, job)
-                await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
+                await self._submit(name, deed.obj)
             case "appear":
                 await self._try(lambda: self._client.create(CLUSTER_TRAINING_RUNTIMES, self._late_runtime))
             case str(what) if "squat" in what:
@@ -139,13 +168,67 @@ class Users:
                 await self._delete(TRAIN_JOBS, name, propagation="Foreground")
             case "replace":
                 await self._delete(TRAIN_JOBS, name)
-                job = build_trainjob(self._random, name)
-                set_size(self._world.seed, job)
-                await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
+                await self._submit(name)
             case "storm":
                 await self._storm(name)
+            case str(what) if what in RETAINING:
+                await self._retain(deed)
             case _:
                 await self._meddle(deed)
+
+    async def _submit(self, name: str, wanted: Object | None = None) -> None:
+        job = wanted or build_trainjob(self._random, name)
+        if wanted is None:
+            set_size(self._world.seed, job)
+            set_ttl(self._world.seed, job)
+        await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
+
+    async def _retain(self, deed: Deed) -> None:
+        patch: Object
+        match deed.what:
+            case "change the TTL":
+                await self._patch(TRAIN_JOBS, deed.job, deed.obj or draw_ttl_change(self._wishing))
+            case "change a runtime's TTL":
+                patch = draw_runtime_change(self._wishing)
+                send = self._client.patch
+                await self._try(lambda: send(CLUSTER_TRAINING_RUNTIMES, deed.job, PatchType.MERGE, patch))
+            case "set the policy" | "remove the policy":
+                place = (policy.NAME, policy.NAMESPACE)
+                await self._try(lambda: self._client.delete(CONFIG_MAPS, *place))
+                if deed.what == "set the policy":
+                    wanted = draw_policy(self._wishing)
+                    await self._try(lambda: self._client.create(CONFIG_MAPS, wanted, policy.NAMESPACE))
+            case "hold":
+                await self._patch(TRAIN_JOBS, deed.job, {"metadata": {"finalizers": [HOLD]}})
+            case "release":
+                await self._release(deed.job)
+            case "make it anew once it is gone":
+                self._world.late.append(self._world.loop.create_task(self._make_anew(deed.job)))
+
+    async def _make_anew(self, name: str) -> None:
+        """Beside everything else: the next job under the name, as soon as the name is free."""
+        while not self._world.calm:
+            await asyncio.sleep(_IMPATIENCE)
+            try:
+                await self._client.get(TRAIN_JOBS, name, NAMESPACE)
+            except ConnectionError:
+                continue
+            except StatusError as error:
+                self._check_refusal(error)
+                self._world.disturbed.add(name)
+                await self._submit(name)
+                return
+
+    async def _release(self, name: str) -> None:
+        """Until it is true: nobody else will."""
+        for _ in range(100):
+            found = await self._try(lambda: self._client.get(TRAIN_JOBS, name, NAMESPACE), tries=100)
+            finalizers = (found or {}).get("metadata", {}).get("finalizers") or ()
+            if found is None or HOLD not in finalizers:
+                return
+            left = [item for item in finalizers if item != HOLD]
+            head = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
+            await self._patch(TRAIN_JOBS, name, {"metadata": {**head, "finalizers": left}})
 
     async def _meddle(self, deed: Deed) -> None:
         name = deed.job

@@ -13,11 +13,20 @@ EMBEDDED, OPERATOR = "embedded", "operator"
 
 CRASH_BEFORE, CRASH_AFTER = "crash before", "crash after"
 REFUSED, LOST_ANSWER, STALE = "refused", "lost answer", "stale view"
+FULL = "full disk"
+ARCHIVE_SITE = "retention: archive trainjobs"
+"""Not a write to the API server, but one that must come before one."""
 FAULTS = {
     EMBEDDED: (CRASH_BEFORE, CRASH_AFTER),
     OPERATOR: (CRASH_BEFORE, CRASH_AFTER, REFUSED, LOST_ANSWER, STALE),
 }
 """Which faults can strike a write, by the way plans are carried out."""
+
+
+def list_faults(site: str) -> tuple[str, ...]:
+    """Which faults can strike a site, given with its mode in front."""
+    mode, _, name = site.partition(" ")
+    return (CRASH_BEFORE, CRASH_AFTER, FULL) if name == ARCHIVE_SITE else FAULTS[mode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,8 @@ class Weather:
     clock_steps: int
     hasty: bool
     """Crashes follow each other quickly, also during recovery."""
+    full: float = 0.0
+    """Chance that the history's disk has no space at a write."""
 
 
 def draw_weather(seed: int, random_: random.Random) -> Weather:
@@ -67,4 +78,5 @@ def draw_weather(seed: int, random_: random.Random) -> Weather:
         slow_commit=maybe(0.05, 0.4),
         clock_steps=random_.choice((0, 0, 1, 2, 3)),
         hasty=random_.random() < 0.3,
+        full=maybe(0.5, 0.5),
     )

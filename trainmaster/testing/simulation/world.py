@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from trainmaster.api.kinds import Catalogue
 from trainmaster.client.writes import Create, Delete, Patch, Write
+from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.engine.controller import Controller
+from trainmaster.engine.plan import Perform
 from trainmaster.kit.ids import SeededIds
 from trainmaster.testing.simulation.acting import Acting
 from trainmaster.testing.simulation.disk import Disk
@@ -21,14 +24,25 @@ from trainmaster.testing.simulation.loop import Group, SimClock, SimLoop
 from trainmaster.testing.simulation.machine import Machine
 from trainmaster.testing.simulation.trace import Trace
 from trainmaster.testing.simulation.weather import (
+    ARCHIVE_SITE,
     CRASH_AFTER,
     CRASH_BEFORE,
+    FULL,
     LOST_ANSWER,
     OPERATOR,
     REFUSED,
     Weather,
     draw_weather,
 )
+from trainmaster.testing.simulation.wishes import draw_wishes
+
+if TYPE_CHECKING:
+    from trainmaster.testing.simulation.ledger import SimLedger
+
+_RARE_STATUS = "scheduler: patch pods/status"
+"""Only crowded worlds keep Pods waiting."""
+_LATE_SITES = ("retention: ", "history-limits: ")
+"""Sites that only the end of a job brings about."""
 
 
 def get_site(controller: str, write: Write) -> str:
@@ -71,8 +85,17 @@ class World:
         """By bucket, the revision of its last change."""
         self.late: list[asyncio.Task[None]] = []
         """Writes that are still on their way although nobody waits for them."""
+        self.wishes = draw_wishes(seed)
+        self.ledger: SimLedger | None = None
+        """The history, where there is one."""
         self._seen: dict[str, int] = {}
-        self._crashes_left = self.weather.crashes
+        self._crashes_left = {True: self.weather.crashes, False: min(2, self.weather.crashes)}
+        """By whether the site is met from the beginning; what comes at the end of a job has its own share."""
+
+    @property
+    def effects(self) -> Mapping[str, Perform]:
+        """What reconcilers ask for beside writes."""
+        return {} if self.ledger is None else {ARCHIVE: self.ledger.archive}
 
     # Faults
 
@@ -91,9 +114,12 @@ class World:
 
     def _draw_fault(self, site: str, draw: float) -> str:
         weather = self.weather
-        if self._crashes_left and draw < weather.crash and self._is_fragile(site):
-            self._crashes_left -= 1
+        soon = not site.startswith(_LATE_SITES)
+        if self._crashes_left[soon] and draw < weather.crash and self._is_fragile(site):
+            self._crashes_left[soon] -= 1
             return CRASH_BEFORE if draw < weather.crash / 2 else CRASH_AFTER
+        if site == ARCHIVE_SITE:
+            return FULL if draw < weather.full else ""
         if weather.mode != OPERATOR:
             return ""
         if draw < weather.refuse:
@@ -102,7 +128,8 @@ class World:
 
     def _is_fragile(self, site: str) -> bool:
         """Creations and status writes happen in every seed; the others are rare, and struck more often for it."""
-        common = " create " in site or site.endswith("/status")
+        rare = site.startswith(_LATE_SITES) or site == _RARE_STATUS
+        common = (" create " in site or site.endswith("/status")) and not rare
         return random.Random(f"fragile/{self.seed}/{site}").random() < (0.2 if common else 0.9)
 
     def count(self, site: str, fault: str) -> None:

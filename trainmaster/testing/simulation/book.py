@@ -1,0 +1,94 @@
+"""How long finished TrainJobs are kept, worked out by the book (design 2 and 11), apart from how the product does it.
+
+`Looks` remembers what the controllers of retention were shown before they acted: on a view that lags, that is what they
+can be held to. The checks are in `retaining.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from trainmaster.api.lifecycle import policy
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.client.view import View
+from trainmaster.engine.request import Request
+from trainmaster.kit.clock import parse_time
+from trainmaster.testing.simulation.timing import Key, find_end
+from trainmaster.testing.simulation.wishes import ENFORCED_ANNOTATION, TTL_ANNOTATION
+
+RETENTION, LIMITS = "retention", "history-limits"
+"""The controllers."""
+_KEPT = {"Complete": "successfulJobsHistoryLimit", "Failed": "failedJobsHistoryLimit"}
+
+
+def find_term(trainjob: Object, runtime: Object | None, data: Mapping[str, str]) -> int | None:
+    """Seconds that a finished job is kept; None: for ever. `data`: of the installation's policy."""
+    spec, notes = trainjob["spec"], trainjob["metadata"].get("annotations") or {}
+    asked = [
+        spec.get("ttlSecondsAfterFinished"),
+        (spec.get("cleanupPolicy") or {}).get("ttlSecondsAfterFinished"),
+        notes.get(TTL_ANNOTATION),
+    ]
+    own = next((int(value) for value in asked if value is not None), None)
+    above: int | None = (runtime or {}).get("spec", {}).get("ttlSecondsAfterFinished")
+    insists = ((runtime or {}).get("metadata", {}).get("annotations") or {}).get(ENFORCED_ANNOTATION) == "true"
+    text = "0" if data.get("jobRetentionPolicy") == "delete_on_completion" else None
+    house = data.get("ttlSecondsAfterFinished", text)
+    most: list[int] = [above] if insists and above is not None else []
+    most += [int(house)] if house is not None and data.get("ttlEnforced") == "true" else []
+    if own is not None:
+        return min([own, *most])
+    if most:
+        return min(most)
+    return above if above is not None else None if house is None else int(house)
+
+
+def list_doomed(trainjobs: Iterable[Object], data: Mapping[str, str]) -> set[str]:
+    """Uids of finished jobs of one namespace that are beyond its limits."""
+    doomed: set[str] = set()
+    for verdict, key in _KEPT.items():
+        if key not in data:
+            continue
+        ended = sorted(
+            (parse_time(end[2]), obj["metadata"]["name"], obj["metadata"]["uid"])
+            for obj in trainjobs
+            if (end := find_end(obj, verdict)) is not None and "deletionTimestamp" not in obj["metadata"]
+        )
+        doomed |= {uid for _, _, uid in ended[: max(0, len(ended) - int(data[key]))]}
+    return doomed
+
+
+def find_verdict_time(trainjob: Object) -> Key | None:
+    """When a TrainJob ended."""
+    return find_end(trainjob, "Complete") or find_end(trainjob, "Failed")
+
+
+@dataclass
+class Looks:
+    """What the controllers of retention were shown, by uid."""
+
+    shown: dict[str, tuple[Object | None, Mapping[str, str]]] = field(default_factory=dict)
+    """Of each job that was seen to be over: its runtime and the policy's data, at the last look."""
+    doomed: set[str] = field(default_factory=set)
+    """Beyond the limits at the last look."""
+    ever_doomed: set[str] = field(default_factory=set)
+    records: Mapping[str, str] | None = None
+    """With a history: uid to the verdict on record."""
+    moments: Mapping[str, float] = field(default_factory=dict)
+    """When each record was written."""
+
+    def look(self, controller: str, view: View, request: Request) -> None:
+        if controller not in (RETENTION, LIMITS):
+            return
+        found = view.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)
+        data: Mapping[str, str] = (found or {}).get("data") or {}
+        if controller == LIMITS:
+            self.doomed = list_doomed(view.list(TRAIN_JOBS, request.name), data)
+            self.ever_doomed |= self.doomed
+            return
+        trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
+        if trainjob is not None and find_verdict_time(trainjob) is not None:
+            runtime = view.find(CLUSTER_TRAINING_RUNTIMES, "", trainjob["spec"]["runtimeRef"]["name"])
+            self.shown[trainjob["metadata"]["uid"]] = (runtime, data)

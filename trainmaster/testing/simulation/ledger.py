@@ -1,0 +1,67 @@
+"""The history of a simulated installation: which jobs have a record, and the effect that writes one.
+
+What is written is on a disk of its own and survives every crash; what a life knows of it is read when the life begins.
+Writing takes time, is refused while that disk is full, and may be cut by a crash just before the record is there or
+just after, when nobody has been told. In half of the worlds with retention there is one (`wishes.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from trainmaster.api.meta import Object
+from trainmaster.testing.simulation.steps import TRAIN_JOBS, find_verdict
+from trainmaster.testing.simulation.weather import ARCHIVE_SITE, CRASH_AFTER, CRASH_BEFORE, FULL
+from trainmaster.testing.simulation.world import World
+
+NO_SPACE = "no space left on the disk of the history"
+
+
+class SimLedger:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.records: dict[str, str] = {}
+        """Durable: uid to the verdict that the record tells of."""
+        self.moments: dict[str, float] = {}
+        """When each was first written."""
+        self._kept: set[str] = set()
+        self._troubles: dict[str, str] = {}
+        self._crash: Callable[[], None]
+        self._durable: Callable[[int], Awaitable[None]]
+
+    def begin_life(self, crash: Callable[[], None], durable: Callable[[int], Awaitable[None]]) -> None:
+        """The process that keeps the history starts: it knows what is on disk."""
+        self._crash, self._durable = crash, durable
+        self._kept = set(self.records)
+        self._troubles = {}
+
+    def is_archived(self, uid: str) -> bool:
+        return uid in self._kept
+
+    def find_trouble(self, uid: str) -> str | None:
+        return self._troubles.get(uid)
+
+    async def archive(self, trainjob: Object) -> bool:
+        world, meta = self._world, trainjob["metadata"]
+        fault = world.strike(ARCHIVE_SITE)
+        await self._durable(int(meta["resourceVersion"]))
+        await asyncio.sleep(world.draw_commit_time())
+        if fault == CRASH_BEFORE:
+            self._die()
+        if fault == FULL:
+            before = self._troubles.get(meta["uid"])
+            self._troubles[meta["uid"]] = NO_SPACE
+            return before != NO_SPACE
+        self.records[meta["uid"]] = find_verdict(TRAIN_JOBS, trainjob)
+        self.moments.setdefault(meta["uid"], world.loop.now)
+        world.trace.note("ledger", f"has {meta['name']} uid {meta['uid'][:8]}: {self.records[meta['uid']]}")
+        if fault == CRASH_AFTER:
+            self._die()
+        self._kept.add(meta["uid"])
+        self._troubles.pop(meta["uid"], None)
+        return True
+
+    def _die(self) -> None:
+        self._crash()
+        raise asyncio.CancelledError

@@ -1,0 +1,110 @@
+"""Bugs of retention to plant: ways to lose a TrainJob, to take one too early, or to take the wrong one.
+
+The first is the one that all of this began with: a clean-up that meets a conflict and is never tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from trainmaster.api.lifecycle import policy
+from trainmaster.api.lifecycle.terms import find_ttl
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.apiserver.registry import Registry
+from trainmaster.client.view import View
+from trainmaster.client.writes import Delete
+from trainmaster.controllers.lifecycle import retention
+from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
+from trainmaster.engine.plan import Plan, Reconcile
+from trainmaster.kit.timeline import Now
+from trainmaster.testing.simulation.planted import (
+    Planted,
+    forget_the_clock,
+    hurry,
+    show_changed,
+    trust_the_wall_clock,
+)
+
+
+def _give_up(inner: Reconcile) -> Reconcile:
+    """What was asked for once is taken for done, whatever the answer."""
+    tried: set[str] = set()
+
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
+        plan = inner(view, request, now, refusals)
+        deletes = [write for write in plan.writes if isinstance(write, Delete)]
+        fresh = tuple(write for write in deletes if write.uid not in tried)
+        tried.update(write.uid for write in deletes)
+        return replace(plan, writes=fresh)
+
+    return reconcile
+
+
+def _delete_by_name(original: Any) -> Any:
+    """Whatever the name stands for by now: without uid and version."""
+
+    def delete(self: Registry, call: Any, kind: Any, namespace: str, name: str, options: Any = None) -> Any:
+        if kind.kind == "TrainJob" and options is not None:
+            options = replace(options, uid="", resource_version="")
+        return original(self, call, kind, namespace, name, options)
+
+    return delete
+
+
+def _count_from_creation(gvr: GVR, obj: Object) -> Object:
+    status = obj.get("status") or {}
+    if gvr != TRAIN_JOBS or not status.get("conditions"):
+        return obj
+    made = obj["metadata"]["creationTimestamp"]
+    conditions = [{**entry, "lastTransitionTime": made} for entry in status["conditions"]]
+    return {**obj, "status": {**status, "conditions": conditions}}
+
+
+def _skip_the_record(inner: Reconcile) -> Reconcile:
+    """As if there were no history."""
+    return partial(retention.reconcile, Context())
+
+
+def _look_at_the_clock_late(inner: Reconcile) -> Reconcile:
+    """The end is only remembered once somebody wants to be counted from it. Found by this simulation."""
+
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
+        trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
+        if (
+            trainjob is None
+            or find_ttl(trainjob, find_retention_runtime(view, trainjob), find_policy(view)) is not None
+        ):
+            return inner(view, request, now, refusals)
+        return inner(view, request, Now(now.wall), refusals)
+
+    return reconcile
+
+
+def _keep_one_too_few(gvr: GVR, obj: Object) -> Object:
+    if gvr != CONFIG_MAPS or obj["metadata"]["name"] != policy.NAME:
+        return obj
+    fewer = {key: "0" if key.endswith("HistoryLimit") else value for key, value in (obj.get("data") or {}).items()}
+    return {**obj, "data": fewer}
+
+
+GIVES_UP = Planted("gives up after a conflict", ("I13",), "retention", _give_up)
+DELETES_BY_NAME = Planted(
+    "deletes a TrainJob that was made anew", ("I7", "I13"), patches=((Registry, "delete", _delete_by_name),), seeds=150
+)
+LOOKS_LATE = Planted("looks at the clock late", ("I13",), "retention", _look_at_the_clock_late)
+"""In `tests/sim/test_scenarios.py`: chance needs a thousand seeds for it."""
+RETENTION_BUGS: tuple[Planted, ...] = (
+    GIVES_UP,
+    DELETES_BY_NAME,
+    Planted("counts a TTL from the creation", ("I13",), "retention", show_changed(_count_from_creation)),
+    Planted("deletes before history has it", ("I18",), "retention", _skip_the_record),
+    Planted("deletes TrainJobs by the wall clock", ("I13",), "retention", trust_the_wall_clock, seeds=200),
+    Planted("deletes a second early", ("I13",), "retention", hurry(1.0)),
+    Planted("forgets when a TrainJob is due", ("I13",), "retention", forget_the_clock),
+    Planted("keeps one too few", ("I7", "I13"), "history-limits", show_changed(_keep_one_too_few), seeds=120),
+)

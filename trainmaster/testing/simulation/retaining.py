@@ -1,0 +1,131 @@
+"""Invariants of retention: no job goes early, late, twice, unrecorded or in place of another (I7, I13, I18).
+
+What is in force is worked out here once more, by the book and from what the controllers' view shows them, never with
+the code that decides it in the product. The job itself is taken as it is when it goes: an accepted longer TTL counts,
+and a job made anew under the name is another one. Imported for its checks, which register themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from trainmaster.api import labels
+from trainmaster.api.lifecycle import policy
+from trainmaster.api.meta import Object
+from trainmaster.testing.simulation import rest as resting
+from trainmaster.testing.simulation import steps
+from trainmaster.testing.simulation.book import LIMITS, RETENTION, find_term, find_verdict_time, list_doomed
+from trainmaster.testing.simulation.rest import Rest, get_name
+from trainmaster.testing.simulation.steps import TRAIN_JOBS, Step, find_verdict, is_going, show
+
+_KEEPERS = (RETENTION, LIMITS)
+_LATE = tuple(f"late {name}" for name in _KEEPERS)
+_SHORT = 60
+"""Seconds; longer terms outlast the world."""
+RUNTIME_BUCKET = "trainer.kubeflow.org/clustertrainingruntimes"
+
+
+# At every write
+
+
+def _is_deletion(step: Step) -> bool:
+    """Of a TrainJob that nobody had deleted before."""
+    if step.bucket != TRAIN_JOBS or step.before is None or is_going(step.before):
+        return False
+    return step.after is None or is_going(step.after)
+
+
+@steps.invariant("I7")
+def check_who_deletes_jobs(step: Step) -> str | None:
+    if step.actor in (*_KEEPERS, *_LATE) and step.bucket != TRAIN_JOBS:
+        return f"{step.actor} touches {show(step)}"
+    if not _is_deletion(step) or step.before is None or step.actor == "user":
+        return None
+    if step.actor not in (*_KEEPERS, *_LATE):
+        return f"{show(step)} is deleted by {step.actor}"
+    uid, looks = step.before["metadata"]["uid"], step.memory.looks
+    known = uid in (looks.shown if step.actor.endswith(RETENTION) else looks.ever_doomed)
+    if not find_verdict(step.bucket, step.before) or not known:
+        return f"{show(step)} is deleted by {step.actor}, which has never seen that one over"
+    return None
+
+
+@steps.invariant("I13")
+def check_retention_is_over(step: Step) -> str | None:
+    if step.actor != RETENTION or not _is_deletion(step) or step.before is None:
+        return None
+    uid, looks = step.before["metadata"]["uid"], step.memory.looks
+    end = find_verdict_time(step.before)
+    if end is None or uid not in looks.shown:
+        return None
+    seconds = find_term(step.before, *looks.shown[uid])
+    if seconds is None:
+        return f"{show(step)} is deleted although nobody wants it gone"
+    wrong = step.memory.timers.judge(end, seconds, step.now, since=looks.moments.get(uid, 0.0))
+    return f"{show(step)} is deleted {wrong}" if wrong else None
+
+
+@steps.invariant("I13")
+def check_limits_are_exceeded(step: Step) -> str | None:
+    if step.actor != LIMITS or not _is_deletion(step) or step.before is None:
+        return None
+    within = step.before["metadata"]["uid"] not in step.memory.looks.doomed
+    return f"{show(step)} is deleted although it is within the limits" if within else None
+
+
+@steps.invariant("I18")
+def check_record_comes_first(step: Step) -> str | None:
+    records = step.memory.looks.records
+    if records is None or step.actor == "user" or not _is_deletion(step) or step.before is None:
+        return None
+    told, verdict = records.get(step.before["metadata"]["uid"]), find_verdict(step.bucket, step.before)
+    if told is None:
+        return f"{show(step)} is deleted before history has it"
+    return f"{show(step)} is {verdict}, and history says {told}" if told != verdict else None
+
+
+# At rest
+
+
+def _find_data(rest: Rest) -> Mapping[str, str]:
+    found = rest.objects.get(("configmaps", f"{policy.NAMESPACE}/{policy.NAME}"))
+    return (found or {}).get("data") or {}
+
+
+def _list_over(rest: Rest) -> Sequence[Object]:
+    return [obj for obj in rest.list(TRAIN_JOBS) if find_verdict(TRAIN_JOBS, obj) and not is_going(obj)]
+
+
+@resting.invariant("I13")
+def check_no_job_outlives_its_term(rest: Rest) -> Iterable[str]:
+    data = _find_data(rest)
+    over = _list_over(rest)
+    for trainjob in over:
+        seconds = find_term(trainjob, rest.objects.get((RUNTIME_BUCKET, trainjob["spec"]["runtimeRef"]["name"])), data)
+        if seconds is not None and seconds <= _SHORT:
+            yield f"{get_name(trainjob)} has outlived its TTL of {seconds} s"
+        told = ((trainjob.get("status") or {}).get("retention") or {}).get("ttlSecondsAfterFinished")
+        if rest.publishes and told != seconds:
+            yield f"{get_name(trainjob)} says that it is kept for {told} s, and is kept for {seconds} s"
+    beyond = list_doomed(over, data)
+    yield from (f"{get_name(obj)} is beyond the limits" for obj in over if obj["metadata"]["uid"] in beyond)
+
+
+@resting.invariant("I18")
+def check_history_has_what_is_over(rest: Rest) -> Iterable[str]:
+    for trainjob in _list_over(rest):
+        if rest.records is not None and trainjob["metadata"]["uid"] not in rest.records:
+            yield f"{get_name(trainjob)} is over and history does not have it"
+
+
+@resting.invariant("I7")
+def check_nothing_of_a_gone_job_is_left(rest: Rest) -> Iterable[str]:
+    """Beyond owner references: what is labelled as part of a gang whose JobSet is gone, and every single reference."""
+    uids = {obj["metadata"]["uid"] for obj in rest.objects.values()}
+    for obj in rest.objects.values():
+        gang = (obj["metadata"].get("labels") or {}).get(labels.JOBSET_UID)
+        if gang is not None and gang not in uids:
+            yield f"{get_name(obj)} is left of a JobSet that is gone"
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            if owner["kind"] == "TrainJob" and owner["uid"] not in uids:
+                yield f"{get_name(obj)} is left of TrainJob {owner['name']}, which is gone"

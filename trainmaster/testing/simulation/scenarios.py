@@ -1,0 +1,86 @@
+"""Stories that are told on purpose, beside those that seeds draw: each is one race, with just the faults it needs.
+
+A seed still decides the small things (how long calls take, what the processes do), so a few seeds tell a story in a few
+ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trainmaster.api.meta import Object
+from trainmaster.testing.simulation.users import NAMESPACE, Deed
+from trainmaster.testing.simulation.weather import OPERATOR, Weather
+
+_LAGGING = Weather(
+    mode=OPERATOR,
+    crash=0.0,
+    crashes=0,
+    refuse=0.0,
+    lose=0.0,
+    server_crashes=0,
+    drop=0.0,
+    repeat=0.0,
+    delay=1.0,
+    stall=0.0,
+    cut=0.0,
+    slow_commit=0.0,
+    clock_steps=0,
+    hasty=False,
+)
+"""Nothing fails, but everybody sees the past."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    weather: Weather
+    deeds: Sequence[Deed]
+    seeds: Sequence[int]
+    """Whose processes end in time."""
+
+
+def _build_job(seconds: int | None) -> Object:
+    kept = {} if seconds is None else {"ttlSecondsAfterFinished": seconds}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "job-0", "namespace": NAMESPACE},
+        "spec": {
+            "runtimeRef": {"name": "sim-plain"},
+            "trainer": {"numNodes": 1, "image": "i", "command": ["x"]},
+            **kept,
+        },
+    }
+
+
+CONFLICT = Scenario(
+    "somebody writes to a finished job all the time while its TTL runs out",
+    replace(_LAGGING, delay=0.2),
+    (Deed(0.5, "submit", "job-0", _build_job(3)), *(Deed(1.0 + n * 0.1, "edit", "job-0") for n in range(250))),
+    (6, 8, 10, 14),
+)
+"""The race of the report: the delete meets a 409, because its version is that of a moment ago."""
+
+REPLACED = Scenario(
+    "a job is made anew while the delete of the old one is on its way",
+    replace(_LAGGING, lose=1.0),
+    (
+        Deed(0.5, "submit", "job-0", _build_job(1)),
+        *(Deed(3.0 + n * 2.0, "submit", "job-0", _build_job(1)) for n in range(20)),
+    ),
+    (0, 8, 10, 12),
+)
+"""Its name is free as soon as it is gone; a delete that was lost on its way may arrive only then."""
+
+SET_LATE = Scenario(
+    "a TTL is set long after the end, and the wall clock was set in between",
+    replace(_LAGGING, delay=0.0, clock_steps=3),
+    (
+        Deed(0.5, "submit", "job-0", _build_job(None)),
+        Deed(50.0, "change the TTL", "job-0", {"spec": {"ttlSecondsAfterFinished": 100}}),
+    ),
+    (10, 14, 16, 20),
+)
+"""The end was seen before the clock jumped, so the jump must not count."""

@@ -1,0 +1,129 @@
+"""What the people of a simulated world want kept, and for how long: TTLs, an installation policy, holds, a history.
+
+Drawn apart from everything else that users do, so that worlds without such wishes stay as they are. About half of the
+worlds have them. Times are short beside the minute of faults, so that most clean-ups fall into it; `LONG` outlasts the
+world and must keep a job.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from trainmaster.api.lifecycle import policy
+from trainmaster.api.meta import Object
+
+LONG = 10_000_000
+HOLD = "sim.example/hold"
+"""A finalizer of somebody else."""
+TTL_ANNOTATION = "trainmaster.dev/ttl-seconds-after-finished"
+ENFORCED_ANNOTATION = "trainmaster.dev/ttl-enforced"
+KEPT_RUNTIMES = ("sim-torch", "sim-plain", "sim-stages", "sim-patient")
+"""Runtimes whose TTL administrators change."""
+_TTLS: tuple[int | None, ...] = (None, None, None, 0, 0, 1, 4, 12, 30, LONG)
+_POLICIES: tuple[dict[str, str], ...] = (
+    {"ttlSecondsAfterFinished": "10"},
+    {"ttlSecondsAfterFinished": "25", "ttlEnforced": "true"},
+    {"ttlSecondsAfterFinished": "3", "ttlEnforced": "true", "successfulJobsHistoryLimit": "1"},
+    {"jobRetentionPolicy": "delete_on_completion"},
+    {"jobRetentionPolicy": "retain", "successfulJobsHistoryLimit": "1", "failedJobsHistoryLimit": "0"},
+    {"successfulJobsHistoryLimit": "0", "failedJobsHistoryLimit": "1"},
+    {"successfulJobsHistoryLimit": "1", "failedJobsHistoryLimit": "1"},
+    {"successfulJobsHistoryLimit": "0", "failedJobsHistoryLimit": "0"},
+    {},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What kind of world it is."""
+
+    retention: bool
+    """Whether anybody wants anything kept or gone."""
+    history: bool
+    """Whether there is a history, which must have a job before it goes."""
+    publish: bool
+    """Whether `status.retention` is written; an upstream CRD has no such field."""
+
+
+def draw_wishes(seed: int) -> Wishes:
+    random_ = random.Random(f"retention/{seed}")
+    retention = random_.random() < 0.5
+    return Wishes(retention, retention and random_.random() < 0.5, not retention or random_.random() < 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A deed to come: when, what, and to which job or runtime."""
+
+    time: float
+    what: str
+    name: str
+
+
+def draw_wish_times(seed: int, span: float, submissions: Iterable[tuple[str, float]]) -> Iterator[Wish]:
+    """`submissions`: names of jobs and when they are first submitted."""
+    if not draw_wishes(seed).retention:
+        return
+    random_ = random.Random(f"wishes/{seed}")
+    for name, begin in submissions:
+        for _ in range(random_.choice((0, 0, 1, 2))):
+            yield Wish(begin + random_.random() * span / 2, "change the TTL", name)
+        if random_.random() < 0.25:
+            hold = begin + random_.random() * span / 4
+            yield Wish(hold, "hold", name)
+            yield Wish(hold + random_.random() * span / 2, "release", name)
+        if random_.random() < 0.3:
+            yield Wish(begin + 1.0, "make it anew once it is gone", name)
+        elif random_.random() < 0.35:
+            yield Wish(begin + random_.random() * span / 2, random_.choice(("replace", "replace", "delete")), name)
+    for _ in range(random_.choice((0, 1, 1, 2, 2, 3))):
+        yield Wish(random_.random() ** 2 * span, random_.choice(("set the policy",) * 4 + ("remove the policy",)), "")
+    for _ in range(random_.choice((0, 0, 1, 2))):
+        yield Wish(random_.random() * span, "change a runtime's TTL", random_.choice(KEPT_RUNTIMES))
+
+
+def set_ttl(seed: int, trainjob: Object) -> None:
+    """How long its user wants it kept, in one of the three spellings."""
+    if not draw_wishes(seed).retention:
+        return
+    random_ = random.Random(f"ttl/{seed}/{trainjob['metadata']['name']}/{trainjob['spec']['trainer']}")
+    seconds = random_.choice(_TTLS)
+    if seconds is None:
+        return
+    match random_.choice(("field", "field", "field", "policy", "annotation")):
+        case "field":
+            trainjob["spec"]["ttlSecondsAfterFinished"] = seconds
+        case "policy":
+            trainjob["spec"]["cleanupPolicy"] = {"ttlSecondsAfterFinished": seconds}
+        case _:
+            trainjob["metadata"]["annotations"] = {TTL_ANNOTATION: str(seconds)}
+
+
+def draw_ttl_change(random_: random.Random) -> Object:
+    """A patch of a TrainJob: longer, shorter, or no TTL any more. One spelling at a time."""
+    seconds = random_.choice(_TTLS)
+    return {
+        "metadata": {"annotations": {TTL_ANNOTATION: None}},
+        "spec": {"ttlSecondsAfterFinished": seconds, "cleanupPolicy": None},
+    }
+
+
+def draw_runtime_change(random_: random.Random) -> Object:
+    """A patch of a runtime."""
+    seconds = random_.choice(_TTLS)
+    enforced = "true" if random_.random() < 0.3 else None
+    return {
+        "metadata": {"annotations": {ENFORCED_ANNOTATION: enforced}},
+        "spec": {"ttlSecondsAfterFinished": seconds},
+    }
+
+
+def draw_policy(random_: random.Random) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": policy.NAME, "namespace": policy.NAMESPACE},
+        "data": dict(random_.choice(_POLICIES)),
+    }
