@@ -79,7 +79,9 @@ class Pair:
         }
         spec = ContainerSpec("main", 0, (f"{self.wish.prefix}/bin/python", *arguments), env, str(self.work))
         if self.shims.level != PLAIN:
-            mounts = tuple(Mount(path, path) for path in (self.wish.prefix, str(self.work)))
+            # The environment below the layer may lie where a sandbox shows nothing of the machine.
+            shown = (self.wish.prefix, os.path.realpath(sys.prefix), str(self.work))
+            mounts = tuple(Mount(path, path) for path in shown)
             spec = replace(spec, mounts=mounts)
         return replace(spec, **fields)
 
