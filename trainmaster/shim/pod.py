@@ -177,7 +177,9 @@ class Pod:
         self._attempts[container] = attempt
         attempt.begin()
         if self._sandbox.needs_watch(spec.limits) and not self._watch_set:
-            self._watch_memory()
+            # Not at once: until it is executed the program shows what it shares with the shim.
+            self._watch_set = True
+            self._loop.call_after(_WATCH_SECONDS, self._watch_memory)
 
     def _watch_memory(self) -> None:
         """Where no control group limits memory: looks once a second while a limited container runs."""

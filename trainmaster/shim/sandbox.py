@@ -364,8 +364,7 @@ class Sandbox:
 
     def find_over_limit(self, running: Mapping[int, tuple[str, int]]) -> list[str]:
         """`running`: pid of the main process -> (container, bytes). The containers that use more than they may."""
-        # The shim itself is not the Pod's; much of what it shows is shared with the zygote.
-        processes = [process for process in list_processes() if process.local != os.getpid()]
+        processes = list_processes()
         owner: dict[int, str] = {}
         used: dict[str, int] = {}
         for process in processes:
