@@ -20,6 +20,7 @@ from trainmaster.kit.scopes import Scope
 
 pytestmark = pytest.mark.kube
 
+_STORMS = 6
 _STORM_SECONDS = 4.0
 
 Trouble = Callable[[Site, Stage, Scope], Awaitable[None]]
@@ -86,9 +87,13 @@ def test_strangers_change_the_same_objects_without_a_pause(seam_cluster: KubeClu
             scope.spawn(end_after(_STORM_SECONDS, work), name="stranger")
         await stage.submit()
 
-    site = check_same_end(seam_cluster, trouble)
-    print(f"\nconflicts: {site.calls['PATCH trainjobs 409']} on TrainJobs")
-    assert site.calls["PATCH trainjobs 409"] > 0, site.calls
+    # Whether a write meets a stranger's is a matter of chance; of several storms one strikes.
+    conflicts = 0
+    for _ in range(_STORMS):
+        conflicts = check_same_end(seam_cluster, trouble).calls["PATCH trainjobs 409"]
+        if conflicts:
+            break
+    assert conflicts > 0, f"no conflict in {_STORMS} storms"
 
 
 async def end_after(seconds: float, work: Coroutine[Any, Any, None]) -> None:
