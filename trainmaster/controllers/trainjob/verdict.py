@@ -36,6 +36,9 @@ Failure = Mapping[str, Any]
 def find_failure(view: View, trainjob: Object, jobset: Object) -> Failure | None:
     """The first failure of the newest attempt: what is stored of it, else what Pods say."""
     stored: Failure | None = (trainjob.get("status") or {}).get("failure")
+    if jobset["spec"].get("suspend"):
+        # What ends now was stopped; and nothing wakes a suspended job for a Pod that is seen late.
+        return stored
     found = [_describe(pod, job) for job in _list_failed_jobs(view, jobset) for pod in _list_failed_pods(view, job)]
     if not found:
         return stored
