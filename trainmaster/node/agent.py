@@ -17,11 +17,11 @@ from dataclasses import replace
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import Conflict, NotFound, StatusError
-from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
+from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchEvent, WriteOptions
+from trainmaster.client.follow import follow
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit import logs
-from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.access import ShimAccess
@@ -115,22 +115,11 @@ class NodeAgent:
     # What happens: Pods change, containers begin and end
 
     async def _follow(self) -> None:
+        async def change(event: WatchEvent) -> None:
+            self._take(event.object, gone=event.type == "DELETED")
+
         selector = f"spec.nodeName={self._settings.name}"
-        backoff = Backoff(Policy(first=0.1, cap=30.0))
-        while True:
-            try:
-                page = await self._client.list(PODS, "", ListOptions(field_selector=selector))
-                await self._take_all(page.items)
-                options = WatchOptions(field_selector=selector, resource_version=page.resource_version, bookmarks=True)
-                async with self._client.watch(PODS, "", options) as events:
-                    async for event in events:
-                        backoff.reset()
-                        if event.type != "BOOKMARK":
-                            self._take(event.object, gone=event.type == "DELETED")
-            except (StatusError, OSError) as error:
-                log.warning("watch of pods broke, listing again", extra={"error": str(error)})
-                await self._clock.sleep(backoff.next())
-            await asyncio.sleep(0)
+        await follow(self._client, self._clock, PODS, self._take_all, change, field_selector=selector)
 
     async def _take_all(self, items: list[Object]) -> None:
         """The whole truth, at the start and after a gap: what is not in it is gone, and so is what it left behind.
