@@ -4,7 +4,11 @@ Tiers are pytest markers (pyproject.toml). A test with several markers runs once
 TIERS. The first tier is `static`: format, lint, types and imports. The exit status is 1 when anything failed, and under
 CI=true also when anything was skipped, because a skip there means that a promise was not checked.
 
+Several tiers run in two lanes side by side: one computes, the other mostly waits for real processes, so two cores are
+kept busy. What a tier printed appears when it is over.
+
     python tools/testrun.py              everything
+    python tools/testrun.py --lanes 1    one tier after the other, with its output as it comes
     python tools/testrun.py --quick      static and unit: what `make check` runs
     python tools/testrun.py wire kube    these tiers
     python tools/testrun.py -- -x -k ttl what stands behind -- goes to pytest
@@ -17,11 +21,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,6 +37,8 @@ RUN_ORDER = ("unit", "contract", "flow", "golden", "sim", "bad_input", "node", "
 PRECEDENCE = ("kube", "crash", "e2e", "wire", "bad_input", "node", "golden", "sim", "flow", "contract", "unit")
 """The most demanding marker decides about the tier."""
 QUICK = (STATIC, "unit")
+WAITING = ("kube", "wire", "node", "crash", "e2e")
+"""The lane of the tiers that wait for other programs; the longest first. All others compute."""
 REAL = ("node", "crash", "e2e", "wire", "kube")
 """Tiers with real processes and servers, whose failures get a second try."""
 MOST_RETRIED = 5
@@ -69,49 +78,54 @@ def marker_expression(tier: str) -> str:
     return " and not ".join([tier, *stronger])
 
 
-def run_static() -> Outcome:
+def run_static(out: TextIO) -> Outcome:
     outcome = Outcome(STATIC)
     began = time.monotonic()
     for name, arguments in STATIC_STEPS:
         step = time.monotonic()
         done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True)
         if done.returncode:
-            print(done.stdout + done.stderr)
+            print(done.stdout + done.stderr, file=out)
             outcome.failed += 1
         else:
             outcome.passed += 1
-        print(f"{name}: {'FAILED' if done.returncode else 'ok'} ({time.monotonic() - step:.1f} s)", flush=True)
+        word = "FAILED" if done.returncode else "ok"
+        print(f"{name}: {word} ({time.monotonic() - step:.1f} s)", file=out, flush=True)
     outcome.seconds = time.monotonic() - began
     return outcome
 
 
-def run_tier(tier: str, extra: Sequence[str]) -> Outcome:
+def run_tier(tier: str, extra: Sequence[str], out: TextIO) -> Outcome:
     outcome = Outcome(tier)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="trainmaster-tests-") as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-m", marker_expression(tier), f"--junitxml={report}", *extra]
-        status = subprocess.run(command, cwd=ROOT).returncode
+        status = subprocess.run(pytest_command(tier, report, extra), cwd=ROOT, stdout=out, stderr=out).returncode
         outcome.seconds = time.monotonic() - began
         if report.exists():
             read_report(report, outcome)
     if status not in (0, 1, 5) or (status == 1 and not outcome.failed):
         outcome.broken = f"pytest ended with status {status}"
     elif tier in REAL and 0 < outcome.failed <= MOST_RETRIED:
-        retry(outcome, extra)
+        retry(outcome, extra, out)
     return outcome
 
 
-def retry(outcome: Outcome, extra: Sequence[str]) -> None:
+def pytest_command(tier: str, report: Path, options: Sequence[str]) -> list[str]:
+    # A cache of its own: the lanes write at the same time, and the second try asks what failed in this tier.
+    chosen = ["-m", marker_expression(tier), "-o", f"cache_dir=.pytest_cache/{tier}", f"--junitxml={report}"]
+    return [sys.executable, "-m", "pytest", "-q", *chosen, *options]
+
+
+def retry(outcome: Outcome, extra: Sequence[str], out: TextIO) -> None:
     """Real programs on a busy machine fail now and then. What fails twice has failed; what passes then is named."""
-    print(f"\n== {outcome.tier}: {outcome.failed} failed, each gets a second try", flush=True)
+    print(f"\n== {outcome.tier}: {outcome.failed} failed, each gets a second try", file=out, flush=True)
     second = Outcome(outcome.tier)
     with tempfile.TemporaryDirectory(prefix="trainmaster-tests-") as folder:
         report = Path(folder) / "report.xml"
-        options = ["-rA", "--tb=short", "--last-failed", "--last-failed-no-failures=none", f"--junitxml={report}"]
-        command = [sys.executable, "-m", "pytest", "-q", "-m", marker_expression(outcome.tier), *options, *extra]
+        options = ["-rA", "--tb=short", "--last-failed", "--last-failed-no-failures=none", *extra]
         began = time.monotonic()
-        subprocess.run(command, cwd=ROOT)
+        subprocess.run(pytest_command(outcome.tier, report, options), cwd=ROOT, stdout=out, stderr=out)
         outcome.seconds += time.monotonic() - began
         if report.exists():
             read_report(report, second)
@@ -131,6 +145,48 @@ def read_report(report: Path, outcome: Outcome) -> None:
             outcome.skips.append((name, skipped.get("message", "")))
         else:
             outcome.passed += 1
+
+
+def run_one(tier: str, extra: Sequence[str], out: TextIO) -> Outcome:
+    return run_static(out) if tier == STATIC else run_tier(tier, extra, out)
+
+
+def run_in_turn(tiers: Sequence[str], extra: Sequence[str]) -> list[Outcome]:
+    outcomes = []
+    for tier in tiers:
+        print(f"\n== {tier}", flush=True)
+        outcomes.append(run_one(tier, extra, sys.stdout))
+        print(f"== {tier}: {outcomes[-1].seconds:.1f} s", flush=True)
+    return outcomes
+
+
+def run_side_by_side(lanes: Sequence[Sequence[str]], extra: Sequence[str]) -> list[Outcome]:
+    """Each lane in a thread. A tier's output comes in one piece, when it is over; begins and ends are said at once."""
+    screen = threading.Lock()
+
+    def run_lane(tiers: Sequence[str]) -> list[Outcome]:
+        outcomes = []
+        for tier in tiers:
+            with screen:
+                print(f"== {tier} begins", flush=True)
+            with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
+                outcome = run_one(tier, extra, out)
+                out.seek(0)
+                with screen:
+                    print(f"\n== {tier}\n{out.read()}== {tier}: {outcome.seconds:.1f} s", flush=True)
+            outcomes.append(outcome)
+        return outcomes
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        return [outcome for outcomes in pool.map(run_lane, lanes) for outcome in outcomes]
+
+
+def split_lanes(tiers: Sequence[str], lanes: int) -> list[list[str]]:
+    if lanes < 2:
+        return [list(tiers)]
+    waiting = [tier for tier in WAITING if tier in tiers]
+    computing = [tier for tier in tiers if tier not in WAITING]
+    return [lane for lane in (computing, waiting) if lane]
 
 
 def print_summary(outcomes: Sequence[Outcome], *, strict: bool) -> bool:
@@ -161,6 +217,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run the tests tier by tier.")
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of: {', '.join((STATIC, *RUN_ORDER))}")
     parser.add_argument("--quick", action="store_true", help="only " + " and ".join(QUICK))
+    parser.add_argument("--lanes", type=int, choices=(1, 2), default=2, help="how many tiers run side by side")
     argv = sys.argv[1:]
     cut = argv.index("--") if "--" in argv else len(argv)
     options, extra = parser.parse_args(argv[:cut]), argv[cut + 1 :]
@@ -168,12 +225,10 @@ def main() -> int:
     if unknown:
         parser.error(f"no tier {unknown[0]!r}; there are: {', '.join((STATIC, *RUN_ORDER))}")
     tiers = QUICK if options.quick else tuple(options.tiers) or (STATIC, *RUN_ORDER)
-    outcomes = []
-    for tier in tiers:
-        print(f"\n== {tier}", flush=True)
-        outcome = run_static() if tier == STATIC else run_tier(tier, extra)
-        print(f"== {tier}: {outcome.seconds:.1f} s", flush=True)
-        outcomes.append(outcome)
+    lanes = split_lanes(tiers, options.lanes)
+    began = time.monotonic()
+    outcomes = run_in_turn(lanes[0], extra) if len(lanes) == 1 else run_side_by_side(lanes, extra)
+    print(f"\nall tiers: {time.monotonic() - began:.0f} s of wall time", flush=True)
     return 0 if print_summary(outcomes, strict=os.environ.get("CI") == "true") else 1
 
 
