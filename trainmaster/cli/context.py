@@ -1,4 +1,4 @@
-"""What every command gets: where to print, the environment, and the home it works on.
+"""What every command gets: where to print, the environment, and the home it works on; and the flags that all share.
 
 Commands never touch sys.stdout or os.environ themselves, so tests call them in-process.
 """
@@ -14,12 +14,16 @@ from typing import TextIO
 
 from trainmaster.app.home import Home, default_root
 
+DATA_FORMS = ("table", "json", "yaml")
+OBJECT_FORMS = ("table", "wide", "json", "yaml", "name")
+
 
 @dataclass(frozen=True)
 class Context:
     environ: Mapping[str, str]
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
+    stdin: TextIO = field(default_factory=lambda: sys.stdin)
 
     def say(self, line: str = "") -> None:
         print(line, file=self.out, flush=True)
@@ -40,5 +44,6 @@ def add_home(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table", help="default: table")
+def add_output(parser: argparse.ArgumentParser, forms: tuple[str, ...] = DATA_FORMS) -> None:
+    """`forms` is OBJECT_FORMS for commands that print API objects."""
+    parser.add_argument("-o", "--output", choices=forms, default="table", help="default: table")

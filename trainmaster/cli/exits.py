@@ -14,6 +14,10 @@ NOT_READY = 4
 """The server runs and does not answer, or is not ready yet."""
 ALREADY_RUNNING = 5
 """Another process runs this home."""
+TIMED_OUT = 6
+"""What was waited for did not happen in the time given."""
+NOT_FOUND = 7
+"""The object that was named does not exist."""
 INTERRUPTED = 130
 """Ctrl-C, as shells count it."""
 

@@ -33,13 +33,17 @@ COMMANDS = {
     "version": "Print the version",
 }
 
+_HEADINGS = {"up": "server", "history": "after the end", "backup": "administration"}
+"""A heading before the command of that name."""
+
 _EPILOG = """\
 Start with:
   trainmaster up --detach
   export KUBECONFIG=$(trainmaster kubeconfig)
   kubectl get namespaces
 
-Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no server runs, 4 not ready, 5 another process runs the home.
+Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no server runs, 4 not ready, 5 another process runs the home,
+6 timed out, 7 no such object.
 `trainmaster COMMAND --help` says more about one command."""
 
 # About files and disks; one line says it all. Anything else is a bug, and its traceback is wanted.
@@ -51,11 +55,15 @@ _FOR_THE_PERSON = (
 def build_overview() -> argparse.ArgumentParser:
     """The parser for `trainmaster` alone: what there is."""
     width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items())
+    listing = ""
+    for name, text in COMMANDS.items():
+        if name in _HEADINGS:
+            listing += f"\n{_HEADINGS[name]}:\n"
+        listing += f"  {name:<{width}}  {text}\n"
     parser = argparse.ArgumentParser(
         prog="trainmaster",
         usage="trainmaster COMMAND [options]",
-        description=f"Runs distributed training jobs behind the Kubernetes API.\n\ncommands:\n{listing}",
+        description=f"Runs distributed training jobs behind the Kubernetes API.\n{listing.rstrip()}",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -64,14 +72,28 @@ def build_overview() -> argparse.ArgumentParser:
     return parser
 
 
+def suggest(word: str) -> str:
+    """What to say about a command that does not exist."""
+    import difflib  # noqa: PLC0415 - only a mistake needs it
+
+    close = difflib.get_close_matches(word, COMMANDS, n=2, cutoff=0.6)
+    close += [name for name in COMMANDS if name.startswith(word) and name not in close]
+    text = f"{word!r} is no command"
+    if close:
+        text += "; did you mean " + " or ".join(f"`trainmaster {name}`" for name in close[:3]) + "?"
+    return f"{text} `trainmaster --help` lists all" if close else f"{text}; `trainmaster --help` lists all"
+
+
 def main(argv: Sequence[str], context: Context | None = None) -> int:
     """Runs one command; returns its exit code."""
     context = context or Context(os.environ)
     try:
+        if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
+            raise exits.Failure(suggest(argv[0]), exits.USAGE)
         if not argv or argv[0] not in COMMANDS:
             build_overview().parse_args(list(argv) or ["--help"])
             return exits.OK
-        module = importlib.import_module(f"trainmaster.cli.{argv[0]}")
+        module = importlib.import_module(f"trainmaster.cli.{argv[0].replace('-', '_')}")
         parser = argparse.ArgumentParser(
             prog=f"trainmaster {argv[0]}",
             description=module.__doc__,

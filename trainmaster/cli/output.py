@@ -1,13 +1,25 @@
-"""Prints a result as the reader asked: a table for people, JSON or YAML for programs."""
+"""Prints a result as the reader asked: a table for people, JSON, YAML or names for programs.
+
+Tables fit the terminal: columns on the right are shortened, the widest first, then left out; the first column, which
+people copy, never is. In a pipe nothing is cut. Used by every command that prints objects.
+"""
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from trainmaster.api.meta import GVR, Object
+from trainmaster.cli import terminal
 from trainmaster.cli.context import Context
+
+Styles = Mapping[str, Callable[[str], str]]
+"""Column name -> (cell -> style of `terminal`, "" for none)."""
+_GAP = "   "
+_LEAST = 8
+"""A column is not shortened below this; then the last one is left out."""
 
 
 def print_data(context: Context, data: Any, form: str) -> None:
@@ -19,7 +31,65 @@ def print_data(context: Context, data: Any, form: str) -> None:
         context.say(yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip())
 
 
-def print_table(context: Context, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    for row in (header, *rows):
-        context.say("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def print_objects(context: Context, gvr: GVR, objects: Sequence[Object], form: str, *, single: bool = False) -> None:
+    """`form` is json, yaml or name. Several come as a List, as kubectl prints them; `single` prints the one bare."""
+    if form == "name":
+        for obj in objects:
+            context.say(name_object(gvr, obj["metadata"]["name"]))
+        return
+    bare = [_drop_managed(obj) for obj in objects]
+    print_data(context, bare[0] if single else {"apiVersion": "v1", "kind": "List", "items": bare}, form)
+
+
+def name_object(gvr: GVR, name: str) -> str:
+    """As kubectl names it: trainjob.trainer.kubeflow.org/NAME."""
+    kind = gvr.plural.removesuffix("s")
+    return f"{kind}.{gvr.group}/{name}" if gvr.group else f"{kind}/{name}"
+
+
+def _drop_managed(obj: Object) -> Object:
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+
+
+def print_table(
+    context: Context, header: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Styles | None = None
+) -> None:
+    for line in build_table(context, header, rows, styles=styles):
+        context.say(line)
+
+
+def build_table(
+    context: Context, header: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Styles | None = None
+) -> list[str]:
+    """The lines of a table, the header first."""
+    table = [list(header), *([terminal.clean(cell) for cell in row] for row in rows)]
+    widths = [max(terminal.measure(row[column]) for row in table) for column in range(len(header))]
+    room = terminal.find_width(context)
+    if room is not None:
+        widths = _fit(widths, [terminal.measure(name) for name in header], room)
+    colours = styles if styles and terminal.has_colours(context) else {}
+    lines = []
+    for number, row in enumerate(table):
+        cells = []
+        for name, cell, width in zip(header, row, widths, strict=False):
+            text = terminal.shorten(cell, width)
+            padding = " " * (width - terminal.measure(text))
+            style = colours[name](cell) if number and name in colours else ""
+            cells.append((terminal.paint(text, style) if style else text) + padding)
+        lines.append(_GAP.join(cells).rstrip())
+    return lines
+
+
+def _fit(widths: list[int], least: list[int], room: int) -> list[int]:
+    """Takes from the widest column but the first until a row fits; leaves out the last when that is not enough."""
+    fitted = list(widths)
+    while len(fitted) > 1 and sum(fitted) + len(_GAP) * (len(fitted) - 1) > room:
+        able = [column for column in range(1, len(fitted)) if fitted[column] > max(_LEAST, least[column])]
+        if able:
+            fitted[max(able, key=lambda column: fitted[column])] -= 1
+        else:
+            fitted.pop()
+    return fitted

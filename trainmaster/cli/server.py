@@ -1,4 +1,8 @@
-"""Commands that need a server: that of a home with the owner's kubeconfig, or any cluster; errors as one sentence."""
+"""Commands that need a server: that of a home with the owner's kubeconfig, or any cluster; errors as one sentence.
+
+`add_server` gives a command the flags that all share; after `find_server` or `call`, `options.namespace` is the
+namespace to work in: "" for all (-A), else the one that was named, else the kubeconfig's.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,22 @@ from typing import TypeVar
 
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import Context, add_home
 from trainmaster.client.contract import Client
-from trainmaster.client.http import HttpClient
+from trainmaster.client.http import HttpClient, Unreachable
 from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_config, load_kubeconfig
 
 T = TypeVar("T")
+
+
+def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False) -> None:
+    """--home, --kubeconfig, --context, -n, and -A where all namespaces make sense."""
+    add_home(parser)
+    add_cluster(parser)
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig, else default")
+    if all_namespaces:
+        group.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
@@ -39,14 +53,30 @@ def call(context: Context, options: argparse.Namespace, work: Callable[[Client],
     try:
         return asyncio.run(main())
     except StatusError as error:
-        raise exits.Failure(error.message) from None
+        raise explain(error, config, options) from None
+    except ConfigError as error:
+        raise exits.Failure(str(error)) from None
     except OSError as error:
         raise exits.Failure(f"{config.server} does not answer: {error}", exits.NOT_READY) from None
 
 
+def is_cluster(options: argparse.Namespace) -> bool:
+    """Whether a cluster was named, and not the server of a home."""
+    return bool(getattr(options, "kubeconfig", "") or getattr(options, "context", ""))
+
+
 def find_server(context: Context, options: argparse.Namespace) -> ClusterConfig:
+    config = _find_config(context, options)
+    if getattr(options, "all_namespaces", False):
+        options.namespace = ""
+    elif getattr(options, "namespace", "") is None:
+        options.namespace = config.namespace
+    return config
+
+
+def _find_config(context: Context, options: argparse.Namespace) -> ClusterConfig:
     try:
-        if getattr(options, "kubeconfig", "") or getattr(options, "context", ""):
+        if is_cluster(options):
             home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
             return find_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
         home_ = context.home(options)
@@ -57,3 +87,21 @@ def find_server(context: Context, options: argparse.Namespace) -> ClusterConfig:
         return load_kubeconfig([Path(info.kubeconfig)])
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
+
+
+def explain(error: StatusError, config: ClusterConfig, options: argparse.Namespace) -> exits.Failure:
+    """The refusal as one sentence, with the next command where there is one."""
+    text = error.message
+    kubectl = f"kubectl --kubeconfig {options.kubeconfig}" if getattr(options, "kubeconfig", "") else "kubectl"
+    if isinstance(error, Unreachable):
+        hint = (
+            f"`{kubectl} version` says whether it can be reached" if is_cluster(options) else "see `trainmaster status`"
+        )
+        if "certificate" in text.lower():
+            hint = "is the kubeconfig of an older server? `trainmaster kubeconfig` prints the one that is valid now"
+        return exits.Failure(f"{config.server} does not answer: {text}; {hint}", exits.NOT_READY)
+    if error.code == 401:
+        text += ": the server does not know these credentials; `trainmaster kubeconfig` prints the path of valid ones"
+    elif error.code == 403:
+        text += f"; `{kubectl} auth can-i --list` shows what you may do"
+    return exits.Failure(text, exits.NOT_FOUND if error.code == 404 else exits.FAILED)

@@ -53,9 +53,11 @@ def test_every_command_explains_itself(shell: Shell, command: str, capsys: pytes
     assert f"usage: trainmaster {command}" in capsys.readouterr().out
 
 
-def test_an_unknown_command_is_refused_with_the_known_ones(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shell("upp") == exits.USAGE
-    assert "invalid choice: 'upp'" in capsys.readouterr().err
+def test_a_mistyped_command_is_refused_with_the_one_that_was_meant(shell: Shell) -> None:
+    assert shell("statsu") == exits.USAGE
+    assert "did you mean `trainmaster status`?" in shell.err
+    assert shell("zzz") == exits.USAGE
+    assert shell.err == "trainmaster: 'zzz' is no command; `trainmaster --help` lists all\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""What the reader's terminal can show: its width, colours, and text that cannot play tricks on it.
+
+Colours appear on a terminal only, and never with NO_COLOR (set to anything) or TERM=dumb. Without a terminal nothing is
+shortened either: a program reads it. Everything that came from a server goes through `clean` before it is shown, so
+that a message with control characters moves no cursor.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TextIO
+
+from trainmaster.cli.context import Context
+
+GOOD, BAD, WAIT, DIM, BOLD = "good", "bad", "wait", "dim", "bold"
+_CODES = {GOOD: "32", BAD: "31", WAIT: "33", DIM: "2", BOLD: "1"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_ELLIPSIS = "…"
+
+
+def is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def find_width(context: Context) -> int | None:
+    """Columns of the terminal; None when the output goes elsewhere. COLUMNS goes over both, as in other tools."""
+    text = context.environ.get("COLUMNS", "")
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    if not is_terminal(context.out):
+        return None
+    try:
+        columns = os.get_terminal_size(context.out.fileno()).columns
+    except (OSError, ValueError):
+        return 80
+    return columns or 80
+
+
+def has_colours(context: Context, stream: TextIO | None = None) -> bool:
+    environ = context.environ
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return False
+    return is_terminal(stream or context.out)
+
+
+def paint(text: str, style: str) -> str:
+    """The text in that style; ask `has_colours` first."""
+    code = _CODES.get(style)
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+
+def clean(text: str) -> str:
+    """One line without control characters."""
+    return text if text.isprintable() else _CONTROL.sub(" ", text).strip()
+
+
+def measure(text: str) -> int:
+    """Columns that the text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # noqa: PLC0415 - a table of a megabyte, needed for other scripts only
+
+    def columns(char: str) -> int:
+        if unicodedata.combining(char):
+            return 0
+        return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+    return sum(map(columns, text))
+
+
+def shorten(text: str, width: int) -> str:
+    """At most so many columns; what was cut shows as an ellipsis."""
+    if measure(text) <= width:
+        return text
+    kept = text[: max(0, width - 1)]
+    while kept and measure(kept) > width - 1:
+        kept = kept[:-1]
+    return kept.rstrip() + _ELLIPSIS
