@@ -18,6 +18,9 @@ from trainmaster.api.labels import WAITING
 from trainmaster.api.meta import Object
 from trainmaster.kit.clock import format_time
 
+PASSING = frozenset({"Queued", "RestartBackOff", "LeftoverPod", "ClaimTerminating"})
+"""Reasons that end by themselves. With any other, somebody has to change something before the job goes on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:

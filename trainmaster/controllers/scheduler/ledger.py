@@ -5,7 +5,9 @@ however many there are. Pods of one JobSet are one gang; any other Pod is a gang
 
 A gang is admitted once a Pod of its attempt has a node. From then on it holds the peak of what it may still need, not
 only what its Pods take now: a later stage, or the rest of a plan that a crash has cut, finds its place kept. It gives
-back what it will not need again, and everything when the JobSet ends, is suspended or goes.
+back what it will not need again, and everything when the JobSet ends, is suspended or goes, or when nothing of it runs
+and it cannot go on until somebody helps. What such a gang gave back it may want again when others have it: so what is
+held can be more than there is, but what gangs hold of which something runs (`firm`) never is.
 """
 
 from __future__ import annotations
@@ -101,6 +103,8 @@ class Gang:
     uses: Amounts = field(default_factory=dict)
     """What its bound Pods take, of whichever attempt."""
     holds: Amounts = field(default_factory=dict)
+    firm: Amounts = field(default_factory=dict)
+    """What it holds while something of it runs."""
     order: Order | None = None
     """Its place in the queue; None: it does not wait."""
     priority: int = 0
@@ -141,6 +145,10 @@ class Gang:
     def is_restarting(self) -> bool:
         return self.shape is not None and self.shape.attempt > 0
 
+    @property
+    def is_blocked(self) -> bool:
+        return self.shape is not None and self.shape.is_blocked
+
     def is_whole(self) -> bool:
         """All Pods with which it begins are there."""
         if self.shape is None:
@@ -169,6 +177,8 @@ class Gang:
     def find_hold(self) -> Amounts:
         if self.shape is None or not self.shape.is_open or not self.is_admitted:
             return dict(self.uses)
+        if self.is_blocked and not self.uses:
+            return {}
         return find_most(self.uses, self._find_peak())
 
 
@@ -183,6 +193,8 @@ class Ledger:
         self.gangs: dict[str, Gang] = {}
         self.held: Amounts = {}
         """By all gangs together."""
+        self.firm: Amounts = {}
+        """By gangs of which something runs."""
         self.used: Amounts = {}
         """By their Pods that have a node."""
         self.leases: dict[str, str] = {}
@@ -332,6 +344,11 @@ class Ledger:
             _subtract(self.held, gang.holds)
             add_into(self.held, holds)
             gang.holds = holds
+        firm = holds if gang.uses else {}
+        if firm != gang.firm:
+            _subtract(self.firm, gang.firm)
+            add_into(self.firm, firm)
+            gang.firm = firm
         order = self._decide_order(gang)
         if order != gang.order:
             if gang.order is not None:
@@ -349,7 +366,8 @@ class Ledger:
         if shape is None:
             return (-gang.priority, 1, gang.created, gang.number) if is_waiting else None
         # One that restarts has its place before its Pods are there again; one that begins gets it with them.
-        if not shape.is_open or not (is_waiting or (shape.attempt > 0 and not gang.is_admitted)):
+        is_restarting = shape.attempt > 0 and not gang.is_admitted and not shape.is_blocked
+        if not shape.is_open or not (is_waiting or is_restarting):
             return None
         is_first = gang.is_admitted or shape.attempt > 0
         return (-max(gang.priority, shape.priority), 0 if is_first else 1, shape.since, gang.number)

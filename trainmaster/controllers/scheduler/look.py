@@ -129,12 +129,13 @@ class Walk:
         if verdict.kind is Kind.FITS:
             count = sum(len(part.waiting) for _, part in gang.list_parts())
             devices = self._take_devices(gang)
-            self._room.take(verdict.growth, gang.waits)
+            self._room.take(verdict.growth, gang.waits, {} if gang.uses else verdict.need)
             self._bound += count
             self._look.admitted.append((verdict, devices))
             return
-        # One that restarts keeps its place while its Pods are made anew.
-        if verdict.kind is Kind.WAITS or (verdict.kind is Kind.SILENT and gang.is_restarting):
+        # One that restarts keeps its place while its Pods are made anew, unless nobody can make them.
+        is_restarting = verdict.kind is Kind.SILENT and gang.is_restarting and not gang.is_blocked
+        if verdict.kind is Kind.WAITS or is_restarting:
             self._room.keep(verdict.growth)
             self._ahead.append(gang.label)
             self._position += 1
@@ -152,7 +153,7 @@ class Walk:
             return Verdict(gang, Kind.STUCK, message, need=need, lacking=tuple(impossible))
         if not gang.is_admitted and not self._is_whole(gang):
             return Verdict(gang, Kind.SILENT, need=need, growth=growth)
-        lacking = self._room.list_lacking(growth, gang.waits)
+        lacking = self._room.list_lacking(growth, gang.waits, {} if gang.uses else need)
         if gang.waits.get(GPU, 0) > len(self._free_devices) and GPU not in lacking:
             lacking.append(GPU)
         if not lacking:

@@ -58,7 +58,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal
             teller.tell(gang, f"0/0 nodes are available: {_NO_NODE}.", _say_stuck(gang, _NO_NODE))
         return teller.build_plan()
     policy = read_node_policy(view.find(CONFIG_MAPS, NAMESPACE, NAME))
-    room = make_room(node, held=ledger.held, used=ledger.used, leases=ledger.leases)
+    room = make_room(node, ledger)
     look = Walk(view, ledger, node, room, policy).run()
     if look.admitted:
         return _bind(view, look, node if policy.approximates_selectors else None)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from trainmaster.api.devices import Device, list_devices
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.requests import GPU, Amounts, add_into, read_amounts
+from trainmaster.controllers.scheduler.ledger import Ledger
 
 UNLIMITED = 2**63
 
@@ -28,6 +29,8 @@ class Room:
     """Device id to who has it."""
     taken: Amounts
     """By gangs that are admitted, and by those that this look admits."""
+    firm: Amounts
+    """The same of gangs of which something runs: never more than there is, so that each can go on to its end."""
     used: Amounts
     """By Pods that have a node, or get one in this look: never more than there is, whatever was promised to whom."""
     kept: Amounts = field(default_factory=dict)
@@ -50,18 +53,22 @@ class Room:
     def get_rest(self, name: str) -> int:
         return self.get_free(name) - self.kept.get(name, 0)
 
-    def list_lacking(self, growth: Mapping[str, int], waits: Mapping[str, int]) -> list[str]:
-        """Resources of which there is not enough for who wants to hold so much more, with Pods that take `waits`."""
+    def list_lacking(self, growth: Mapping[str, int], waits: Mapping[str, int], begins: Mapping[str, int]) -> list[str]:
+        """Resources of which there is not enough for who wants to hold so much more, with Pods that take `waits`.
+
+        `begins`: all that a gang will hold of which nothing runs yet, or nothing any more."""
         short = {name for name, amount in growth.items() if amount > 0 and self.get_rest(name) < amount}
         short.update(name for name, amount in waits.items() if self.limit(name) - self.used.get(name, 0) < amount)
+        short.update(name for name, amount in begins.items() if self.limit(name) - self.firm.get(name, 0) < amount)
         return sorted(short)
 
     def list_impossible(self, need: Mapping[str, int]) -> list[str]:
         """Resources of which the node does not have so much at all."""
         return sorted(name for name, amount in need.items() if amount > self.count(name))
 
-    def take(self, growth: Mapping[str, int], waits: Mapping[str, int]) -> None:
+    def take(self, growth: Mapping[str, int], waits: Mapping[str, int], begins: Mapping[str, int]) -> None:
         add_into(self.taken, growth)
+        add_into(self.firm, begins or growth)
         add_into(self.used, waits)
 
     def keep(self, growth: Mapping[str, int]) -> None:
@@ -86,7 +93,8 @@ class Room:
         return device.is_free or device.id in self.leases
 
 
-def make_room(node: Object, *, held: Mapping[str, int], used: Mapping[str, int], leases: Mapping[str, str]) -> Room:
+def make_room(node: Object, ledger: Ledger) -> Room:
     offered = read_amounts((node.get("status") or {}).get("allocatable"))
     devices = list_devices(node) if offered.get(GPU) else []
-    return Room(node["metadata"]["name"], offered, devices, leases, dict(held), dict(used))
+    taken, firm, used = dict(ledger.held), dict(ledger.firm), dict(ledger.used)
+    return Room(node["metadata"]["name"], offered, devices, ledger.leases, taken, firm, used)

@@ -15,6 +15,7 @@ from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.requests import Amounts, add_into, count_requests, find_most
 from trainmaster.controllers.ownership import is_terminating
+from trainmaster.controllers.waiting import PASSING, find_annotated
 
 _MANY = 10
 """With more roles than this every one is taken to run beside every other: sets of them would be too many."""
@@ -53,6 +54,8 @@ class Shape:
     attempt: int
     is_open: bool
     """It may have Pods: not ended, not suspended, not going."""
+    is_blocked: bool
+    """It says that somebody has to change something before it can go on."""
     since: str
     """Since when it wants to run: its creation, or when it was resumed."""
     priority: int
@@ -82,11 +85,17 @@ def read_shape(jobset: Object, before: Shape | None = None) -> Shape:
         generation=generation,
         attempt=int((jobset.get("status") or {}).get("restarts") or 0),
         is_open=not is_over and not spec.get("suspend") and not is_terminating(jobset),
+        is_blocked=_is_blocked(jobset),
         since=since,
         priority=_read_priority(spec),
         roles=roles,
         complete=frozenset(role.name for role in roles if role.replicas and succeeded.get(role.name) == role.replicas),
     )
+
+
+def _is_blocked(jobset: Object) -> bool:
+    waiting = find_annotated(jobset)
+    return waiting is not None and waiting.get("reason") not in PASSING
 
 
 def _get_pod_spec(replicated: Mapping[str, Any]) -> Mapping[str, Any]:

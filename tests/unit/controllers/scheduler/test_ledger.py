@@ -42,13 +42,13 @@ def show(ledger: Ledger) -> object:
         if gang.parts or gang.order is not None
     }
     queue = sorted(gang.id for gang in ledger.list_queue())
-    return gangs, ledger.held, ledger.used, ledger.leases, queue, ledger.kinds, set(ledger.silent)
+    return gangs, ledger.held, ledger.firm, ledger.used, ledger.leases, queue, ledger.kinds, set(ledger.silent)
 
 
 def change(stage: Kept, rng: random.Random) -> None:
     pods = [name for gvr, _, name in stage.objects if gvr == PODS]
     jobsets = [obj for (gvr, _, _), obj in stage.objects.items() if gvr == JOB_SETS]
-    match rng.randrange(9):
+    match rng.randrange(10):
         case 0:
             later = make_role("b", 1, after={"a": rng.choice(("Complete", "Ready"))}, cpu="3")
             stage.add_jobset(f"j{rng.randrange(4)}", make_role("a", 2, cpu="1", gpu="1"), later)
@@ -76,6 +76,10 @@ def change(stage: Kept, rng: random.Random) -> None:
             said = {"conditions": [{"type": "PodScheduled", "status": "False", "message": rng.choice("xy")}]}
             marks = {"annotations": {"trainmaster.dev/waiting": rng.choice(("{}", None))}}
             stage.merge(PODS, rng.choice(pods), {"metadata": marks, "status": said})
+        case 9 if jobsets:
+            reason = rng.choice(('{"reason":"NameConflict"}', '{"reason":"Queued"}', None))
+            marks = {"annotations": {"trainmaster.dev/waiting": reason}}
+            stage.merge(JOB_SETS, rng.choice(jobsets)["metadata"]["name"], {"metadata": marks})
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -6,6 +6,8 @@ import pytest
 
 from tests.unit.controllers.scheduler.stage import Stage, make_role
 from tests.unit.controllers.world import NOW
+from trainmaster.api.labels import WAITING
+from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, NODES, PODS
 from trainmaster.api.status import StatusError
 from trainmaster.client.writes import Refusal
@@ -322,3 +324,71 @@ def test_a_finished_pod_that_somebody_removed_does_not_hold_up_the_next_stage() 
     nodes = stage.add_pods(jobset, "node")
     stage.look()
     assert stage.is_bound(*nodes)
+
+
+CONFLICT = {"metadata": {"annotations": {WAITING: '{"reason":"NameConflict","message":"x","since":"y"}'}}}
+SOLVED = {"metadata": {"annotations": {WAITING: None}}}
+
+
+def make_staged_gang(stage: Stage, name: str) -> tuple[Object, list[str]]:
+    """One that needs one CPU first and four after that; its first Pods are there."""
+    later = make_role("node", 1, after={"first": "Complete"}, cpu="4")
+    jobset = stage.add_jobset(name, make_role("first", 1, cpu="1"), later)
+    return jobset, stage.add_pods(jobset, "first")
+
+
+def test_a_gang_that_somebody_has_to_help_gives_back_what_it_does_not_use() -> None:
+    stage = Stage(cpu="4")
+    jobset, first = make_staged_gang(stage, "a")
+    stage.look()
+    other = stage.add_gang("b", 1, cpu="3")
+    stage.merge(JOB_SETS, "a", CONFLICT)
+    stage.look()
+    assert not stage.is_bound(*other), "a stage still runs, and its place for the next one is kept"
+    stage.end(*first)
+    stage.look()
+    assert stage.is_bound(*other)
+    stage.merge(JOB_SETS, "a", SOLVED)
+    nodes = stage.add_pods(jobset, "node")
+    small = stage.add_gang("c", 1, cpu="1")
+    stage.look()
+    assert not stage.is_bound(*nodes) and not stage.is_bound(*small), "it is the next one, but has to wait for its turn"
+    stage.end(*other)
+    stage.look()
+    assert stage.is_bound(*nodes) and not stage.is_bound(*small)
+
+
+def test_gangs_that_come_back_at_once_start_one_after_the_other() -> None:
+    """What they hold together is then more than there is, and each must still get through all of its stages."""
+    stage = Stage(cpu="4")
+    later = make_role("second", 1, {"first": "Complete"}, cpu="1"), make_role("third", 1, {"second": "Ready"}, cpu="3")
+    jobsets = []
+    for name in "ab":
+        jobset = stage.add_jobset(name, make_role("first", 1, cpu="1"), *later)
+        first = stage.add_pods(jobset, "first")
+        stage.look()
+        stage.end(*first)
+        stage.merge(JOB_SETS, name, CONFLICT)
+        jobsets.append(jobset)
+    for name in "ab":
+        stage.merge(JOB_SETS, name, SOLVED)
+    seconds = [stage.add_pods(jobset, "second") for jobset in jobsets]
+    stage.look()
+    assert stage.is_bound(*seconds[0]) and not stage.is_bound(*seconds[1])
+    third = stage.add_pods(jobsets[0], "third")
+    stage.look()
+    assert stage.is_bound(*third)
+    stage.end(*seconds[0], *third)
+    stage.look()
+    assert stage.is_bound(*seconds[1])
+
+
+def test_a_restart_that_somebody_has_to_help_keeps_nobody_waiting() -> None:
+    stage = Stage(cpu="4")
+    stage.add_jobset("first", make_role("node", 1, cpu="4"), restarts=1)
+    other = stage.add_gang("other", 1, cpu="4")
+    stage.look()
+    assert not stage.is_bound(*other)
+    stage.merge(JOB_SETS, "first", CONFLICT)
+    stage.look()
+    assert stage.is_bound(*other)
