@@ -18,7 +18,6 @@ from dataclasses import asdict
 
 from trainmaster.api.lifecycle.janitor import (
     CLEAR,
-    FINISHED,
     Found,
     Removal,
     Wanted,
@@ -28,6 +27,7 @@ from trainmaster.api.lifecycle.janitor import (
 )
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import Conflict, NotFound
+from trainmaster.api.training.ends import FINISHED
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context, add_home, add_output
 from trainmaster.cli.output import print_data, print_table

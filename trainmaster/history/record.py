@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainmaster.api.conditions import list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.training import snapshots
+from trainmaster.api.training.ends import find_end
 
 Document = dict[str, Any]
 
@@ -65,9 +65,9 @@ def build_record(sources: Sources, deletion: Deletion | None = None, gaps: Seque
     trainjob = sources.trainjob
     meta = trainjob["metadata"]
     state, finished = DELETED, deletion.at if deletion is not None else ""
-    for condition in list_conditions(trainjob):
-        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
-            state, finished = condition["type"], condition.get("lastTransitionTime") or finished
+    end = find_end(trainjob)
+    if end is not None:
+        state, finished = end
     text = ((sources.snapshot or {}).get("data") or {}).get(snapshots.DATA_KEY)
     document: Document = {
         "trainjob": _strip(trainjob),

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchEvent, WriteOptions
@@ -44,7 +45,7 @@ from trainmaster.node.service_names import ServiceNames
 from trainmaster.node.shim_link import ShimError
 from trainmaster.node.status import Facts, build_status
 from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
-from trainmaster.node.tracked import TrackedPod, is_mirror, is_over, track
+from trainmaster.node.tracked import TrackedPod, is_mirror, track
 from trainmaster.shim.protocol import PLAIN
 
 log = logging.getLogger(__name__)

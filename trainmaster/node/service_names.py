@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import SERVICES
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, ListOptions, WatchOptions
@@ -110,7 +111,7 @@ class ServiceNames:
 
     async def refresh(self) -> None:
         changed, self._changed = self._changed, set()
-        pods = [pod for pod in self.list_pods() if not _is_over(pod)] if changed else []
+        pods = [pod for pod in self.list_pods() if not _has_no_hosts(pod)] if changed else []
         for namespace in sorted(changed):
             members = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
             lines = self._build_lines(namespace, members)
@@ -151,9 +152,9 @@ def _is_published(service: Object, pod: Object) -> bool:
     return bool(service["spec"].get("publishNotReadyAddresses")) or is_true(list_conditions(pod), "Ready")
 
 
-def _is_over(pod: Object) -> bool:
-    """Or has no hosts file of ours."""
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or bool(pod["spec"].get("hostNetwork"))
+def _has_no_hosts(pod: Object) -> bool:
+    """Nobody reads it any more, or it has no hosts file of ours."""
+    return is_over(pod) or bool(pod["spec"].get("hostNetwork"))
 
 
 def _is_running(pod: Object) -> bool:

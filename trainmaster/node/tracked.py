@@ -90,7 +90,3 @@ def track(obj: Object) -> TrackedPod:
 
 def is_mirror(pod: Object) -> bool:
     return MIRROR in (pod["metadata"].get("annotations") or {})
-
-
-def is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

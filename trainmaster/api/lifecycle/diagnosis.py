@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.lifecycle.janitor import describe_age, find_end
+from trainmaster.api.lifecycle.janitor import describe_age
 from trainmaster.api.lifecycle.policy import Policy
 from trainmaster.api.lifecycle.templates import list_inside
 from trainmaster.api.lifecycle.terms import (
@@ -26,6 +26,7 @@ from trainmaster.api.lifecycle.terms import (
     find_ttl,
 )
 from trainmaster.api.meta import Object
+from trainmaster.api.training.ends import find_end
 from trainmaster.kit.clock import format_time, parse_time
 
 NOTE, PROBLEM = "note", "problem"

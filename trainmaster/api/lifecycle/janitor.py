@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from trainmaster.api.conditions import list_conditions
 from trainmaster.api.labels import ANCESTOR_STEP, JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.api.training.ends import find_end
 from trainmaster.kit.clock import parse_time
 
 DELETE, CLEAR = "delete", "clear finalizers, then delete"
-FINISHED = ("Complete", "Failed")
 _ORDINARY = ("foregroundDeletion", "orphan")
 _PARENTS = {JOB_SETS: ("TrainJob", TRAIN_JOBS), JOBS: ("JobSet", JOB_SETS), PODS: ("Job", JOBS)}
 
@@ -98,15 +97,6 @@ def plan_orphans(found: Found) -> Iterator[Removal]:
             elif owner is None and _was_made_for_a_trainjob(gvr, obj):
                 doomed.add(meta["uid"])
                 yield _remove(gvr, obj, DELETE, f"made for a {kind}, and belongs to none any more")
-
-
-def find_end(trainjob: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(Complete or Failed, when); None while it is not over."""
-    for condition in list_conditions(dict(trainjob)):
-        if condition.get("type") in FINISHED and condition.get("status") == "True":
-            # A controller that leaves the time out has at least made the object before it ended.
-            return condition["type"], condition.get("lastTransitionTime") or trainjob["metadata"]["creationTimestamp"]
-    return None
 
 
 def describe_age(seconds: float) -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import get_phase
 from trainmaster.controllers.job.books import Slot, is_indexed
-from trainmaster.controllers.job.pods import count_restarts, find_index, get_phase, is_ready
+from trainmaster.controllers.job.pods import count_restarts, find_index, is_ready
 from trainmaster.controllers.job.tally import Tally
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.timeline import Now

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
-from trainmaster.controllers.job.pods import find_index, find_number, is_over, is_ready
+from trainmaster.api.pods.phases import is_over
+from trainmaster.controllers.job.pods import find_index, find_number, is_ready
 from trainmaster.controllers.ownership import is_terminating
 
 SMALL = 32

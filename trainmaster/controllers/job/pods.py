@@ -14,6 +14,7 @@ from typing import Any
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import is_over
 from trainmaster.controllers.job.books import Slot, is_indexed
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
 from trainmaster.controllers.ownership import build_owner_reference, is_terminating
@@ -56,14 +57,6 @@ def find_number(pod: Object, key: str) -> int | None:
     """A number among the annotations."""
     text = (pod["metadata"].get("annotations") or {}).get(key, "")
     return int(text) if text.isascii() and text.isdigit() else None
-
-
-def get_phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase", "Pending"))
-
-
-def is_over(pod: Object) -> bool:
-    return get_phase(pod) in ("Succeeded", "Failed")
 
 
 def is_active(pod: Object) -> bool:

@@ -12,10 +12,11 @@ from datetime import datetime
 
 from trainmaster.api.jobs.indexes import parse_indexes
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import get_phase
 from trainmaster.controllers.job.books import Books, Slot, is_indexed, make_slot, read_books
 from trainmaster.controllers.job.facts import Facts
 from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, Verdict, judge
-from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time, get_phase
+from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.kit.clock import format_time, parse_time
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from trainmaster.api.labels import JOBSET_NAME, JOBSET_UID
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.client.view import View
 from trainmaster.controllers.jobset.children import Buckets
@@ -26,7 +27,7 @@ def find_leftover(view: View, jobset: Object, buckets: Buckets) -> Waiting | Non
     known = buckets.uids
     for pod in view.list(PODS, meta["namespace"], {JOBSET_UID: meta["uid"]}):
         owner = find_controller(pod)
-        if owner is None or owner.get("uid") in known or _is_over(pod):
+        if owner is None or owner.get("uid") in known or is_over(pod):
             continue
         name = pod["metadata"]["name"]
         return Waiting(
@@ -44,7 +45,3 @@ def map_pod(view: View, pod: Object) -> Iterable[Request]:
     jobset = view.find(JOB_SETS, namespace, name)
     waiting = None if jobset is None else find_annotated(jobset)
     return (Request(namespace, name),) if waiting is not None and waiting.get("reason") == LEFTOVER_POD else ()
-
-
-def _is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

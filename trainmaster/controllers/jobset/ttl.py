@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainmaster.api.conditions import is_true, list_conditions
+from trainmaster.api.conditions import list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
+from trainmaster.api.training.ends import is_finished
 from trainmaster.client.view import View
 from trainmaster.client.writes import Delete, Patch
 from trainmaster.controllers.jobset.children import Buckets
@@ -47,12 +48,7 @@ def _is_noted_by_owner(view: View, jobset: Object) -> bool:
     trainjob = view.find(TRAIN_JOBS, jobset["metadata"]["namespace"], reference["name"])
     if trainjob is None or trainjob["metadata"]["uid"] != reference["uid"] or is_terminating(trainjob):
         return True
-    return _is_finished(trainjob)
-
-
-def _is_finished(trainjob: Object) -> bool:
-    conditions = list_conditions(trainjob)
-    return is_true(conditions, "Complete") or is_true(conditions, "Failed")
+    return is_finished(trainjob)
 
 
 def build_delete(jobset: Object) -> Delete:
@@ -77,7 +73,7 @@ def release_jobs(jobset: Object, buckets: Buckets) -> list[Patch]:
 
 def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
     """The JobSet that waited for its TrainJob to note the end."""
-    if not _is_finished(trainjob):
+    if not is_finished(trainjob):
         return ()
     meta = trainjob["metadata"]
     jobset = view.find(JOB_SETS, meta["namespace"], meta["name"])

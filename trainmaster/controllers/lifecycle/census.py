@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
-from trainmaster.api.lifecycle.janitor import find_end
 from trainmaster.api.lifecycle.terms import find_ttl
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.training.ends import find_end
 from trainmaster.client.view import SummaryView, View
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from trainmaster.api.admission.trainjobs import find_live_runtime, find_runtime
 from trainmaster.api.lifecycle import policy
-from trainmaster.api.lifecycle.janitor import FINISHED, find_end
 from trainmaster.api.lifecycle.policy import Policy, read_policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.api.training.ends import FINISHED, find_end
 from trainmaster.client.view import View
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.request import Request

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from trainmaster.api.lifecycle.janitor import find_end
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, TRAIN_JOBS
+from trainmaster.api.training.ends import find_end
 from trainmaster.client.view import View
 from trainmaster.client.writes import Delete, Refusal
 from trainmaster.controllers.lifecycle.contract import Context

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 
-from trainmaster.api.lifecycle.janitor import find_end
 from trainmaster.api.lifecycle.terms import Term, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.training.ends import find_end
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Delete, Patch, Refusal
 from trainmaster.controllers.lifecycle.contract import Context

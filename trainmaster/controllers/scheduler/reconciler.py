@@ -19,6 +19,7 @@ from trainmaster.api.devices import Device, render_lease
 from trainmaster.api.labels import DEVICES, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, is_node_policy, read_node_policy
+from trainmaster.api.pods.phases import is_over
 from trainmaster.api.pods.requests import GPU
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS
 from trainmaster.client.view import View, summarize
@@ -190,7 +191,7 @@ class _Teller:
 def map_pod(view: View, pod: Object) -> Iterable[Request]:
     """Pods that wait, and Pods that give something back. Most changes concern Pods that go on running."""
     meta = pod["metadata"]
-    if not pod["spec"].get("nodeName") or _is_over(pod) or view.find(PODS, meta["namespace"], meta["name"]) is None:
+    if not pod["spec"].get("nodeName") or is_over(pod) or view.find(PODS, meta["namespace"], meta["name"]) is None:
         return (BIND,)
     return ()
 
@@ -199,10 +200,6 @@ def map_to_report(view: View, pod: Object) -> Iterable[Request]:
     """Whenever the queue may have moved: a Pod has come, has got a node, has ended or is gone."""
     is_new = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
     return (REPORT,) if is_new or any(map_pod(view, pod)) else ()
-
-
-def _is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def map_any(view: View, obj: Object) -> Iterable[Request]:

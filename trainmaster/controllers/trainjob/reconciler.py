@@ -27,6 +27,7 @@ from trainmaster.api.resources import (
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.api.training import overrides
+from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.steps import find_policy
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
@@ -36,7 +37,7 @@ from trainmaster.controllers.trainjob import deadline, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import Absent, Runtime, resolve_runtime
-from trainmaster.controllers.trainjob.status import build_status, fail, is_finished, is_told
+from trainmaster.controllers.trainjob.status import build_status, fail, is_told
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan

@@ -19,15 +19,11 @@ from trainmaster.api.conditions import (
     set_condition,
 )
 from trainmaster.api.meta import Object
+from trainmaster.api.training.ends import is_finished
 from trainmaster.controllers.trainjob.verdict import Failure, describe
 from trainmaster.controllers.waiting import Waiting, find_annotated
 
 _COUNTS = ("name", "ready", "succeeded", "failed", "active", "suspended")
-
-
-def is_finished(trainjob: Object) -> bool:
-    conditions = list_conditions(trainjob)
-    return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
 def is_told(trainjob: Object, jobset: Object | None) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from trainmaster.api.storage import DRIVER
 from trainmaster.client.view import View
@@ -84,17 +85,13 @@ def _list_users(view: View, reference: Object) -> list[str]:
     return [
         pod["metadata"]["name"]
         for pod in view.list(PODS, reference["namespace"])
-        if reference["name"] in list_claims(pod) and not _is_over(pod)
+        if reference["name"] in list_claims(pod) and not is_over(pod)
     ]
 
 
 def list_claims(pod: Object) -> set[str]:
     sources = (volume.get("persistentVolumeClaim") for volume in pod["spec"].get("volumes") or ())
     return {source["claimName"] for source in sources if source}
-
-
-def _is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def map_claim(view: View, claim: Object) -> Iterable[Request]:

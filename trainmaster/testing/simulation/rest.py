@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from trainmaster.api import labels
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import is_over
 from trainmaster.testing.simulation.machine import Process
 from trainmaster.testing.simulation.steps import (
     JOB_SETS,
@@ -68,10 +69,6 @@ def invariant(number: str) -> Callable[[Check], Check]:
 
 def get_name(obj: Object) -> str:
     return f"{obj['kind']} {obj['metadata']['name']}"
-
-
-def is_over(pod: Object) -> bool:
-    return get_phase(pod) in ("Succeeded", "Failed")
 
 
 @invariant("I7")
