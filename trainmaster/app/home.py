@@ -10,6 +10,7 @@
       pki/            the CA, keys and tokens
       pods/           working directories and logs of Pods
       history/        records and logs of jobs that are over
+      bundles/        code that jobs run, by its content
       logs/           server.log (--detach), audit.log
 
 Whether a server runs is decided by the lock alone: the kernel lets go of it when the process ends, however it ends, so
@@ -84,6 +85,7 @@ class Home:
         self.logs = self.root / "logs"
         self.pods = self.root / "pods"
         self.history = self.root / "history"
+        self.bundles = self.root / "bundles"
         self.results = self.history / "results"
         self.server_log = self.logs / "server.log"
         self.audit_log = self.logs / "audit.log"

@@ -1,0 +1,87 @@
+"""Bundles that are there: found, checked after a power cut, forgotten when they are old and nobody needs them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trainmaster.bundles import Store, pack, store
+
+pytestmark = pytest.mark.unit
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> Store:
+    return Store(tmp_path / "bundles")
+
+
+def make(bundles: Store, tmp_path: Path, text: str) -> str:
+    folder = tmp_path / f"source-{text}"
+    folder.mkdir()
+    (folder / "train.py").write_text(text)
+    return pack(folder, bundles.root).digest
+
+
+def test_an_unknown_digest_is_none_and_what_is_no_digest_is_an_error(bundles: Store) -> None:
+    assert bundles.find("sha256:" + "0" * 64) is None
+    for text in ("", "sha256:12", "../../etc", "sha256:" + "0" * 63 + "/"):
+        with pytest.raises(ValueError, match="is not a digest"):
+            bundles.find(text)
+
+
+def test_after_a_power_cut_a_whole_bundle_is_found_and_a_torn_one_is_not(
+    bundles: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, torn, cut = (make(bundles, tmp_path, text) for text in ("whole", "torn", "cut"))
+    (bundles.get_place(torn) / "tree" / "train.py").write_text("\0\0\0\0")
+    (bundles.get_place(cut) / "bundle.json").write_text("")
+    (bundles.get_place(cut) / "tree" / "train.py").unlink()
+    monkeypatch.setattr(store, "read_boot_id", lambda: "another boot")
+    assert bundles.find(whole) is not None
+    assert bundles.find(torn) is None
+    assert bundles.find(cut) is None
+    assert bundles.list_digests() == [whole]
+
+
+def test_what_was_made_durable_is_not_read_again(
+    bundles: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = make(bundles, tmp_path, "a")
+    bundles.make_durable(digest)
+    bundles.make_durable(digest)
+    monkeypatch.setattr(store, "read_boot_id", lambda: "another boot")
+    monkeypatch.setattr(store, "hash_file", lambda path: pytest.fail("read again"))
+    assert bundles.find(digest) is not None
+
+
+def test_old_bundles_that_nobody_mentions_are_forgotten(bundles: Store, tmp_path: Path) -> None:
+    used, unused, young = (make(bundles, tmp_path, text) for text in ("used", "unused", "young"))
+    for digest in (used, unused):
+        os.utime(bundles.get_place(digest), (1000, 1000))
+    draft = bundles.make_draft()
+    (draft / "tree").mkdir()
+    os.utime(draft, (1000, 1000))
+    candidates = bundles.list_unused({used}, before=1000 + DAY)
+    assert candidates == [unused]
+    assert bundles.forget(candidates, before=1000 + DAY) == [unused]
+    assert bundles.list_digests() == sorted([used, young])
+    assert not draft.exists()
+
+
+def test_a_bundle_that_is_packed_again_between_the_question_and_the_end_stays(bundles: Store, tmp_path: Path) -> None:
+    digest = make(bundles, tmp_path, "a")
+    os.utime(bundles.get_place(digest), (1000, 1000))
+    candidates = bundles.list_unused(set(), before=1000 + DAY)
+    again = pack(tmp_path / "source-a", bundles.root)
+    assert again.reused
+    assert bundles.forget(candidates, before=1000 + DAY) == []
+    assert bundles.find(digest) is not None
+
+
+def test_there_is_nothing_to_forget_in_a_home_without_code(bundles: Store) -> None:
+    assert bundles.list_digests() == []
+    assert bundles.list_unused(set(), before=1e12) == []

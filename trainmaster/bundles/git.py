@@ -1,0 +1,120 @@
+"""Which commit a directory is at, and whether it differs from it.
+
+`git` itself is asked, once, while the files are walked: its answer is right for every repository, worktree and filter,
+and costs no time of its own. Without the program, or when it takes too long, the commit is read from the repository's
+files and the difference is not known.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmaster.bundles.ignoring import find_repository
+
+_SECONDS = 5.0
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_ARGUMENTS = (
+    "--no-optional-locks",
+    "status",
+    "--porcelain=v2",
+    "--branch",
+    "-z",
+    "--untracked-files=normal",
+    "--",
+    ".",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    commit: str = ""
+    dirty: bool | None = None
+
+
+class Asked:
+    """A question that is being answered."""
+
+    def __init__(self, repository: Path | None, process: subprocess.Popen[bytes] | None) -> None:
+        self._repository = repository
+        self._process = process
+
+    def read(self) -> State:
+        if self._repository is None:
+            return State()
+        if self._process is not None:
+            with self._process:
+                try:
+                    output, _ = self._process.communicate(timeout=_SECONDS)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    output = b""
+            if self._process.returncode == 0:
+                return parse(output)
+        return State(read_commit(self._repository))
+
+
+def ask(directory: Path) -> Asked:
+    repository = find_repository(directory)
+    program = shutil.which("git") if repository is not None else None
+    if program is None:
+        return Asked(repository, None)
+    try:
+        process = subprocess.Popen(
+            [program, *_ARGUMENTS],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError:
+        return Asked(repository, None)
+    return Asked(repository, process)
+
+
+def parse(output: bytes) -> State:
+    """Of `git status --porcelain=v2 --branch -z`: headers, then one entry for each difference."""
+    commit, dirty = "", False
+    for entry in output.split(b"\0"):
+        if entry.startswith(b"# branch.oid "):
+            name = entry.removeprefix(b"# branch.oid ").decode("ascii", "replace")
+            commit = name if _COMMIT.fullmatch(name) else ""
+        elif entry and not entry.startswith(b"#"):
+            dirty = True
+    return State(commit, dirty)
+
+
+def read_commit(repository: Path) -> str:
+    """From HEAD and the references; empty where there is no commit yet."""
+    folder = _find_folder(repository)
+    head = _read_text(folder / "HEAD")
+    if not head.startswith("ref: "):
+        return head if _COMMIT.fullmatch(head) else ""
+    name = head.removeprefix("ref: ")
+    shared = os.path.normpath(folder / (_read_text(folder / "commondir") or "."))
+    for place in (folder, Path(shared)):
+        if _COMMIT.fullmatch(found := _read_text(place / name)):
+            return found
+    for line in _read_text(Path(shared) / "packed-refs").splitlines():
+        commit, _, reference = line.partition(" ")
+        if reference == name and _COMMIT.fullmatch(commit):
+            return commit
+    return ""
+
+
+def _find_folder(repository: Path) -> Path:
+    """`.git` is a file in worktrees and submodules: it names the folder."""
+    place = repository / ".git"
+    named = _read_text(place).removeprefix("gitdir: ") if place.is_file() else ""
+    return Path(os.path.normpath(repository / named)) if named else place
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
