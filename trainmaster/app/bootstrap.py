@@ -1,22 +1,27 @@
 """What every installation starts with besides its namespaces: roles, bindings, priority classes, the storage class.
 
-Written when they are missing; what exists is an administrator's to change and stays as it is.
+Written when they are missing; what exists is an administrator's to change and stays as it is. The one exception is the
+version that SDKs read: a fact about this release, not a choice of anybody's.
 """
 
 from __future__ import annotations
+
+import orjson
 
 from trainmaster.api import catalogue
 from trainmaster.api.kindsets.scheduling_v1 import PRIORITY_CLASS, build_system_classes
 from trainmaster.api.kindsets.storage_v1 import STORAGE_CLASS
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import NotFound
 from trainmaster.api.storage import build_storage_class
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.registry import Registry
-from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from trainmaster.app import public_info
+from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from trainmaster.auth.roles import build_cluster_role_bindings, build_cluster_roles
-from trainmaster.client.contract import WriteOptions
+from trainmaster.client.contract import PatchType, WriteOptions
 
 
 def ensure_built_ins(registry: Registry) -> int:
@@ -28,18 +33,38 @@ def ensure_built_ins(registry: Registry) -> int:
             (CLUSTER_ROLE_BINDINGS, build_cluster_role_bindings()),
             (PRIORITY_CLASS.gvr, build_system_classes()),
             (STORAGE_CLASS.gvr, [build_storage_class()]),
+            (ROLES, [public_info.build_public_role()]),
+            (ROLE_BINDINGS, [public_info.build_public_role_binding()]),
+            (CONFIG_MAPS, [public_info.build_public_info()]),
         ):
             for obj in objects:
                 made += _ensure(registry, gvr, obj)
+        _correct_version(registry)
     return made
+
+
+_OURS = WriteOptions(field_manager="trainmaster")
 
 
 def _ensure(registry: Registry, gvr: GVR, obj: Object) -> bool:
     kind = catalogue.build().find(gvr)
     assert kind is not None
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace", "")
     try:
-        registry.get(kind, "", obj["metadata"]["name"])
+        registry.get(kind, namespace, metadata["name"])
     except NotFound:
-        registry.create(Call(SYSTEM), kind, "", obj, WriteOptions(field_manager="trainmaster"))
+        registry.create(Call(SYSTEM), kind, namespace, obj, _OURS)
         return True
     return False
+
+
+def _correct_version(registry: Registry) -> None:
+    """A home that an earlier release has served says that release's version."""
+    kind = catalogue.build().find(CONFIG_MAPS)
+    assert kind is not None
+    place = (kind, public_info.NAMESPACE, public_info.NAME)
+    want = public_info.build_public_info()["data"]
+    found = orjson.loads(registry.get(*place).value).get("data") or {}
+    if found.get(public_info.VERSION_KEY) != want[public_info.VERSION_KEY]:
+        registry.patch(Call(SYSTEM), *place, PatchType.MERGE, {"data": want}, _OURS)

@@ -1,9 +1,9 @@
-"""For people who use the Kubeflow SDK: how long a job may run and is kept, said in Python.
+"""For people who use the Kubeflow SDK: a client for the local server, and how long a job may run and is kept.
 
     import trainmaster
-    client = trainmaster.TrainerClient()                      # the SDK's own, and two arguments more
+    client = trainmaster.connect()                            # the SDK's own, and two arguments more
     client.train(..., active_deadline_seconds=28800, ttl_seconds_after_finished=3600)
 
 or with the SDK's own client: `client.train(..., options=[TTLSecondsAfterFinished(3600)])`. Runs in the user's
-environment: the standard library, and `kubeflow` in `client` alone.
+environment: the standard library, what finds a home, and the SDK in `client` and `connection`.
 """

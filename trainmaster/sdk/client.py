@@ -1,19 +1,26 @@
 """`trainmaster.TrainerClient`: the Kubeflow SDK's client with two arguments more. Everything else is the SDK's.
 
+What the server says when it refuses a job is part of the error's text; the SDK leaves it in the error's cause.
 Loaded when somebody asks for `trainmaster.TrainerClient`, never before: the SDK takes a second to import and is an
 optional dependency.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 try:
+    from kubeflow.trainer import KubernetesBackendConfig
     from kubeflow.trainer import TrainerClient as _SdkClient
 except ImportError as error:
-    raise ImportError("trainmaster.TrainerClient needs the Kubeflow SDK: pip install 'trainmaster[sdk]'") from error
+    raise ImportError(
+        "trainmaster.connect and trainmaster.TrainerClient need the Kubeflow SDK: pip install 'trainmaster[sdk]'"
+    ) from error
 
 from trainmaster.sdk.options import ActiveDeadlineSeconds, TTLSecondsAfterFinished
+
+__all__ = ["KubernetesBackendConfig", "TrainerClient", "read_message"]
 
 
 class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the environment that is checked
@@ -38,5 +45,19 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
             chosen.append(ActiveDeadlineSeconds(active_deadline_seconds))
         if ttl_seconds_after_finished is not None:
             chosen.append(TTLSecondsAfterFinished(ttl_seconds_after_finished))
-        name: str = super().train(runtime=runtime, initializer=initializer, trainer=trainer, options=chosen)
+        try:
+            name: str = super().train(runtime=runtime, initializer=initializer, trainer=trainer, options=chosen)
+        except RuntimeError as error:
+            message = read_message(error.__cause__)
+            if not message:
+                raise
+            raise RuntimeError(f"{error}: {message}") from error.__cause__
         return name
+
+
+def read_message(error: object) -> str:
+    """What the server said: the message of the Status that an error of the Kubernetes client carries, if it does."""
+    try:
+        return str(json.loads(getattr(error, "body", None) or "{}").get("message", ""))
+    except (ValueError, AttributeError):
+        return ""

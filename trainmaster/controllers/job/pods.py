@@ -1,7 +1,9 @@
 """The Pods of a Job: name, labels, host name, completion index; and what can be read from one that exists.
 
 The name's suffix is derived from (Job uid, index, attempt), without indexes from (Job uid, serial number): a pass that
-does not see a Pod which exists already collides with it (AlreadyExists) instead of making a second one.
+does not see a Pod which exists already collides with it (AlreadyExists) instead of making a second one. Of one index
+the newest attempt comes first by name: clients that know an index and no order, the Kubeflow SDK among them, take the
+first of a list.
 """
 
 from __future__ import annotations
@@ -20,15 +22,20 @@ from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
 from trainmaster.controllers.ownership import build_owner_reference, is_terminating
 from trainmaster.kit.clock import parse_time
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_ALPHABET = "2456789bcdfghjklmnpqrstvwxz"
+"""In the order in which names are listed."""
+_MOST_ATTEMPTS = 1_000_000
+"""A fifteenth of the names that five letters can spell; past that the order begins anew."""
 _LONGEST_PREFIX = 58
 """A Pod name is a DNS label of at most 63 characters, five of which are the suffix."""
 
 
 def build_pod_name(job: Object, number: int, attempt: int) -> str:
-    uid = job["metadata"]["uid"]
-    identity = f"{uid}/{number}/{attempt}" if is_indexed(job) else f"{uid}//{number}"
-    return build_prefix(job["metadata"]["name"], number if is_indexed(job) else None) + _derive_suffix(identity)
+    uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+    if not is_indexed(job):
+        return build_prefix(name, None) + _spell(_hash(f"{uid}//{number}"))
+    newest = _hash(f"{uid}/{number}") % (len(_ALPHABET) ** 5 - _MOST_ATTEMPTS)
+    return build_prefix(name, number) + _spell(newest + _MOST_ATTEMPTS - 1 - attempt % _MOST_ATTEMPTS)
 
 
 def build_prefix(job_name: str, index: int | None) -> str:
@@ -36,13 +43,17 @@ def build_prefix(job_name: str, index: int | None) -> str:
     return job_name[: _LONGEST_PREFIX - len(tail)] + tail
 
 
-def _derive_suffix(identity: str) -> str:
-    number = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8])
+def _hash(identity: str) -> int:
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8])
+
+
+def _spell(number: int) -> str:
+    """Five letters, in the order of the numbers."""
     letters = []
     for _ in range(5):
         number, letter = divmod(number, len(_ALPHABET))
         letters.append(_ALPHABET[letter])
-    return "".join(letters)
+    return "".join(reversed(letters))
 
 
 def find_index(pod: Object) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -49,6 +50,13 @@ def test_a_pod_without_an_index_has_none_of_that() -> None:
     assert "hostname" not in pod["spec"]
     assert "env" not in pod["spec"]["containers"][0]
     assert "batch.kubernetes.io/job-completion-index" not in pod["metadata"]["labels"]
+
+
+def test_of_one_index_the_newest_attempt_comes_first_by_name() -> None:
+    job = Stage(suspend=True).job
+    names = [build_pod_name(job, 3, attempt) for attempt in range(40)]
+    assert sorted(names, reverse=True) == names and len(set(names)) == 40
+    assert all(re.fullmatch(r"j-3-[2-9b-z]{5}", name) for name in names), names
 
 
 def test_a_pass_that_does_not_see_the_pods_collides_with_them() -> None:
