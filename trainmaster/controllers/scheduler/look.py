@@ -75,13 +75,24 @@ class Look:
 
 
 class Walk:
-    def __init__(self, view: View, ledger: Ledger, node: Object, room: Room, policy: NodePolicy = NO_POLICY) -> None:
+    def __init__(
+        self,
+        view: View,
+        ledger: Ledger,
+        node: Object,
+        room: Room,
+        policy: NodePolicy = NO_POLICY,
+        *,
+        to_the_end: bool = False,
+    ) -> None:
+        """`to_the_end`: also where nothing is left to give, for whoever asks about one far behind."""
         self._view = view
         self._ledger = ledger
         self._node = node
         self._room = room
         self._policy = policy
         self._look = Look(room)
+        self._to_the_end = to_the_end
         self._free_devices = room.list_free_devices()
         self._position = 0
         self._ahead: list[str] = []
@@ -109,7 +120,7 @@ class Walk:
 
     def _is_over(self) -> bool:
         """Nothing is left of something that everybody in the queue needs, and all that show a position were seen."""
-        if self._position < SHOWN:
+        if self._to_the_end or self._position < SHOWN:
             return False
         return all(any(self._room.get_rest(name) <= 0 for name in kind) for kind in self._ledger.kinds)
 

@@ -1,0 +1,245 @@
+"""`explain` promises what would start a job that waits: here each promise is kept, in a whole system in one process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.flow.plant import Plant, ScriptedNode, running_plant
+from tests.flow.stage import make_trainjob
+from trainmaster.api.meta import Object
+from trainmaster.api.patches import merge
+from trainmaster.api.resources import NODES, PODS, TRAIN_JOBS
+from trainmaster.client.contract import PatchType
+from trainmaster.controllers.explain.changes import Change
+from trainmaster.controllers.explain.reasons import Explanation, explain, list_waiting
+from trainmaster.kit.timeline import Now
+from trainmaster.testing.virtual import run_virtual
+
+pytestmark = pytest.mark.flow
+
+
+def make_job(name: str, nodes: int, **limits: str) -> Object:
+    job = make_trainjob(name=name, nodes=nodes)
+    amounts = {"nvidia.com/gpu" if key == "gpu" else key: value for key, value in limits.items()}
+    job["spec"]["trainer"]["resourcesPerNode"] = {"limits": amounts, "requests": dict(amounts)}
+    return job
+
+
+@asynccontextmanager
+async def running(cpu: str = "8", memory: str = "16Gi") -> AsyncIterator[Plant]:
+    """Pods that run until they are deleted, on a small node."""
+    async with running_plant(ScriptedNode(lambda pod, run: -1)) as plant:
+        status = {"status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "20"}}}
+        await plant.client.patch(NODES, "local", PatchType.MERGE, status, subresource="status")
+        yield plant
+
+
+async def submit(plant: Plant, *jobs: Object) -> None:
+    for job in jobs:
+        await plant.client.create(TRAIN_JOBS, job, "default")
+        await plant.cluster.clock.sleep(3)
+
+
+def ask(plant: Plant, name: str) -> Explanation:
+    found = explain(plant.cluster.view, "default", name, Now(plant.cluster.clock.now()))
+    assert found is not None
+    return found
+
+
+async def is_running(plant: Plant, name: str) -> bool:
+    pods = [pod for pod in await plant.list_all(PODS) if pod["metadata"]["name"].startswith(f"{name}-")]
+    return bool(pods) and all(pod["spec"].get("nodeName") for pod in pods)
+
+
+async def keep_promise(plant: Plant, job: Object, change: Change) -> bool:
+    """Deletes the job and submits it again with the change; whether it starts."""
+    name = job["metadata"]["name"]
+    await plant.client.delete(TRAIN_JOBS, name, "default")
+    await plant.cluster.clock.sleep(3)
+    await submit(plant, merge.apply(job, dict(change.patch)))
+    return await is_running(plant, name)
+
+
+def test_a_queued_job_names_its_place_who_frees_it_and_the_smallest_change() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            await submit(plant, make_job("first", 1, cpu="3"), make_job("second", 2, cpu="1"))
+            found = ask(plant, "second")
+            assert (found.state, found.reason, found.position, found.queue) == ("Waiting", "Queued", 1, 1)
+            assert found.sentence == (
+                "waiting for 2 CPUs: 1 of 4 free; first in the queue; starts when default/first ends"
+            )
+            assert found.unblock == ("when default/first ends",)
+            assert [change.text for change in found.changes] == [
+                "with 1 node instead of 2",
+                "with 0.5 CPUs instead of 1 on each node",
+            ]
+            assert list_waiting(plant.cluster.view) == [("default", "second")]
+
+    run_virtual(main(), limit=86_400)
+
+
+async def play_changes(dice: random.Random) -> int:
+    """Four jobs, of which some wait; takes one of the changes that are proposed to each. Returns how many."""
+    jobs = [
+        make_job(
+            f"job-{number}",
+            dice.randint(1, 5),
+            cpu=f"{dice.randint(2, 40) * 100}m",
+            memory=f"{dice.randint(1, 6)}Gi",
+        )
+        for number in range(4)
+    ]
+    kept = 0
+    async with running() as plant:
+        await submit(plant, *jobs)
+        for job in jobs:
+            name = job["metadata"]["name"]
+            if await is_running(plant, name):
+                continue
+            changes = [change for change in ask(plant, name).changes if change.patch]
+            if changes:
+                change = dice.choice(changes)
+                assert await keep_promise(plant, job, change), (name, change)
+                kept += 1
+    return kept
+
+
+def test_every_change_that_is_proposed_starts_the_job() -> None:
+    kept = [run_virtual(play_changes(random.Random(seed)), limit=86_400) for seed in range(20)]
+    assert sum(kept) >= 10
+
+
+async def play_release(dice: random.Random) -> bool:
+    """Six jobs; ends one of those whose end is said to start one that waits. False: nobody is named."""
+    async with running() as plant:
+        for number in range(6):
+            await submit(plant, make_job(f"job-{number}", dice.randint(1, 4), cpu=f"{dice.randint(2, 30) * 100}m"))
+        waiting = [name for _, name in list_waiting(plant.cluster.view)]
+        named = [(name, text) for name in waiting for text in ask(plant, name).unblock if text.startswith("when ")]
+        if not named:
+            return False
+        name, text = dice.choice(named)
+        await plant.client.delete(TRAIN_JOBS, text.split()[1].removeprefix("default/"), "default")
+        await plant.cluster.clock.sleep(3)
+        assert await is_running(plant, name), (name, text)
+        return True
+
+
+def test_the_end_of_whoever_is_named_starts_the_job() -> None:
+    named = [run_virtual(play_release(random.Random(seed)), limit=86_400) for seed in range(10)]
+    assert sum(named) >= 4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_node_more_than_proposed_is_too_many(seed: int) -> None:
+    """The smallest change: less would not do."""
+
+    async def main() -> None:
+        dice = random.Random(seed)
+        async with running() as plant:
+            job = make_job("large", 6, cpu=f"{dice.randint(3, 20) * 100}m")
+            await submit(plant, make_job("first", 1, cpu=f"{dice.randint(60, 74) * 100}m"), job)
+            change = next((change for change in ask(plant, "large").changes if change.kind == "nodes"), None)
+            if change is None:
+                wanted = {"spec": {"trainer": {"numNodes": 1}}}
+                assert not await keep_promise(plant, job, Change("nodes", "", "", wanted))
+                return
+            more = {"spec": {"trainer": {"numNodes": change.patch["spec"]["trainer"]["numNodes"] + 1}}}
+            assert not await keep_promise(plant, job, Change("nodes", "", "", more))
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_a_job_too_large_for_the_machine_is_told_what_fits() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            job = make_job("huge", 8, cpu="1")
+            await submit(plant, job)
+            found = ask(plant, "huge")
+            assert found.reason == "Unschedulable"
+            assert found.sentence == "the job asks for 8 CPUs, node local has 4: ask for less, or use fewer nodes"
+            assert found.position == 0
+            assert await keep_promise(plant, job, found.changes[0])
+
+    run_virtual(main(), limit=86_400)
+
+
+@pytest.mark.parametrize("obstacle", ["cordon", "taint", "selector"])
+def test_what_is_proposed_for_the_node_lets_the_job_start_in_its_place(obstacle: str) -> None:
+    async def main() -> None:
+        async with running() as plant:
+            job = make_job("picky", 2, cpu="1")
+            if obstacle == "cordon":
+                await plant.client.patch(NODES, "local", PatchType.MERGE, {"spec": {"unschedulable": True}})
+            elif obstacle == "taint":
+                taint = {"key": "team", "value": "b", "effect": "NoSchedule"}
+                await plant.client.patch(NODES, "local", PatchType.MERGE, {"spec": {"taints": [taint]}})
+            else:
+                target = {"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"disk": "ssd"}}}
+                job["spec"]["podTemplateOverrides"] = [target]
+            await submit(plant, job)
+            found = ask(plant, "picky")
+            assert [change.kind for change in found.changes] == ["node"], found
+            wanted = {
+                "cordon": ("kubectl uncordon local", {"spec": {"unschedulable": None}}),
+                "taint": ("kubectl taint nodes local team:NoSchedule-", {"spec": {"taints": None}}),
+                "selector": (
+                    "kubectl label node local --overwrite disk=ssd",
+                    {"metadata": {"labels": {"disk": "ssd"}}},
+                ),
+            }[obstacle]
+            assert found.changes[0].how == wanted[0]
+            assert not await is_running(plant, "picky")
+            await plant.client.patch(NODES, "local", PatchType.MERGE, wanted[1])
+            await plant.cluster.clock.sleep(3)
+            assert await is_running(plant, "picky")
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_a_suspended_job_says_whether_resuming_starts_it() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            first, second = make_job("first", 1, cpu="3"), make_job("second", 2, cpu="1")
+            second["spec"]["suspend"] = True
+            await submit(plant, first, second)
+            found = ask(plant, "second")
+            assert found.state == "Suspended"
+            assert found.unblock[0] == "trainmaster resume second -n default"
+            assert "no room" in found.unblock[1]
+            await plant.client.delete(TRAIN_JOBS, "first", "default")
+            await plant.cluster.clock.sleep(3)
+            assert ask(plant, "second").unblock[1] == "it would start at once"
+            await plant.client.patch(TRAIN_JOBS, "second", PatchType.MERGE, {"spec": {"suspend": False}}, "default")
+            await plant.cluster.clock.sleep(3)
+            assert await is_running(plant, "second")
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_running_failed_and_complete_jobs_are_explained_too() -> None:
+    def script(pod: Object, run: int) -> int:
+        return {"bad": 3, "good": 0}.get(pod["metadata"]["name"].split("-")[0], -1)
+
+    async def main() -> None:
+        async with running_plant(ScriptedNode(script)) as plant:
+            jobs = {name: make_job(name, 1, cpu="1") for name in ("good", "bad", "busy")}
+            jobs["busy"]["spec"]["activeDeadlineSeconds"] = 7200
+            jobs["good"]["spec"]["ttlSecondsAfterFinished"] = 7200
+            await submit(plant, *jobs.values())
+            await plant.cluster.clock.sleep(3600)
+            good, bad, busy = (ask(plant, name) for name in ("good", "bad", "busy"))
+            assert (good.state, bad.state, busy.state) == ("Complete", "Failed", "Running")
+            assert good.sentence.startswith("ended well ")
+            assert "by TrainJob spec.ttlSecondsAfterFinished" in good.facts[0]
+            assert "first failure: rank 0 of job bad-node-0" in bad.sentence and "exit code 3" in bad.sentence
+            assert bad.facts == ("kept until somebody deletes it: nobody set a TTL",)
+            assert busy.sentence.endswith("1 Pod runs")
+            assert any(fact.startswith("stopped by its deadline in ") for fact in busy.facts)
+
+    run_virtual(main(), limit=86_400)

@@ -1,0 +1,98 @@
+"""TrainJobs explained from what stands in their objects alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers.world import NOW, World
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.states import WAITING
+from trainmaster.controllers.explain.changes import find_most
+from trainmaster.controllers.explain.reasons import Explanation, explain, list_waiting
+from trainmaster.kit.clock import format_time
+from trainmaster.kit.timeline import Now
+
+pytestmark = pytest.mark.unit
+
+
+def make(name: str = "a", **parts: Any) -> Object:
+    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", **parts.pop("metadata", {})}
+    spec = {"runtimeRef": {"name": "none"}, **parts.pop("spec", {})}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": spec, **parts}
+
+
+def ask(*jobs: Object, name: str = "a") -> Explanation:
+    world = World()
+    for job in jobs:
+        world.add(TRAIN_JOBS, job)
+    found = explain(world, "default", name, Now(NOW))
+    assert found is not None
+    return found
+
+
+def ago(seconds: float) -> str:
+    return format_time(NOW - timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize("reason", sorted(WAITING))
+def test_every_reason_to_wait_comes_with_what_to_do(reason: str) -> None:
+    waiting = {"reason": reason, "message": "something is not there", "since": ago(60)}
+    found = ask(make(status={"waiting": waiting}))
+    assert found.state == "Waiting"
+    assert found.sentence == f"waits ({reason}): something is not there"
+    assert found.unblock == (WAITING[reason].advice,)
+
+
+def test_a_pause_before_a_restart_says_when_it_ends() -> None:
+    until = format_time(NOW + timedelta(seconds=30))
+    waiting = {"reason": "RestartBackOff", "message": "failed", "since": ago(2), "until": until}
+    assert ask(make(status={"waiting": waiting})).unblock[0] == f"goes on by itself in 30s, at {until}"
+
+
+def test_a_reason_of_another_version_is_still_told() -> None:
+    found = ask(make(status={"waiting": {"reason": "Novel", "message": "something new"}}))
+    assert (found.sentence, found.unblock) == ("waits (Novel): something new", ("read the message",))
+
+
+def test_a_deleted_job_names_the_finalizer_that_keeps_it() -> None:
+    meta = {"deletionTimestamp": ago(120), "finalizers": ["example.com/backup"]}
+    found = ask(make(metadata=meta))
+    assert found.state == "Deleting"
+    assert "kept by example.com/backup" in found.sentence
+
+
+def test_a_job_without_pods_points_to_the_doctor() -> None:
+    found = ask(make())
+    assert found.state == "Starting"
+    assert "trainmaster doctor trainjob a -n default" in found.unblock[0]
+
+
+def test_a_deadline_that_was_missed_says_what_to_raise() -> None:
+    condition = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "DeadlineExceeded",
+        "message": "TrainJob exceeded its active deadline",
+        "lastTransitionTime": ago(7200),
+    }
+    found = ask(make(status={"conditions": [condition]}))
+    assert found.sentence == "failed 2h ago (DeadlineExceeded): TrainJob exceeded its active deadline"
+    assert found.unblock[0] == "raise activeDeadlineSeconds and submit it again"
+
+
+def test_those_that_wait_longest_come_first() -> None:
+    world = World()
+    for name, age in (("young", 5), ("old", 500)):
+        world.add(TRAIN_JOBS, make(name, status={"waiting": {"reason": "Queued", "message": "", "since": ago(age)}}))
+    world.add(TRAIN_JOBS, make("busy"))
+    assert list_waiting(world) == [("default", "old"), ("default", "young")]
+    assert list_waiting(world, "other") == []
+
+
+@pytest.mark.parametrize(("limit", "edge"), [(0, 0), (1, 0), (1, 1), (7, 5), (100, 64), (100, 100)])
+def test_the_largest_number_that_works_is_found(limit: int, edge: int) -> None:
+    assert find_most(limit, lambda count: count <= edge) == min(limit, edge)

@@ -1,0 +1,1 @@
+"""Why a TrainJob is as it is, and what would start one that waits. Pure; asks the real scheduler."""

@@ -1,0 +1,299 @@
+"""What would start a TrainJob that waits: each answer was tried on a copy of the world, by the scheduler itself.
+
+Two sorts. Changes of the node (uncordon, a taint, a label) leave the job in its place. Changes of the job (fewer nodes,
+less of what is lacking) mean to delete it and to submit it again, so it is tried like that: first it goes, and whoever
+that lets start does start; then it comes as the last of its priority. What is promised holds while nobody else comes.
+
+Pure; `reasons` puts the answers into words for one TrainJob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainmaster.api.admission.trainjobs import find_live_runtime
+from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.node_policy import NAME, NAMESPACE
+from trainmaster.api.patches import merge
+from trainmaster.api.pods.requests import CPU, read_amounts
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS
+from trainmaster.api.training.steps import NODE as NODE_CONTAINER
+from trainmaster.api.training.steps import decide_num_nodes, find_container, find_trainer
+from trainmaster.client.view import View, summarize
+from trainmaster.controllers.explain.world import Overlay
+from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.frameworks.keys import KeyPair
+from trainmaster.controllers.scheduler.ledger import Ledger
+from trainmaster.controllers.scheduler.placement import list_unmet
+from trainmaster.controllers.scheduler.reconciler import NODE
+from trainmaster.controllers.scheduler.words import name_amount
+from trainmaster.controllers.trainjob.children import Children, build_children
+from trainmaster.kit.timeline import Now
+
+LIMIT_RANGES = GVR("", "v1", "limitranges")
+_PRESSURES = "node.kubernetes.io/"
+"""Taints that the node sets and removes by itself."""
+_MOST_TRIED = 20
+"""Running jobs that are asked whether their end would be enough."""
+_MEBI = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that would start the job now."""
+
+    kind: str
+    """`nodes`, `resources`: of the job; `node`: of the machine's Node."""
+    text: str
+    """A sentence without its end: "with 1 node instead of 2"."""
+    how: str
+    """What to type or to edit."""
+    patch: Mapping[str, Any] = field(default_factory=dict)
+    """For a change of the job: the merge patch of the TrainJob that is submitted instead."""
+    loss: float = 0.0
+    """The share of what it asked for that it gives up; changes are listed with the smallest first."""
+
+
+class Questions:
+    """About one TrainJob that waits, on one copy of the world."""
+
+    def __init__(self, view: View, trainjob: Object, now: Now) -> None:
+        self._view = view
+        self._world = Overlay(view)
+        self._now = now
+        self._trainjob = trainjob
+        self.namespace: str = trainjob["metadata"]["namespace"]
+        self.name: str = trainjob["metadata"]["name"]
+        self._runtime = find_live_runtime(trainjob, view)
+        self._without: Overlay | None = None
+
+    def list_changes(self, lacking: Sequence[str]) -> list[Change]:
+        """`lacking`: resources of which there is not enough for it; none where something else keeps it."""
+        found = list(self._try_node())
+        if lacking and self._runtime is not None and not self._view.list(LIMIT_RANGES, self.namespace):
+            found += self._try_nodes()
+            found += self._try_resources(lacking)
+        return sorted(found, key=lambda change: change.loss)
+
+    def list_releases(self) -> list[str]:
+        """Running gangs (namespace/name) each of whose end alone would start it."""
+        found = []
+        holders = [gang.label for gang in summarize(self._world, Ledger).list_holders() if gang.names_jobset]
+        for label in holders[:_MOST_TRIED]:
+            namespace, _, name = label.partition("/")
+            if (namespace, name) != (self.namespace, self.name) and self._starts(_dropping(namespace, name)):
+                found.append(label)
+        return found
+
+    def would_start(self, patch: Mapping[str, Any]) -> bool:
+        """When it is deleted and submitted again with that change."""
+        jobset = self._build(patch)
+        if jobset is None:
+            return False
+        world = self._get_without().copy()
+        world.add_gang(jobset, self._now)
+        world.play(self._now)
+        return world.has_started(self.namespace, self.name)
+
+    def would_resume(self) -> bool:
+        """A suspended one: whether it would start at once when resumed."""
+        jobset = self._world.find(JOB_SETS, self.namespace, self.name)
+        if jobset is None:
+            return False
+        world = self._get_without().copy()
+        world.add_gang(jobset, self._now)
+        world.play(self._now)
+        return world.has_started(self.namespace, self.name)
+
+    def _starts(self, change: Callable[[Overlay], None]) -> bool:
+        world = self._world.copy()
+        change(world)
+        world.play(self._now)
+        return world.has_started(self.namespace, self.name)
+
+    def _get_without(self) -> Overlay:
+        """The world once the job is deleted, and all have started that this lets start."""
+        if self._without is None:
+            self._without = self._world.copy()
+            self._without.drop_gang(self.namespace, self.name)
+            self._without.play(self._now)
+        return self._without
+
+    def _build(self, patch: Mapping[str, Any]) -> Object | None:
+        """The JobSet of the changed TrainJob; None where nobody would make one."""
+        if self._runtime is None:
+            return None
+        trainjob = merge.apply(self._trainjob, dict(patch))
+        context = Context(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
+        children = build_children(trainjob, self._runtime, context)
+        return children.jobset if isinstance(children, Children) else None
+
+    # The job
+
+    def _try_nodes(self) -> Iterator[Change]:
+        """The most nodes, fewer than it asks for, with which it starts."""
+        assert self._runtime is not None
+        asked = decide_num_nodes(self._trainjob, self._runtime)
+        most = find_most(asked - 1, lambda count: self.would_start(_build_nodes(count)))
+        if most:
+            text = f"with {most} node{'s' if most > 1 else ''} instead of {asked}"
+            how = f"delete it and submit it again with spec.trainer.numNodes: {most}"
+            yield Change("nodes", text, how, _build_nodes(most), loss=(asked - most) / asked)
+
+    def _try_resources(self, lacking: Sequence[str]) -> Iterator[Change]:
+        """With as many nodes, and as much as there is for each of what is lacking."""
+        raw = self._read_resources()
+        asked = {**read_amounts(raw.get("limits")), **read_amounts(raw.get("requests"))}
+        if any(asked.get(name, 0) < 1 for name in lacking):
+            return
+        # Of each alone first, with none of the others: what is lacking of one does not depend on the others.
+        most: dict[str, int] = {}
+        for name in lacking:
+            others = {other: 0 for other in lacking if other != name}
+            unit = _choose_unit(name, asked[name])
+
+            def works(count: int, name: str = name, unit: int = unit, others: Mapping[str, int] = others) -> bool:
+                return self.would_start(_build_resources(raw, {**others, name: count * unit}))
+
+            steps = find_most((asked[name] - 1) // unit, works)
+            if not steps:
+                return
+            most[name] = steps * unit
+        patch = _build_resources(raw, most)
+        if not self.would_start(patch):
+            return
+        parts = [f"{name_amount(name, amount)} instead of {_name(name, asked[name])}" for name, amount in most.items()]
+        values = ", ".join(f"{name}: {_render(name, amount)}" for name, amount in most.items())
+        how = f"delete it and submit it again with spec.trainer.resourcesPerNode of {values}"
+        loss = max(1 - amount / asked[name] for name, amount in most.items())
+        yield Change("resources", f"with {' and '.join(parts)} on each node", how, patch, loss=float(loss))
+
+    def _read_resources(self) -> Mapping[str, Any]:
+        """What the container of the trainer asks for now, by the TrainJob or its runtime."""
+        jobset = self._build({})
+        trainer = find_trainer(jobset["spec"]) if jobset is not None else None
+        container = find_container(trainer, NODE_CONTAINER) if trainer is not None else None
+        resources: Mapping[str, Any] = (container or {}).get("resources") or {}
+        return resources
+
+    # The node
+
+    def _try_node(self) -> Iterator[Change]:
+        node = self._world.find(NODES, "", NODE)
+        if node is None:
+            return
+        for change, apply in self._list_node_changes(node):
+            if self._starts(apply):
+                yield change
+                return
+
+    def _list_node_changes(self, node: Object) -> Iterator[tuple[Change, Callable[[Overlay], None]]]:
+        spec, name = node.get("spec") or {}, node["metadata"]["name"]
+        if spec.get("unschedulable"):
+            open_node = _with_spec(node, unschedulable=False)
+            change = Change("node", f"once node {name} takes Pods again", f"kubectl uncordon {name}")
+            yield change, lambda world: world.put(NODES, open_node)
+        foreign = [taint for taint in spec.get("taints") or () if not taint.get("key", "").startswith(_PRESSURES)]
+        if foreign:
+            rest = [taint for taint in spec["taints"] if taint not in foreign]
+            clean = _with_spec(node, taints=rest)
+            keys = [f"{taint['key']}:{taint['effect']}-" for taint in foreign]
+            how = f"kubectl taint nodes {name} {' '.join(keys)}"
+            change = Change("node", f"without the taint{'s' if len(keys) > 1 else ''} of node {name}", how)
+            yield change, lambda world: world.put(NODES, clean)
+        yield from self._list_label_changes(node)
+
+    def _list_label_changes(self, node: Object) -> Iterator[tuple[Change, Callable[[Overlay], None]]]:
+        name, own = node["metadata"]["name"], node["metadata"].get("labels") or {}
+        specs = [pod["spec"] for pod in self._list_pods()]
+        wanted = {key: value for spec in specs for key, value in (spec.get("nodeSelector") or {}).items()}
+        missing = {key: value for key, value in wanted.items() if own.get(key) != value}
+        if missing:
+            labelled = {**node, "metadata": {**node["metadata"], "labels": {**own, **missing}}}
+            pairs = " ".join(f"{key}={value}" for key, value in sorted(missing.items()))
+            how = f"kubectl label node {name} --overwrite {pairs}"
+            change = Change("node", f"with the label{'s' if len(missing) > 1 else ''} {pairs} on node {name}", how)
+            yield change, lambda world: world.put(NODES, labelled)
+        if any(list_unmet(spec, own, name) for spec in specs):
+            before = self._view.find(CONFIG_MAPS, NAMESPACE, NAME) or {}
+            data = {**(before.get("data") or {}), "selectors": "approximated"}
+            policy = {"metadata": {"namespace": NAMESPACE, "name": NAME}, "data": data}
+            how = f"set selectors: approximated in the ConfigMap {NAMESPACE}/{NAME} (docs/scheduling.md)"
+            yield (
+                Change("node", "if selectors that no node meets were ignored", how),
+                lambda world: world.put(CONFIG_MAPS, policy),
+            )
+
+    def _list_pods(self) -> Iterator[Object]:
+        jobset = self._world.find(JOB_SETS, self.namespace, self.name)
+        uid = jobset["metadata"]["uid"] if jobset is not None else ""
+        return iter(self._world.list(PODS, self.namespace, {JOBSET_UID: uid}) if uid else ())
+
+
+def _dropping(namespace: str, name: str) -> Callable[[Overlay], None]:
+    return lambda world: world.drop_gang(namespace, name)
+
+
+def find_most(limit: int, works: Callable[[int], bool]) -> int:
+    """The largest number up to `limit` that works, where less works whenever more does; 0: not even one does."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if works(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _build_nodes(count: int) -> dict[str, Any]:
+    return {"spec": {"trainer": {"numNodes": count}}}
+
+
+def _build_resources(raw: Mapping[str, Any], amounts: Mapping[str, int]) -> dict[str, Any]:
+    """All that the container asks for, because what a TrainJob says stands in place of its runtime's. A limit is
+    lowered with its request, which may not be above it."""
+    values = {name: _render(name, amount) for name, amount in amounts.items()}
+    sections = {}
+    for section in ("limits", "requests"):
+        before = raw.get(section) or {}
+        sections[section] = {**before, **{name: value for name, value in values.items() if name in before}}
+    return {"spec": {"trainer": {"resourcesPerNode": {name: part for name, part in sections.items() if part}}}}
+
+
+def _choose_unit(name: str, asked: int) -> int:
+    """Steps that people would choose, unless what is asked for is finer than they are."""
+    if name == CPU:
+        return 100 if asked > 100 else 1
+    if name in ("memory", "ephemeral-storage"):
+        return _MEBI if asked > _MEBI else 1
+    return 1
+
+
+def _render(name: str, amount: int) -> str:
+    """As a quantity of the wire."""
+    if name == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if name in ("memory", "ephemeral-storage") and amount and amount % _MEBI == 0:
+        return f"{amount // _MEBI}Mi"
+    return str(amount)
+
+
+def _name(name: str, amount: int) -> str:
+    """The amount alone, after one that was named in full."""
+    return name_amount(name, amount).split(" ")[0]
+
+
+def _with_spec(node: Object, **values: Any) -> Object:
+    spec = {**(node.get("spec") or {}), **values}
+    if not spec.get("unschedulable"):
+        taints = [taint for taint in spec.get("taints") or () if taint.get("key") != f"{_PRESSURES}unschedulable"]
+        spec["taints"] = taints
+    return {**node, "spec": spec}
+
+
+def _make_no_keys() -> KeyPair:
+    return KeyPair("", "")

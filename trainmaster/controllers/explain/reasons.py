@@ -1,0 +1,330 @@
+"""One TrainJob explained: its state in one sentence, and where it waits its place, what frees it and what would start
+it now.
+
+`explain(view, namespace, name, now)` reads a view and nothing else, so the command line (from lists), a server (from
+its own view) and tests get the same answer. Where no node of ours is seen (a cluster with its own scheduler) the
+sentence is what the objects say, and nothing is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from trainmaster.api.admission.trainjobs import find_runtime
+from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.lifecycle.janitor import describe_age
+from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
+from trainmaster.api.meta import Object
+from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS, TRAIN_JOBS
+from trainmaster.api.states import WAITING as WORDS
+from trainmaster.client.view import View, summarize
+from trainmaster.controllers.explain.changes import Change, Questions
+from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
+from trainmaster.controllers.ownership import is_terminating
+from trainmaster.controllers.scheduler.ledger import Ledger
+from trainmaster.controllers.scheduler.look import Kind, Verdict, Walk
+from trainmaster.controllers.scheduler.reconciler import NODE
+from trainmaster.controllers.scheduler.room import Room, make_room
+from trainmaster.controllers.scheduler.words import describe as describe_verdict
+from trainmaster.controllers.trainjob.verdict import describe as describe_failure
+from trainmaster.kit.clock import format_time, parse_time
+from trainmaster.kit.timeline import Now
+
+WAITING, STARTING, RUNNING = "Waiting", "Starting", "Running"
+SUSPENDED, COMPLETE, FAILED, DELETING = "Suspended", "Complete", "Failed", "Deleting"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    namespace: str
+    name: str
+    state: str
+    sentence: str
+    reason: str = ""
+    """Of `status.waiting` or the condition that decides; "" where there is none."""
+    since: str = ""
+    position: int = 0
+    """In the queue, from 1 on; 0: it is not in the queue."""
+    queue: int = 0
+    """How many wait for room in all."""
+    ahead: tuple[str, ...] = ()
+    unblock: tuple[str, ...] = ()
+    """What has to happen, or what to do."""
+    changes: tuple[Change, ...] = ()
+    """What would start it now, the smallest change first."""
+    facts: tuple[str, ...] = field(default=())
+    """What else is worth knowing: deadline, retention, restarts, progress."""
+
+
+def explain(view: View, namespace: str, name: str, now: Now) -> Explanation | None:
+    """None: there is no such TrainJob."""
+    trainjob = view.find(TRAIN_JOBS, namespace, name)
+    return None if trainjob is None else _Explainer(view, trainjob, now).explain()
+
+
+def list_waiting(view: View, namespace: str = "") -> list[tuple[str, str]]:
+    """(namespace, name) of the TrainJobs that say why they wait, those that wait longest first."""
+    found = [
+        (str(waiting.get("since", "")), job["metadata"]["namespace"], job["metadata"]["name"])
+        for job in view.list(TRAIN_JOBS, namespace)
+        if (waiting := (job.get("status") or {}).get("waiting"))
+    ]
+    return [(space, name) for _, space, name in sorted(found)]
+
+
+class _Explainer:
+    def __init__(self, view: View, trainjob: Object, now: Now) -> None:
+        self._view = view
+        self._job = trainjob
+        self._now = now
+        self._meta = trainjob["metadata"]
+        self._status: Mapping[str, Any] = trainjob.get("status") or {}
+        self._place = (self._meta["namespace"], self._meta["name"])
+
+    def explain(self) -> Explanation:
+        conditions = list_conditions(self._job)
+        for state in (COMPLETE, FAILED):
+            condition = find_condition(conditions, state)
+            if condition is not None and condition.get("status") == "True":
+                return self._explain_end(state, condition)
+        if is_terminating(self._job):
+            return self._explain_deletion()
+        suspended = find_condition(conditions, SUSPENDED)
+        if self._job["spec"].get("suspend") or (suspended is not None and suspended.get("status") == "True"):
+            return self._explain_suspended(suspended or {})
+        if self._status.get("waiting"):
+            return self._explain_waiting(self._status["waiting"])
+        return self._explain_active()
+
+    def _make(self, state: str, sentence: str, **more: Any) -> Explanation:
+        return Explanation(*self._place, state, sentence, **more)
+
+    # Over
+
+    def _explain_end(self, state: str, condition: Mapping[str, Any]) -> Explanation:
+        when = str(condition.get("lastTransitionTime") or "")
+        age = f"{self._tell_age(when)} ago" if when else "at a time that nobody recorded"
+        reason = str(condition.get("reason") or "")
+        if state == COMPLETE:
+            sentence, todo = f"ended well {age}", []
+        else:
+            failure = self._status.get("failure")
+            text = describe_failure(failure) if failure else str(condition.get("message") or "")
+            sentence = f"failed {age} ({reason}): {text}"
+            namespace, name = self._place
+            todo = [
+                f"`trainmaster logs {name} -n {namespace}` shows what it printed; a finished job is not started again"
+            ]
+            if reason == "DeadlineExceeded":
+                todo.insert(0, "raise activeDeadlineSeconds and submit it again")
+            elif reason == "ReachedMaxRestarts":
+                todo.insert(0, "raise maxRestarts in its runtime if the cause was outside the program")
+        return self._make(
+            state, sentence, reason=reason, since=when, unblock=tuple(todo), facts=tuple(self._list_retention())
+        )
+
+    def _list_retention(self) -> Iterator[str]:
+        retention = self._status.get("retention") or {}
+        if retention.get("deleteAt"):
+            left = (parse_time(retention["deleteAt"]) - self._now.wall).total_seconds()
+            when = f"in {describe_age(left)}" if left > 0 else "now"
+            yield f"deleted {when}, at {retention['deleteAt']}, by {retention.get('source', 'its TTL')}"
+        else:
+            yield "kept until somebody deletes it: nobody set a TTL"
+        if retention.get("message"):
+            yield str(retention["message"])
+
+    def _explain_deletion(self) -> Explanation:
+        since = str(self._meta["deletionTimestamp"])
+        kept = [name for name in self._meta.get("finalizers") or () if name not in ("foregroundDeletion", "orphan")]
+        sentence = f"is being deleted, since {self._tell_age(since)}"
+        if kept:
+            todo = f"whoever set the finalizer {', '.join(kept)} has to remove it; `trainmaster cleanup --help`"
+            return self._make(DELETING, f"{sentence}, and kept by {', '.join(kept)}", since=since, unblock=(todo,))
+        return self._make(DELETING, f"{sentence}; its Pods are ending", since=since)
+
+    # Not running
+
+    def _explain_suspended(self, condition: Mapping[str, Any]) -> Explanation:
+        since = str(condition.get("lastTransitionTime") or "")
+        namespace, name = self._place
+        sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: nothing of it runs"
+        todo = [f"trainmaster resume {name} -n {namespace}"]
+        if self._find_node() is not None:
+            starts = Questions(self._view, self._job, self._now).would_resume()
+            todo.append(
+                "it would start at once" if starts else "it would wait in the queue: there is no room for it now"
+            )
+        return self._make(SUSPENDED, sentence, reason=SUSPENDED, since=since, unblock=tuple(todo))
+
+    def _explain_waiting(self, waiting: Mapping[str, Any]) -> Explanation:
+        reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+        since = str(waiting.get("since") or "")
+        found = self._look()
+        if found is not None and found[0].kind in (Kind.WAITS, Kind.STUCK):
+            return self._explain_queued(*found, reason=reason, since=since)
+        todo = [find_advice(reason)]
+        if waiting.get("until"):
+            left = (parse_time(waiting["until"]) - self._now.wall).total_seconds()
+            todo.insert(0, f"goes on by itself in {describe_age(max(0.0, left))}, at {waiting['until']}")
+        facts = tuple(self._list_active_facts())
+        sentence = f"waits ({reason}): {message}"
+        return self._make(WAITING, sentence, reason=reason, since=since, unblock=tuple(filter(None, todo)), facts=facts)
+
+    def _explain_queued(self, verdict: Verdict, room: Room, queue: int, *, reason: str, since: str) -> Explanation:
+        ledger = summarize(self._view, Ledger)
+        sentence = describe_verdict(verdict, room, ledger.list_holders())
+        questions = Questions(self._view, self._job, self._now)
+        changes = questions.list_changes(verdict.lacking)
+        unblock = []
+        if verdict.kind is Kind.WAITS:
+            unblock = [self._tell_release(label) for label in questions.list_releases()]
+            if not unblock:
+                unblock = ["more than one of those that run has to end first"]
+        elif not changes:
+            unblock = [find_advice(reason)]
+        return self._make(
+            WAITING,
+            sentence,
+            reason=reason,
+            since=since,
+            position=verdict.position,
+            queue=queue,
+            ahead=verdict.ahead,
+            unblock=tuple(filter(None, unblock)),
+            changes=tuple(changes),
+            facts=tuple(self._list_active_facts()),
+        )
+
+    def _tell_release(self, label: str) -> str:
+        """When somebody else ends, and how long that may take where it is known."""
+        namespace, _, name = label.partition("/")
+        other = self._view.find(TRAIN_JOBS, namespace, name)
+        text = f"when {label} ends"
+        if other is None:
+            return text
+        remaining = ((other.get("status") or {}).get("trainerStatus") or {}).get("estimatedRemainingSeconds")
+        if isinstance(remaining, int):
+            return f"{text}, in about {describe_age(remaining)} by its own estimate"
+        end = _find_deadline_end(self._view, other)
+        if end is not None:
+            left = (end - self._now.wall).total_seconds()
+            return f"{text}, at the latest in {describe_age(max(0.0, left))} (its deadline)"
+        return text
+
+    def _look(self) -> tuple[Verdict, Room, int] | None:
+        """What the scheduler thinks of it, where it is the scheduler's turn."""
+        jobset = self._view.find(JOB_SETS, *self._place)
+        node = self._find_node()
+        if jobset is None or node is None:
+            return None
+        ledger = summarize(self._view, Ledger)
+        policy = read_node_policy(self._view.find(CONFIG_MAPS, NAMESPACE, NAME))
+        room = make_room(node, held=ledger.held, used=ledger.used, leases=ledger.leases)
+        # All of the queue: the scheduler's own walk ends where nothing is left to give.
+        look = Walk(self._view, ledger, node, room, policy, to_the_end=True).run()
+        queue = sum(1 for verdict in look.waiting if verdict.position)
+        own = next((one for one in look.waiting if one.gang.id == jobset["metadata"]["uid"]), None)
+        return None if own is None else (own, room, queue)
+
+    def _find_node(self) -> Object | None:
+        return self._view.find(NODES, "", NODE)
+
+    # At work
+
+    def _explain_active(self) -> Explanation:
+        pods = self._list_pods()
+        running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
+        facts = tuple(self._list_active_facts())
+        if running and len(running) == len([pod for pod in pods if not _is_over(pod)]):
+            started = min((pod["status"].get("startTime") or "" for pod in running), default="")
+            age = f" since {self._tell_age(started)}" if started else ""
+            count = f"{len(running)} Pod{'s' if len(running) > 1 else ''} run{'s' if len(running) == 1 else ''}"
+            return self._make(RUNNING, f"runs{age}: {count}", since=started, facts=facts)
+        created = str(self._meta["creationTimestamp"])
+        text = "; ".join(self._list_pod_reasons(pods)) or "its Pods are being made"
+        sentence = f"is starting since {self._tell_age(created)}: {text}"
+        namespace, name = self._place
+        todo = () if pods else (f"if this lasts: `trainmaster doctor trainjob {name} -n {namespace}`",)
+        return self._make(STARTING, sentence, since=created, unblock=todo, facts=facts)
+
+    def _list_pods(self) -> list[Object]:
+        jobset = self._view.find(JOB_SETS, *self._place)
+        if jobset is None:
+            return []
+        return list(self._view.list(PODS, self._place[0], {JOBSET_UID: jobset["metadata"]["uid"]}))
+
+    def _list_pod_reasons(self, pods: list[Object]) -> Iterator[str]:
+        """What Pods that do not run yet say, each text once."""
+        seen = set()
+        for pod in pods:
+            for entry in _list_containers(pod):
+                waiting = (entry.get("state") or {}).get("waiting") or {}
+                text = ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
+                if text and text not in seen:
+                    seen.add(text)
+                    yield f"Pod {pod['metadata']['name']}: {text}"
+            scheduled = find_condition(list_conditions(pod), "PodScheduled") or {}
+            text = str(scheduled.get("message") or "") if scheduled.get("status") == "False" else ""
+            if text and text not in seen:
+                seen.add(text)
+                yield f"Pod {pod['metadata']['name']}: {text}"
+
+    def _list_active_facts(self) -> Iterator[str]:
+        progress = self._status.get("trainerStatus") or {}
+        if progress.get("progressPercentage") is not None:
+            remaining = progress.get("estimatedRemainingSeconds")
+            more = f", about {describe_age(remaining)} left by its own estimate" if isinstance(remaining, int) else ""
+            yield f"progress {progress['progressPercentage']} %{more}"
+        jobset = self._view.find(JOB_SETS, *self._place)
+        restarts = ((jobset or {}).get("status") or {}).get("restarts") or 0
+        if restarts:
+            most = (((jobset or {}).get("spec") or {}).get("failurePolicy") or {}).get("maxRestarts")
+            yield f"restarted {restarts} time{'s' if restarts > 1 else ''}" + (f" of at most {most}" if most else "")
+        if self._status.get("failure"):
+            yield describe_failure(self._status["failure"])
+        end = _find_deadline_end(self._view, self._job)
+        if end is not None:
+            left = (end - self._now.wall).total_seconds()
+            yield f"stopped by its deadline in {describe_age(max(0.0, left))}, at {format_time(end)}"
+        ttl = self._find_ttl()
+        if ttl:
+            yield ttl
+
+    def _find_ttl(self) -> str:
+        term = find_ttl(self._job, find_retention_runtime(self._view, self._job), find_policy(self._view))
+        return f"deleted {describe_age(term.seconds)} after its end, by {term.source}" if term is not None else ""
+
+    def _tell_age(self, moment: str) -> str:
+        return describe_age(max(0.0, (self._now.wall - parse_time(moment)).total_seconds()))
+
+
+def find_advice(reason: str) -> str:
+    words = WORDS.get(reason)
+    return words.advice if words is not None else "read the message"
+
+
+def _find_deadline_end(view: View, trainjob: Object) -> datetime | None:
+    """When its deadline stops it, by the wall clock. None: it has none, or its clock stands still."""
+    term = find_deadline(trainjob, find_runtime(trainjob, view))
+    if term is None or trainjob["spec"].get("suspend"):
+        return None
+    start = trainjob["metadata"]["creationTimestamp"]
+    suspended = find_condition(list_conditions(trainjob), SUSPENDED)
+    if suspended is not None:
+        start = suspended.get("lastTransitionTime") or start
+    return parse_time(start) + timedelta(seconds=term.seconds)
+
+
+def _is_over(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _list_containers(pod: Object) -> list[Mapping[str, Any]]:
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
