@@ -24,6 +24,7 @@ COMMANDS = {
     "down": "Stop the server; Pods live on unless --stop-jobs",
     "kubeconfig": "Print the path of the owner's kubeconfig",
     "config": "Print the effective settings and where each came from",
+    "explain": "Say why a TrainJob does not run, and the smallest change that would start it now",
     "history": "What happened to jobs, also after they are gone: list, get, logs, rerun, export, purge",
     "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan first",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",

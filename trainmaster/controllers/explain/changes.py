@@ -15,11 +15,11 @@ from typing import Any
 
 from trainmaster.api.admission.trainjobs import find_live_runtime
 from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NAME, NAMESPACE
 from trainmaster.api.patches import merge
 from trainmaster.api.pods.requests import CPU, read_amounts
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, LIMIT_RANGES, NODES, PODS
 from trainmaster.api.training.steps import NODE as NODE_CONTAINER
 from trainmaster.api.training.steps import decide_num_nodes, find_container, find_trainer
 from trainmaster.client.view import View, summarize
@@ -33,7 +33,6 @@ from trainmaster.controllers.scheduler.words import name_amount
 from trainmaster.controllers.trainjob.children import Children, build_children
 from trainmaster.kit.timeline import Now
 
-LIMIT_RANGES = GVR("", "v1", "limitranges")
 _PRESSURES = "node.kubernetes.io/"
 """Taints that the node sets and removes by itself."""
 _MOST_TRIED = 20

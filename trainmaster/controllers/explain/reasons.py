@@ -225,7 +225,7 @@ class _Explainer:
             return None
         ledger = summarize(self._view, Ledger)
         policy = read_node_policy(self._view.find(CONFIG_MAPS, NAMESPACE, NAME))
-        room = make_room(node, held=ledger.held, used=ledger.used, leases=ledger.leases)
+        room = make_room(node, ledger)
         # All of the queue: the scheduler's own walk ends where nothing is left to give.
         look = Walk(self._view, ledger, node, room, policy, to_the_end=True).run()
         queue = sum(1 for verdict in look.waiting if verdict.position)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainmaster.api import labels
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.patches import merge
-from trainmaster.api.resources import JOB_SETS, JOBS, NODES, PODS
+from trainmaster.api.resources import JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLASSES
 from trainmaster.api.training.steps import list_jobs
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch
@@ -24,7 +24,6 @@ from trainmaster.controllers.scheduler.shapes import read_shape
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
-PRIORITY_CLASSES = GVR("scheduling.k8s.io", "v1", "priorityclasses")
 SUPPOSED = "supposed"
 """The uid of a JobSet that is only thought of."""
 _LISTED = (PODS, JOB_SETS, JOBS, NODES)
@@ -94,7 +93,8 @@ class Overlay:
 
     def add_gang(self, jobset: Object, now: Now) -> None:
         """The JobSet comes new, with the Pods that its Jobs would make first."""
-        meta = {**jobset["metadata"], "uid": SUPPOSED, "creationTimestamp": format_time(now.wall), "generation": 1}
+        own = {name: value for name, value in jobset["metadata"].items() if name != "annotations"}
+        meta = {**own, "uid": SUPPOSED, "creationTimestamp": format_time(now.wall), "generation": 1}
         obj = {**jobset, "metadata": meta, "spec": {**jobset["spec"], "suspend": False}, "status": {}}
         self.put(JOB_SETS, obj)
         for pod in self._build_pods(obj):

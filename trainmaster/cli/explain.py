@@ -1,0 +1,130 @@
+"""Say why a TrainJob does not run, its place in the queue, what frees it, and the smallest change that starts it now.
+
+Without a name: all TrainJobs that wait, the longest waiting first. Jobs that run, are suspended or have ended are
+explained too. What would start a job is tried on a copy of the queue by the scheduler's own rules; it holds while
+nobody else submits anything. Only reads.
+
+Exit codes: 0 explained, 7 no such TrainJob.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from trainmaster.api.meta import GVR
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    LIMIT_RANGES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.output import print_data
+from trainmaster.cli.server import add_server, call
+from trainmaster.client.contract import Client
+from trainmaster.client.listed import ListedView, fetch
+from trainmaster.kit.clock import SystemClock
+from trainmaster.kit.timeline import Now
+
+if TYPE_CHECKING:
+    from trainmaster.controllers.explain.reasons import Explanation
+
+_QUEUE = (PODS, JOB_SETS, JOBS)
+"""What the queue is made of: without all of it, in all namespaces, nothing can be said about who comes first."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="JOB", help="a TrainJob (default: all that wait)")
+    add_server(parser, all_namespaces=True)
+    add_output(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    if options.names and options.all_namespaces:
+        raise exits.Failure("a name and -A do not go together: name the namespace with -n", exits.USAGE)
+
+    async def work(client: Client) -> ListedView:
+        return await collect(client, options.namespace)
+
+    view = call(context, options, work)
+    now = Now(SystemClock().now())
+    # The scheduler is loaded once there is something to explain: a wrong command line is told at once.
+    reasons = importlib.import_module("trainmaster.controllers.explain.reasons")
+    places = [(options.namespace, name) for name in options.names] or reasons.list_waiting(view, options.namespace)
+    found: list[tuple[tuple[str, str], Explanation | None]] = [
+        (place, reasons.explain(view, *place, now)) for place in places
+    ]
+    shown = [one for _, one in found if one is not None]
+    if options.output == "table":
+        _show(context, shown)
+        if not options.names and not shown:
+            where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
+            context.note(f"no TrainJob waits {where}; `trainmaster explain JOB` explains one that does not wait")
+    else:
+        print_data(context, [to_data(one) for one in shown], options.output)
+    for (namespace, name), one in found:
+        if one is None:
+            text = (
+                f"there is no TrainJob {namespace}/{name}: `trainmaster history get {name} -n {namespace}` may know it"
+            )
+            context.note(f"trainmaster: {text}")
+    return exits.OK if len(shown) == len(found) else exits.NOT_FOUND
+
+
+async def collect(client: Client, namespace: str) -> ListedView:
+    """All that the answer depends on. Who may not list all namespaces gets what the own one says, and no promises."""
+    wanted: dict[GVR, str] = dict.fromkeys((TRAIN_JOBS, *_QUEUE), "")
+    wanted |= {NODES: "", PRIORITY_CLASSES: "", CLUSTER_TRAINING_RUNTIMES: ""}
+    # ConfigMaps: the snapshots of runtimes, and two policies of the installation.
+    wanted |= {TRAINING_RUNTIMES: namespace, LIMIT_RANGES: namespace, CONFIG_MAPS: ""}
+    view = await fetch(client, wanted)
+    if not view.missing & {TRAIN_JOBS, *_QUEUE, CONFIG_MAPS}:
+        return view
+    own = dict.fromkeys((TRAIN_JOBS, *_QUEUE, TRAINING_RUNTIMES, CONFIG_MAPS, LIMIT_RANGES), namespace)
+    return await fetch(client, {**own, CLUSTER_TRAINING_RUNTIMES: ""})
+
+
+def to_data(one: Explanation) -> dict[str, Any]:
+    data = asdict(one)
+    for change in data["changes"]:
+        change.pop("loss")
+    return data
+
+
+def _show(context: Context, found: list[Explanation]) -> None:
+    for number, one in enumerate(found):
+        if number:
+            context.say()
+        for line in describe(one):
+            context.say(line)
+
+
+def describe(one: Explanation) -> Iterator[str]:
+    """For people."""
+    first, *rest = one.sentence.splitlines()
+    yield f"{one.namespace}/{one.name}: {one.state}{f' ({one.reason})' if one.reason not in ('', one.state) else ''}"
+    yield f"  why:        {first}"
+    yield from (f"              {line}" for line in rest)
+    if one.position:
+        behind = f", behind {', '.join(one.ahead[-3:])}" if one.ahead else ""
+        yield f"  queue:      {one.position} of {one.queue}{behind}"
+    for number, text in enumerate(one.unblock):
+        yield f"  {'next:' if not number else '':<12}{text}"
+    for number, change in enumerate(one.changes):
+        yield f"  {'starts now:' if not number else '':<12}{change.text}"
+        yield f"  {'':<12}  {change.how}"
+    for number, text in enumerate(one.facts):
+        first, *more = text.splitlines()
+        yield f"  {'also:' if not number else '':<12}{first}"
+        yield from (f"              {line}" for line in more)

@@ -1,0 +1,66 @@
+"""A view over lists that were fetched once: what pure functions over a `View` are given outside of a controller.
+
+`fetch` asks a server for the kinds that are needed. A kind that the server does not have, or that may not be listed,
+is empty and stands in `missing`: whoever uses the view decides what that means. Used by `trainmaster explain`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.status import StatusError
+from trainmaster.client.contract import Client
+
+_NOT_TO_BE_HAD = (403, 404)
+
+
+class ListedView:
+    """Implements `client.view.View`."""
+
+    def __init__(self, objects: Mapping[GVR, Iterable[Object]], missing: Iterable[GVR] = ()) -> None:
+        self._objects = {
+            gvr: {(obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in listed}
+            for gvr, listed in objects.items()
+        }
+        self.missing = frozenset(missing)
+
+    def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        return self._objects.get(gvr, {}).get((namespace, name))
+
+    def list(self, gvr: GVR, namespace: str = "", labels: Mapping[str, str] | None = None) -> Sequence[Object]:
+        wanted = (labels or {}).items()
+        return [
+            obj
+            for (space, _), obj in sorted(self._objects.get(gvr, {}).items())
+            if namespace in ("", space) and wanted <= (obj["metadata"].get("labels") or {}).items()
+        ]
+
+    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+        return [
+            obj
+            for obj in self.list(gvr)
+            if any(ref.get("uid") == owner_uid and ref.get("controller") for ref in _list_owners(obj))
+        ]
+
+
+async def fetch(client: Client, wanted: Mapping[GVR, str]) -> ListedView:
+    """`wanted`: kinds, each with the namespace to list, "" for all."""
+    objects: dict[GVR, Sequence[Object]] = {}
+    missing: list[GVR] = []
+
+    async def take(gvr: GVR, namespace: str) -> None:
+        try:
+            objects[gvr] = (await client.list(gvr, namespace)).items
+        except StatusError as error:
+            if error.code not in _NOT_TO_BE_HAD:
+                raise
+            missing.append(gvr)
+
+    await asyncio.gather(*(take(gvr, namespace) for gvr, namespace in wanted.items()))
+    return ListedView(objects, missing)
+
+
+def _list_owners(obj: Object) -> Sequence[Mapping[str, object]]:
+    return obj["metadata"].get("ownerReferences") or ()
