@@ -266,7 +266,7 @@ def _build_resources(raw: Mapping[str, Any], amounts: Mapping[str, int]) -> dict
 def _choose_unit(name: str, asked: int) -> int:
     """Steps that people would choose, unless what is asked for is finer than they are."""
     if name == CPU:
-        return 100 if asked > 100 else 1
+        return 50 if asked > 100 else 1
     if name in ("memory", "ephemeral-storage"):
         return _MEBI if asked > _MEBI else 1
     return 1
