@@ -1,7 +1,7 @@
 """Embedded mode, put together: everything that starts in `trainmaster up`, in order, and stops in the opposite order.
 
     home lock -> keys -> store -> registry (garbage collection, namespaces) -> controllers and node -> HTTP server
-        -> control socket
+        -> control socket -> the REST API's socket (its code is loaded at the first connection)
 
 Each part is an async context manager: entering returns when it is ready, leaving waits until it has stopped. So the
 order below is the whole truth about starting and stopping. Intake ends first (HTTP drains), the store closes last.
@@ -33,6 +33,7 @@ from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStreams
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.http.usage import Meter, Usage
+from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.registry import Registry
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
@@ -43,6 +44,7 @@ from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.maintenance import serve_backup
 from trainmaster.app.policies import NoEscalation, StorePolicies
+from trainmaster.app.rest import build_limits, build_log_source, build_tls, build_url, open_listener, serving_on_demand
 from trainmaster.app.settings import Settings
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.app.workloads import running_workloads
@@ -59,6 +61,8 @@ from trainmaster.node.agent import NodeAgent
 from trainmaster.node.hardware import read_hardware, read_health
 from trainmaster.node.meter import NodeMeter
 from trainmaster.node.pod_streams import ShimStreams
+from trainmaster.rest.callers import ReviewingCallers
+from trainmaster.rest.contract import Backend
 from trainmaster.store.contract import Store, StoreError
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
 from trainmaster.store.state import WindowLimits
@@ -172,12 +176,43 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             home.write_port(server.address[1])
             url = _advertised_url(server)
             write_kubeconfig(home, url, pki.ca.certificate, world.ids)
-            info = ServerInfo(info.pid, info.version, info.home, url, str(home.kubeconfig), info.started)
-            home.write_info(info)
             operations = {"backup": functools.partial(serve_backup, store)}
             await stack.enter_async_context(serve_control(home.root, operations))
+            rest: Mapping[str, str] = {}
+            if settings.rest.enabled:
+                rest = await stack.enter_async_context(_serving_rest(api, pki, pods, notes))
+            info = ServerInfo(info.pid, info.version, info.home, url, str(home.kubeconfig), info.started, rest)
+            home.write_info(info)
             log.info("serving", extra={"action": "app.serving", "server": url, "revision": store.revision})
             yield info, notes
+
+
+@asynccontextmanager
+async def _serving_rest(
+    api: ControlPlane, pki: Pki, pods: PodAccess, notes: list[str]
+) -> AsyncIterator[Mapping[str, str]]:
+    """The REST API's address, as `trainmaster status` tells it."""
+    home, settings = api.world.home, api.world.settings.rest
+    listener, more = open_listener(settings, home.find_port("rest"))
+    notes += more
+    home.write_port(listener.getsockname()[1], "rest")
+    tls = build_tls(str(pki.server.certificate), str(pki.server.key))
+    async with serving_on_demand(listener, tls, functools.partial(_build_rest_backend, api, pods)):
+        yield {"url": build_url(listener, _WILDCARDS), "ca": str(pki.ca.certificate)}
+
+
+def _build_rest_backend(api: ControlPlane, pods: PodAccess) -> Backend:
+    registry, store, world = api.registry, api.store, api.world
+    log_source = None if pods.logs is None else build_log_source(registry, pods.logs)
+    client = LocalClient(
+        registry, user_agent=f"trainmaster-rest/{__version__}", authorizer=api.authorizer, log_source=log_source
+    )
+    callers = ReviewingCallers(client, lambda identity, _: client.as_user(identity), lambda: store.revision)
+    return Backend(callers, world.clock, world.ids, check_ready=_always_ready, limits=build_limits(world.settings.rest))
+
+
+async def _always_ready() -> None:
+    """Embedded, the server behind is this process."""
 
 
 class ControlPlane:
@@ -281,7 +316,7 @@ def _is_free(address: str, port: int) -> bool:
 
 def _certificate_names(settings: Settings) -> list[str]:
     address = settings.server.address
-    return [*settings.server.names, *([] if address in _WILDCARDS else [address])]
+    return [*settings.server.names, *(one for one in (address, settings.rest.address) if one not in _WILDCARDS)]
 
 
 def _advertised_url(server: ApiServer) -> str:

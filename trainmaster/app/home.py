@@ -5,6 +5,7 @@
       kubeconfig      for the owner, mode 0600
       server.json     who serves this home: pid, version, address, kubeconfig
       port            the port of the last start, tried first at the next one
+      rest-port       the same for the REST API
       lock            held by the server for its whole life
       store/          the SQLite file
       pki/            the CA, keys and tokens
@@ -27,7 +28,7 @@ import stat
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ class ServerInfo:
     server: str = ""
     kubeconfig: str = ""
     started: str = ""
+    rest: Mapping[str, str] = field(default_factory=dict)
+    """url and ca of the REST API; empty where it is not served."""
 
 
 class HomeError(Exception):
@@ -90,7 +93,7 @@ class Home:
         self.server_log = self.logs / "server.log"
         self.audit_log = self.logs / "audit.log"
         self._lock = self.root / "lock"
-        self._port = self.root / "port"
+        self._ports = {"server": self.root / "port", "rest": self.root / "rest-port"}
 
     def prepare(self) -> None:
         """Makes the directories, readable by the owner only."""
@@ -159,15 +162,15 @@ class Home:
 
     # ---- small files --------------------------------------------------------
 
-    def find_port(self) -> int | None:
-        """The port of the last start."""
+    def find_port(self, of: str = "server") -> int | None:
+        """The port of the last start: of the API `server`, or of `rest`."""
         try:
-            return int(self._port.read_text())
+            return int(self._ports[of].read_text())
         except (OSError, ValueError):
             return None
 
-    def write_port(self, port: int) -> None:
-        self.write_private(self._port, f"{port}\n")
+    def write_port(self, port: int, of: str = "server") -> None:
+        self.write_private(self._ports[of], f"{port}\n")
 
     def write_private(self, path: Path, text: str) -> None:
         """Replaces a file in one step; it is never readable by others, not even for a moment."""

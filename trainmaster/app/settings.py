@@ -45,6 +45,22 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """The REST API (docs/rest.md): where it listens and what it takes."""
+
+    enabled: bool = True
+    """Serve it. Its code is loaded at the first connection, so it costs nothing while nobody calls."""
+    address: str = "127.0.0.1"
+    """IP address to listen on. Loopback by default, as for the API server."""
+    port: int = 0
+    """TCP port; 0 picks a free one at the first start and keeps it for this home."""
+    max_body_bytes: int = 2 * 1024 * 1024
+    """Largest body of a request; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
+    check_code: bool = True
+    """Refuse training code that the Python of the server cannot parse. false where jobs run on a newer Python."""
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
     """The SQLite file with all objects."""
 
@@ -150,6 +166,7 @@ class Jobs:
 @dataclass(frozen=True, slots=True)
 class Settings:
     server: Server = field(default_factory=Server)
+    rest: Rest = field(default_factory=Rest)
     storage: Storage = field(default_factory=Storage)
     limits: Limits = field(default_factory=Limits)
     audit: Audit = field(default_factory=Audit)
@@ -181,9 +198,9 @@ class Setting:
 
 
 # 0 has a meaning of its own there.
-_MAY_BE_ZERO = frozenset({"server.port", "node.cpus", "node.memory_mib", "node.gpus"})
+_MAY_BE_ZERO = frozenset({"server.port", "rest.port", "node.cpus", "node.memory_mib", "node.gpus"})
 # What the JSON writer cannot write must not be let in.
-_MAXIMA = {"server.port": 65535, "limits.json_depth": 200}
+_MAXIMA = {"server.port": 65535, "rest.port": 65535, "limits.json_depth": 200}
 
 
 def list_settings() -> dict[str, Setting]:

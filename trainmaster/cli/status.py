@@ -38,6 +38,8 @@ def run(options: argparse.Namespace, context: Context) -> int:
         context.say(f"{'ready' if not problem else 'not ready: ' + problem}")
         for name in ("pid", "version", "home", "server", "kubeconfig", "started"):
             context.say(f"{name + ':':<12}{data[name]}")
+        if info.rest:
+            context.say(f"{'rest:':<12}{info.rest['url']}")
     else:
         print_data(context, data, options.output)
     return exits.NOT_READY if problem else exits.OK

@@ -1,0 +1,185 @@
+"""Who calls, and the `Client` that acts as them: a bearer token is reviewed by the server behind (TokenReview).
+
+Embedded, the caller's client is `client.as_user(identity)`; on a cluster it carries the caller's own token, so that
+the cluster decides. No answer is kept: a token that was revoked does not work for the next request.
+
+What a request reads and writes goes through `SeenClient`, which remembers the newest revision that it saw. An answer
+leaves the process once that is durable (`Caller.settle`; the edge awaits it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from trainmaster.api import status
+from trainmaster.api.meta import GVR, Object
+from trainmaster.client.contract import (
+    Client,
+    DeleteOptions,
+    Identity,
+    ListOptions,
+    LogOptions,
+    ObjectList,
+    PatchType,
+    WatchOptions,
+    WatchStream,
+    WriteOptions,
+)
+
+TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")
+_MASTERS = "system:masters"
+_DEFAULTS = (ListOptions(), WatchOptions(), WriteOptions(), DeleteOptions(), LogOptions())
+_LIST, _WATCH, _WRITE, _DELETE, _LOG = _DEFAULTS
+
+Act = Callable[[Identity, str], Client]
+"""(who, their token): the server, acting as them."""
+Latest = Callable[[], int]
+"""The newest revision that was written; 0 where the server answers only what is durable."""
+
+
+def always_durable() -> int:
+    """`Latest` over HTTP."""
+    return 0
+
+
+class SeenClient:
+    """`Client` that remembers the newest revision of what went through it."""
+
+    def __init__(self, inner: Client, latest: Latest) -> None:
+        self._inner = inner
+        self._latest = latest
+        self.seen = 0
+
+    async def settle(self) -> None:
+        if self.seen:
+            await self._inner.durable(self.seen)
+
+    def _see(self, obj: Object) -> Object:
+        self._note(str((obj.get("metadata") or {}).get("resourceVersion") or ""))
+        return obj
+
+    def _note(self, version: str) -> None:
+        if version.isdigit():
+            self.seen = max(self.seen, int(version))
+
+    def _wrote(self, obj: Object) -> Object:
+        """A deletion is answered without a revision, so everything up to now counts."""
+        self.seen = max(self.seen, self._latest())
+        return obj
+
+    async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
+        return self._see(await self._inner.get(gvr, name, namespace, subresource=subresource))
+
+    async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = _LIST) -> ObjectList:
+        found = await self._inner.list(gvr, namespace, options)
+        for item in found.items:
+            self._see(item)
+        return found
+
+    def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = _WATCH) -> WatchStream:
+        """Events of a stream are let out by whoever reads it."""
+        return self._inner.watch(gvr, namespace, options)
+
+    async def create(
+        self,
+        gvr: GVR,
+        obj: Object,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        name: str = "",
+        options: WriteOptions = _WRITE,
+    ) -> Object:
+        made = await self._inner.create(gvr, obj, namespace, subresource=subresource, name=name, options=options)
+        return self._wrote(made)
+
+    async def update(
+        self, gvr: GVR, obj: Object, namespace: str = "", *, subresource: str = "", options: WriteOptions = _WRITE
+    ) -> Object:
+        return self._wrote(await self._inner.update(gvr, obj, namespace, subresource=subresource, options=options))
+
+    async def patch(
+        self,
+        gvr: GVR,
+        name: str,
+        patch_type: PatchType,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        options: WriteOptions = _WRITE,
+    ) -> Object:
+        made = await self._inner.patch(
+            gvr, name, patch_type, patch, namespace, subresource=subresource, options=options
+        )
+        return self._wrote(made)
+
+    async def delete(self, gvr: GVR, name: str, namespace: str = "", options: DeleteOptions = _DELETE) -> Object:
+        return self._wrote(await self._inner.delete(gvr, name, namespace, options))
+
+    async def delete_collection(
+        self, gvr: GVR, namespace: str = "", list_options: ListOptions = _LIST, options: DeleteOptions = _DELETE
+    ) -> Sequence[Object]:
+        gone = await self._inner.delete_collection(gvr, namespace, list_options, options)
+        self.seen = max(self.seen, self._latest())
+        return gone
+
+    def logs(self, name: str, namespace: str, options: LogOptions = _LOG) -> AsyncIterator[bytes]:
+        return self._inner.logs(name, namespace, options)
+
+    async def durable(self, revision: int) -> None:
+        await self._inner.durable(revision)
+
+    def as_user(self, identity: Identity) -> SeenClient:
+        return SeenClient(self._inner.as_user(identity), self._latest)
+
+    async def close(self) -> None:
+        """The client belongs to whoever made it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One request's: who sent it, and the server as they may use it."""
+
+    identity: Identity
+    client: SeenClient
+
+    @property
+    def is_administrator(self) -> bool:
+        return _MASTERS in self.identity.groups
+
+    async def settle(self) -> None:
+        """Until everything that the answer may tell of is on disk."""
+        await self.client.settle()
+
+
+class Callers(Protocol):
+    async def identify(self, token: str) -> Caller:
+        """StatusError 401 for a token that is nobody's."""
+        ...
+
+
+class ReviewingCallers:
+    """`Callers` by TokenReview. `client` is the REST API's own identity."""
+
+    def __init__(self, client: Client, act: Act, latest: Latest = always_durable) -> None:
+        self._client = client
+        self._act = act
+        self._latest = latest
+
+    async def identify(self, token: str) -> Caller:
+        review = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": "TokenReview", "spec": {"token": token}}
+        answer = (await self._client.create(TOKEN_REVIEWS, review)).get("status") or {}
+        user = answer.get("user") or {}
+        if answer.get("authenticated") is not True or not user.get("username"):
+            raise status.unauthorized()
+        identity = read_identity(user)
+        return Caller(identity, SeenClient(self._act(identity, token), self._latest))
+
+
+def read_identity(user: Object) -> Identity:
+    extra = {str(key): tuple(map(str, values)) for key, values in (user.get("extra") or {}).items()}
+    groups = tuple(map(str, user.get("groups") or ()))
+    return Identity(str(user["username"]), str(user.get("uid") or ""), groups, extra)

@@ -1,0 +1,31 @@
+"""What every route can ask for by type: the backend, and who calls.
+
+async def read(name: str, caller: CallerOf, backend: BackendOf) -> ...
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from trainmaster.rest.callers import Caller
+from trainmaster.rest.contract import Backend
+
+
+# Coroutines, because the framework runs plain functions in threads.
+async def _provide_backend(request: Request) -> Backend:
+    backend = request.app.state.backend
+    assert isinstance(backend, Backend)
+    return backend
+
+
+async def _provide_caller(request: Request) -> Caller:
+    """The edge has put it there; a public path has none and must not ask."""
+    caller = request.state.caller
+    assert isinstance(caller, Caller)
+    return caller
+
+
+BackendOf = Annotated[Backend, Depends(_provide_backend)]
+CallerOf = Annotated[Caller, Depends(_provide_caller)]

@@ -1,0 +1,31 @@
+"""What the REST API needs from whoever starts it (`app` for a home, `trainmaster rest` alone), and who calls it.
+
+`Backend` is handed to every route through `trainmaster/rest/context.py`. Nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import Ids
+from trainmaster.rest.callers import Callers
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    body_bytes: int = 2 * 1024 * 1024
+    """Largest request body; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
+    check_code: bool = True
+    """Refuse training code that this interpreter cannot parse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    callers: Callers
+    clock: Clock
+    ids: Ids
+    check_ready: Callable[[], Awaitable[None]]
+    """Raises StatusError while the server behind does not answer."""
+    limits: Limits = field(default_factory=Limits)

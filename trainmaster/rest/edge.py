@@ -1,0 +1,161 @@
+"""The outermost layer around the application: what must hold for every request, whatever the routes do.
+
+    a caller          every path but the public ones needs a good token, also paths that do not exist
+    a size            a body beyond the limit is refused, announced or not
+    durability        an answer leaves once everything that it may tell of is on disk
+    one error form    every failure is a problem document; an unknown one has an id, and its traceback is in the log
+    headers           a request id, no sniffing, no framing, no caching
+
+Because it is one layer, a new route cannot forget any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from trainmaster.api.status import StatusError
+from trainmaster.rest.callers import Caller
+from trainmaster.rest.contract import Backend
+from trainmaster.rest.problems import Problem, build_unexpected, from_status
+
+log = logging.getLogger(__name__)
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+_SECURITY = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_NO_STORE = (b"cache-control", b"no-store")
+
+
+class Edge:
+    """ASGI. `public` are the exact paths that need no caller; nothing is derived from a prefix."""
+
+    def __init__(self, app: App, backend: Backend, public: frozenset[str]) -> None:
+        self._app = app
+        self._backend = backend
+        self._public = public
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        await _Exchange(self._app, self._backend, scope, receive, send).run(scope["path"] in self._public)
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, app: App, backend: Backend, scope: Message, receive: Receive, send: Send) -> None:
+        self._app = app
+        self._backend = backend
+        self._scope = scope
+        self._receive_from = receive
+        self._send_to = send
+        self._id = backend.ids.uid()
+        self._caller: Caller | None = None
+        self._read = 0
+        self._too_large = False
+        self._started = False
+        self._replaced = False
+        self._done = False
+
+    async def run(self, public: bool) -> None:
+        state = self._scope.setdefault("state", {})
+        state["request_id"] = self._id
+        try:
+            headers = _read_headers(self._scope)
+            if not public:
+                self._caller = state["caller"] = await self._backend.callers.identify(_find_token(headers))
+            self._check_announced(headers.get(b"content-length", b""))
+            await self._app(self._scope, self._receive, self._send)
+        except Problem as problem:
+            await self._refuse(problem)
+        except StatusError as error:
+            await self._refuse(from_status(error))
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # the border: the caller gets an id, the log the traceback
+            log.exception("request failed", extra={"action": "rest.failed", "request": self._id})
+            await self._refuse(build_unexpected(self._id))
+
+    def _check_announced(self, length: bytes) -> None:
+        if length.isdigit() and int(length) > self._backend.limits.body_bytes:
+            raise self._build_too_large()
+
+    def _build_too_large(self) -> Problem:
+        limit = self._backend.limits.body_bytes
+        hint = f"at most {limit} bytes are taken; keep data in files or volumes and send only code"
+        return Problem(413, "too-large", f"the body has more than {limit} bytes", hint=hint)
+
+    async def _receive(self) -> Message:
+        message = await self._receive_from()
+        if message["type"] == "http.request":
+            self._read += len(message.get("body") or b"")
+            if self._read > self._backend.limits.body_bytes:
+                self._too_large = True
+                return {"type": "http.disconnect"}
+        return message
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if self._too_large:
+                self._replaced = True
+                await self._refuse(self._build_too_large())
+                return
+            if self._caller is not None:
+                await self._caller.settle()
+            self._started = True
+            message = {**message, "headers": self._add_headers(list(message.get("headers") or ()))}
+        elif self._replaced:
+            return
+        elif not message.get("more_body"):
+            self._done = True
+        await self._send_to(message)
+
+    def _add_headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        present = {name.lower() for name, _ in headers}
+        added = [*_SECURITY, *(() if b"cache-control" in present else (_NO_STORE,))]
+        return [*headers, *added, (b"x-request-id", self._id.encode())]
+
+    async def _refuse(self, problem: Problem) -> None:
+        if self._done:
+            return
+        if self._started:
+            # The answer is under way; all that is left is to break it off, so that nobody takes it for whole.
+            raise ConnectionAbortedError(problem.detail)
+        self._started = True
+        body = problem.to_body(self._id)
+        headers = [(name.encode(), value.encode()) for name, value in problem.to_headers().items()]
+        headers.append((b"content-length", str(len(body)).encode()))
+        start = {"type": "http.response.start", "status": problem.status, "headers": self._add_headers(headers)}
+        await self._send_to(start)
+        await self._send_to({"type": "http.response.body", "body": body})
+
+
+def _read_headers(scope: Message) -> dict[bytes, bytes]:
+    """By name. Problem for a header that decides and comes twice: the two might be read by different layers."""
+    found: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        if name in (b"authorization", b"content-length") and name in found:
+            raise Problem(400, "bad-request", f"the header {name.decode()} stands twice", hint="send it once")
+        found[name] = value
+    return found
+
+
+def _find_token(headers: dict[bytes, bytes]) -> str:
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    try:
+        text = token.strip().decode("ascii")
+    except UnicodeDecodeError:
+        text = ""
+    if scheme.lower() != b"bearer" or not text:
+        raise Problem(401, "unauthorized", "this path needs a token, and the request has none")
+    return text

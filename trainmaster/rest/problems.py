@@ -1,0 +1,151 @@
+"""Errors as the caller gets them: RFC 9457 problem documents with the field that is wrong and what to do about it.
+
+    {"type": "urn:trainmaster:problem:invalid", "title": "...", "status": 422, "detail": "...", "hint": "...",
+     "errors": [{"pointer": "/config/num_nodes", "detail": "..."}], "request_id": "..."}
+
+Services raise `Problem`, or let the server's `StatusError` through; the edge turns both into a response, exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from trainmaster.api.status import StatusError
+
+MEDIA_TYPE = "application/problem+json"
+_PREFIX = "urn:trainmaster:problem:"
+_TITLES = {
+    400: "The request cannot be read",
+    401: "Nobody is known by this token",
+    403: "You may not do this",
+    404: "There is no such thing",
+    405: "The path does not have this method",
+    409: "It cannot be done now",
+    413: "The request is too large",
+    415: "The body is in another format",
+    422: "The request breaks a rule",
+    429: "Too many requests",
+    500: "We failed",
+    503: "The server behind does not answer",
+    504: "The server behind took too long",
+}
+_HINTS = {
+    401: "send `Authorization: Bearer TOKEN` with a token that has not expired and was not revoked",
+    403: "ask an administrator for a role in this namespace, or name your own namespace",
+    429: "wait for as long as Retry-After says, then send it again",
+    500: "tell the administrator the request_id: the server's log explains it",
+    503: "send it again in a moment",
+    504: "send it again in a moment",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    detail: str
+    pointer: str = ""
+    """JSON pointer into the body."""
+    parameter: str = ""
+    """Name in the path or the query."""
+
+    def to_data(self) -> dict[str, str]:
+        where = {"pointer": self.pointer} if self.pointer else {"parameter": self.parameter} if self.parameter else {}
+        return {**where, "detail": self.detail}
+
+
+class Problem(Exception):
+    """A refusal in our own words. `kind` is the last word of its type."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        *,
+        hint: str = "",
+        errors: Sequence[FieldProblem] = (),
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.hint = hint or _HINTS.get(status, "")
+        self.errors = tuple(errors)
+        self.retry_after = retry_after
+
+    def to_data(self, request_id: str = "") -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "type": _PREFIX + self.kind,
+            "title": _TITLES.get(self.status, "The request was refused"),
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.hint:
+            data["hint"] = self.hint
+        if self.errors:
+            data["errors"] = [error.to_data() for error in self.errors]
+        if request_id:
+            data["request_id"] = request_id
+        return data
+
+    def to_headers(self) -> dict[str, str]:
+        headers = {"content-type": MEDIA_TYPE}
+        if self.status == 401:
+            headers["www-authenticate"] = 'Bearer realm="trainmaster"'
+        if self.retry_after is not None:
+            headers["retry-after"] = str(self.retry_after)
+        return headers
+
+    def to_body(self, request_id: str = "") -> bytes:
+        return orjson.dumps(self.to_data(request_id))
+
+
+def invalid(errors: Sequence[FieldProblem], *, hint: str = "") -> Problem:
+    """422: what is wrong with which fields."""
+    detail = "; ".join(
+        f"{error.pointer or error.parameter}: {error.detail}" if error.pointer or error.parameter else error.detail
+        for error in errors
+    )
+    return Problem(422, "invalid", detail, hint=hint, errors=errors)
+
+
+def not_found(detail: str, *, hint: str = "") -> Problem:
+    return Problem(404, "not-found", detail, hint=hint)
+
+
+def build_unexpected(request_id: str) -> Problem:
+    return Problem(500, "internal", f"an error that nobody expected: request {request_id}")
+
+
+def from_status(error: StatusError) -> Problem:
+    """What the server behind refused, in its words."""
+    code = error.code if 400 <= error.code < 600 else 500
+    kind = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in error.reason).lstrip("-")
+    errors = [
+        FieldProblem(f"{cause['field']}: {cause.get('message', '')}") for cause in error.causes if cause.get("field")
+    ]
+    return Problem(code, kind or "refused", error.message, errors=errors, retry_after=error.retry_after)
+
+
+def to_pointer(parts: Sequence[str | int]) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def from_validation(errors: Sequence[Mapping[str, Any]]) -> Problem:
+    """What the framework found wrong while decoding: every field at once."""
+    found = []
+    for error in errors:
+        where, *rest = error.get("loc") or ("body",)
+        if error.get("type") == "json_invalid":
+            reason = (error.get("ctx") or {}).get("error", "")
+            return Problem(400, "bad-request", f"the body is not JSON: {reason}", hint="send a JSON object in UTF-8")
+        text = str(error.get("msg", "")).removeprefix("Value error, ")
+        if where == "body":
+            found.append(FieldProblem(text, pointer=to_pointer(rest)))
+        else:
+            found.append(FieldProblem(text, parameter=str(rest[0]) if rest else str(where)))
+    return invalid(found)
