@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 Begin = Callable[[list[Object]], Awaitable[None]]
 Change = Callable[[WatchEvent], Awaitable[None]]
+Trouble = Callable[[Exception], None]
 
 
 async def follow(
@@ -32,24 +33,27 @@ async def follow(
     *,
     namespace: str = "",
     field_selector: str = "",
+    label_selector: str = "",
+    trouble: Trouble | None = None,
 ) -> NoReturn:
     """Runs for ever; `namespace` "" is all. `begin` gets all there is, at the start and after every gap; `change` what
-    comes after it."""
+    comes after it. `trouble` hears of a broken watch in place of the log, and raises what should end this."""
     backoff = Backoff(Policy(first=0.1, cap=30.0))
     while True:
         try:
-            page = await client.list(gvr, namespace, ListOptions(field_selector=field_selector))
+            page = await client.list(gvr, namespace, ListOptions(label_selector, field_selector))
             await begin(page.items)
-            options = WatchOptions(
-                field_selector=field_selector, resource_version=page.resource_version, bookmarks=True
-            )
+            options = WatchOptions(label_selector, field_selector, page.resource_version, bookmarks=True)
             async with client.watch(gvr, namespace, options) as events:
                 async for event in events:
                     backoff.reset()
                     if event.type != "BOOKMARK":
                         await change(event)
         except (StatusError, OSError) as error:
-            log.warning("watch broke, listing again", extra={"resource": gvr.qualified, "error": str(error)})
+            if trouble is not None:
+                trouble(error)
+            else:
+                log.warning("watch broke, listing again", extra={"resource": gvr.qualified, "error": str(error)})
             await clock.sleep(backoff.next())
         # A server that ends every watch at once must not make this a tight loop.
         await asyncio.sleep(0)

@@ -1,0 +1,234 @@
+"""One stream of all that a TrainJob prints: merged, followed across restarts, nothing twice and nothing lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+import pytest
+
+from tests.support.logworld import NAMESPACE, LogWorld
+from trainmaster.api.status import NotFound
+from trainmaster.client.joblogs import Entry, Line, Wanted, watch_lines
+from trainmaster.client.podlogs import sort_key
+from trainmaster.testing.cluster import running_cluster
+from trainmaster.testing.virtual import run_virtual
+
+pytestmark = pytest.mark.unit
+
+Act = Callable[[LogWorld], Awaitable[None]]
+FOLLOW = Wanted(follow=True)
+
+
+def show(entry: Entry) -> str:
+    return f"{entry.attempt}.{entry.rank} {entry.text}" if isinstance(entry, Line) else f"{entry.kind}: {entry.text}"
+
+
+async def collect(world: LogWorld, wanted: Wanted, *, kept: bool = True) -> list[str]:
+    lines = watch_lines(world, world._cluster.clock, NAMESPACE, world.name, wanted, world if kept else None)
+    async with aclosing(lines):
+        return [show(entry) async for entry in lines]
+
+
+def read(*acts: Act, wanted: Wanted = Wanted(), kept: bool = True) -> list[str]:  # noqa: B008 - frozen
+    """What is read after all acts."""
+
+    async def main() -> list[str]:
+        async with running_cluster() as cluster:
+            world = LogWorld(cluster)
+            await world.submit()
+            for act in acts:
+                await act(world)
+            return await collect(world, wanted, kept=kept)
+
+    return run_virtual(main())
+
+
+def follow(*acts: Act, wanted: Wanted = FOLLOW, kept: bool = True) -> list[str]:
+    """What a follower reads that was there from the first act on; the acts are a second apart."""
+
+    async def main() -> list[str]:
+        async with running_cluster() as cluster, asyncio.TaskGroup() as group:
+            world = LogWorld(cluster)
+            await world.submit()
+            reading = group.create_task(collect(world, wanted, kept=kept))
+            for act in acts:
+                await asyncio.sleep(1)
+                await act(world)
+            return await reading
+
+    return run_virtual(main())
+
+
+def start(pod: str, *, rank: int = 0, attempt: int = 0) -> Act:
+    return lambda world: world.start(pod, rank=rank, attempt=attempt)
+
+
+def say(pod: str, *texts: str, time: str = "") -> Act:
+    async def act(world: LogWorld) -> None:
+        world.print(pod, *texts, time=time)
+
+    return act
+
+
+def end(pod: str, code: int = 0) -> Act:
+    return lambda world: world.end(pod, code)
+
+
+def remove(pod: str, *, keep: bool = True) -> Act:
+    return lambda world: world.remove(pod, keep=keep)
+
+
+def finish(world: LogWorld) -> Awaitable[None]:
+    return world.finish()
+
+
+TWO_RANKS = (start("a"), start("b", rank=1), say("a", "one"), say("b", "two"), say("a", "three"))
+
+
+def test_lines_of_all_ranks_come_merged_by_time() -> None:
+    assert read(*TWO_RANKS) == ["0.0 one", "0.1 two", "0.0 three"]
+
+
+def test_one_rank_can_be_asked_for_and_only_the_last_lines() -> None:
+    assert read(*TWO_RANKS, wanted=Wanted(rank=1)) == ["0.1 two"]
+    assert read(*TWO_RANKS, wanted=Wanted(tail=1)) == ["0.1 two", "0.0 three"]
+    assert read(*TWO_RANKS, wanted=Wanted(since_time="2026-01-01T00:00:02Z")) == ["0.1 two", "0.0 three"]
+
+
+def test_attempts_whose_pods_are_gone_come_from_what_was_kept() -> None:
+    acts = (start("a"), say("a", "first try"), remove("a"), start("b", attempt=1), say("b", "second try"))
+    assert read(*acts) == ["attempt: attempt 0", "0.0 first try", "attempt: attempt 1", "1.0 second try"]
+    assert read(*acts, wanted=Wanted(last_attempt=True)) == ["attempt: attempt 1", "1.0 second try"]
+    assert read(*acts, wanted=Wanted(attempt=0)) == ["0.0 first try"]
+    assert read(*acts, kept=False) == ["1.0 second try"]
+
+
+def test_a_container_that_was_restarted_shows_the_run_before_too() -> None:
+    acts = (start("a"), say("a", "crash"), lambda world: world.restart_container("a"), say("a", "again"))
+    assert read(*acts) == ["0.0 crash", "0.0 again"]
+
+
+def test_following_waits_for_the_start_and_ends_with_the_job() -> None:
+    assert follow(start("a"), say("a", "x"), say("a", "y"), end("a"), finish) == ["0.0 x", "0.0 y"]
+
+
+def test_following_begins_with_what_there_is_and_repeats_none_of_it() -> None:
+    async def main() -> list[str]:
+        async with running_cluster() as cluster, asyncio.TaskGroup() as group:
+            world = LogWorld(cluster)
+            await world.submit()
+            await world.start("a")
+            world.print("a", "old", "same", "same", time="2026-01-01T00:00:09.5Z")
+            reading = group.create_task(collect(world, FOLLOW))
+            await asyncio.sleep(1)
+            world.print("a", "same", "new", time="2026-01-01T00:00:09.5Z")
+            await world.end("a")
+            await world.finish()
+            return await reading
+
+    assert run_virtual(main()) == ["0.0 old", "0.0 same", "0.0 same", "0.0 same", "0.0 new"]
+
+
+def test_following_crosses_a_restart_of_the_gang_and_says_why() -> None:
+    async def fail(world: LogWorld) -> None:
+        await world.end("a", 3)
+        failure = {"attempt": 0, "rank": 0, "replicatedJob": "node", "exitCode": 3, "job": "j", "pod": "a"}
+        await world.set_status({"failure": failure})
+
+    acts = (start("a"), say("a", "x"), fail, remove("a"), start("b", attempt=1), say("b", "y"), end("b"), finish)
+    assert follow(*acts) == ["0.0 x", "attempt: attempt 1, after node 0 ended with exit code 3", "1.0 y"]
+
+
+def test_following_crosses_a_restart_of_a_container() -> None:
+    acts = (start("a"), say("a", "x"), lambda world: world.restart_container("a"), say("a", "y"), end("a"), finish)
+    assert follow(*acts) == ["0.0 x", "0.0 y"]
+
+
+def test_an_attempt_that_came_and_went_unseen_is_told_before_the_next() -> None:
+    async def flash(world: LogWorld) -> None:
+        await world.start("a")
+        world.print("a", "flash")
+        await world.remove("a")
+        await world.start("b", attempt=1)
+
+    assert follow(flash, say("b", "y"), end("b"), finish) == ["0.0 flash", "attempt: attempt 1", "1.0 y"]
+
+
+def test_without_a_history_what_is_lost_is_marked() -> None:
+    async def flash(world: LogWorld) -> None:
+        """The Pod is seen, and gone when its log is asked for."""
+        await world.start("a")
+        del world.runs["a"]
+
+    assert follow(flash, finish, kept=False) == [
+        "gap: something is missing of node 0: the Pod went before its log could be read"
+    ]
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+def test_a_cut_connection_loses_and_repeats_nothing(cuts: int) -> None:
+    async def cut(world: LogWorld) -> None:
+        world.cuts = cuts
+
+    acts = (cut, start("a"), say("a", "1", "2", "2", "3", time="2026-01-01T00:00:01Z"), say("a", "4"), end("a"), finish)
+    assert follow(*acts) == ["0.0 1", "0.0 2", "0.0 2", "0.0 3", "0.0 4"]
+
+
+def test_why_nothing_runs_yet_is_said_once_while_following() -> None:
+    async def wait(world: LogWorld) -> None:
+        waiting = {"reason": "Queued", "message": "no room", "since": "2026-01-01T00:00:00Z"}
+        await world.set_status({"waiting": waiting})
+        await world.set_status({"jobsStatus": []})
+
+    async def go(world: LogWorld) -> None:
+        await world.set_status({"waiting": None})
+        await world.start("a")
+
+    assert follow(wait, go, say("a", "x"), end("a"), finish) == ["waiting: Queued: no room", "0.0 x"]
+
+
+def test_a_stream_that_is_given_up_leaves_no_task_behind() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            world = LogWorld(cluster)
+            await world.submit()
+            await world.start("a")
+            world.print("a", "x")
+            lines = watch_lines(world, cluster.clock, NAMESPACE, "job", FOLLOW)
+            before = len(asyncio.all_tasks())
+            async with aclosing(lines):
+                assert [show(await anext(lines))] == ["0.0 x"]
+                world.print("a", "y")
+                assert show(await anext(lines)) == "0.0 y"
+            assert len(asyncio.all_tasks()) == before
+
+    run_virtual(main())
+
+
+def test_a_job_that_does_not_exist_is_not_waited_for() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            with pytest.raises(NotFound):
+                await anext(watch_lines(cluster.client, cluster.clock, NAMESPACE, "nobody", FOLLOW))
+
+    run_virtual(main())
+
+
+def test_pods_of_an_older_job_of_that_name_are_not_taken_for_its_own() -> None:
+    async def main() -> list[str]:
+        async with running_cluster() as cluster:
+            world = LogWorld(cluster)
+            await world.submit()
+            world.jobset = "of-another"
+            await world.start("old")
+            world.print("old", "not mine")
+            return await collect(world, Wanted())
+
+    assert run_virtual(main()) == []
+
+
+def test_times_sort_whatever_their_precision() -> None:
+    assert sort_key("2026-01-01T00:00:00.5Z") < sort_key("2026-01-01T00:00:00.51Z")
+    assert sort_key("2026-01-01T00:00:00Z") < sort_key("2026-01-01T00:00:00.000000001Z")

@@ -1,0 +1,363 @@
+"""What all processes of one TrainJob print, as one stream: merged over ranks, across restarts, with marks between.
+
+Used by `trainmaster logs`, `trainmaster run` and whoever shows a job live:
+
+    async for entry in watch_lines(client, clock, "default", "my-job", Wanted(follow=True), kept):
+        match entry:
+            case Line(): print(entry.attempt, entry.rank, entry.text)
+            case Mark(): print("---", entry.text)
+
+First comes what there is, attempt by attempt, the ranks merged by time. With `follow` the stream then waits for the
+start, goes on while the job runs, through restarts of containers, of the gang and of the server, and ends when the job
+is over and everything was read. Lines come from Pods while they live; after that from `kept` (the history of an
+embedded server); on a cluster there is none, and what its Pods took with them is marked as a gap.
+
+Invariant: no line twice, none left out that somebody still has; a later attempt never before an earlier one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from typing import Protocol, TypeAlias
+
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import Object
+from trainmaster.api.places import Place, find_place
+from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.client.contract import Client, ListOptions, LogOptions
+from trainmaster.client.podlogs import Position, Stamped, read_lines, skip_known, sort_key
+from trainmaster.kit.clock import Clock
+
+ATTEMPT, GAP, WAITING, TROUBLE = "attempt", "gap", "waiting", "trouble"
+_TURN = 100
+"""Lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    attempt: int
+    """Of the gang, from 0."""
+    job: str
+    """The replicated job: `node`, `launcher`, `dataset-initializer`."""
+    rank: int
+    """The node within that job, from 0."""
+    container: str
+    time: str
+    """RFC 3339 with nanoseconds; "" when nobody knows."""
+    raw: bytes
+    """As it was printed, without the line break."""
+    restart: int = 0
+    """Of the container within its Pod."""
+    pod: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.raw.decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that no process printed."""
+
+    kind: str
+    """`attempt`: another attempt begins; `gap`: something is missing; `waiting`: why nothing runs yet; `trouble`: the
+    server does not answer, and is asked again."""
+    attempt: int
+    text: str
+
+
+Entry: TypeAlias = Line | Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    follow: bool = False
+    attempt: int | None = None
+    """Only this one; None is all."""
+    last_attempt: bool = False
+    """Nothing that is older than the newest attempt at the beginning."""
+    rank: int | None = None
+    job: str = ""
+    container: str = ""
+    since_time: str = ""
+    tail: int | None = None
+    """So many lines of each container at the beginning; None is all."""
+
+    def fits(self, place: Place, container: str = "") -> bool:
+        return (
+            self.attempt in (None, place.attempt)
+            and self.rank in (None, place.index)
+            and self.job in ("", place.job)
+            and (not container or self.container in ("", container))
+        )
+
+
+class KeptLog(Protocol):
+    """The output of one run of one container of a Pod that may be gone."""
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def container(self) -> str: ...
+
+    @property
+    def restart(self) -> int: ...
+
+
+class Kept(Protocol):
+    """Logs that outlived their Pods: `trainmaster.history.kept`."""
+
+    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+        """Of the TrainJob with that uid; `jobsets` are uids that the caller knows besides."""
+        ...
+
+    def read(self, log: KeptLog) -> Iterator[Stamped]: ...
+
+
+class NothingKept:
+    """On a cluster."""
+
+    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+        return ()
+
+    def read(self, log: KeptLog) -> Iterator[Stamped]:
+        return iter(())
+
+
+class Positions:
+    """How far every log was read, by Pod and container. Shared by the beginning and the following."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Position] = {}
+        self.attempt: int | None = None
+        """The newest that a line or mark was handed out of."""
+
+    def find(self, place: Place, container: str) -> Position | None:
+        return self._known.get((place.pod, container))
+
+    def get(self, place: Place, container: str) -> Position:
+        return self._known.setdefault((place.pod, container), Position(restart=-1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One run of one container, from its Pod or from what was kept."""
+
+    place: Place
+    container: str
+    restart: int
+    previous: bool = False
+    kept: KeptLog | None = None
+
+
+async def watch_lines(
+    client: Client,
+    clock: Clock,
+    namespace: str,
+    name: str,
+    wanted: Wanted = Wanted(),  # noqa: B008 - frozen
+    kept: Kept | None = None,
+) -> AsyncGenerator[Entry, None]:
+    """NotFound when there is no such TrainJob."""
+    trainjob = await client.get(TRAIN_JOBS, name, namespace)
+    kept = kept or NothingKept()
+    positions = Positions()
+    beginning = _read_beginning(client, trainjob, wanted, kept, positions)
+    async with aclosing(beginning):
+        async for entry in beginning:
+            yield entry
+    if not wanted.follow:
+        return
+    # Loaded here: reading what there is needs no tasks and no watches.
+    from trainmaster.client.joblogs_follow import follow_lines  # noqa: PLC0415
+
+    following = follow_lines(client, clock, trainjob, wanted, kept, positions)
+    async with aclosing(following):
+        async for entry in following:
+            yield entry
+
+
+async def list_pods(client: Client, trainjob: Object) -> tuple[list[Object], set[str]]:
+    """The Pods of this very TrainJob, and the uids of its JobSets that exist."""
+    meta = trainjob["metadata"]
+    try:
+        jobset = await client.get(JOB_SETS, meta["name"], meta["namespace"])
+    except NotFound:
+        return [], set()
+    if not is_owned(jobset, meta["uid"]):
+        return [], set()
+    uid = jobset["metadata"]["uid"]
+    page = await client.list(PODS, meta["namespace"], ListOptions(label_selector=f"{JOBSET_NAME}={meta['name']}"))
+    pods = [pod for pod in page.items if (place := find_place(pod)) is not None and place.jobset == uid]
+    return pods, {uid}
+
+
+def is_owned(obj: Object, uid: str) -> bool:
+    return any(reference.get("uid") == uid for reference in obj["metadata"].get("ownerReferences") or ())
+
+
+def list_containers(pod: Object) -> Iterator[tuple[str, Object]]:
+    """(name, status) of all containers, init containers first; the status is {} before the Pod has one."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    for names, states in (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses")):
+        known = {entry["name"]: entry for entry in status.get(states) or ()}
+        for container in spec.get(names) or ():
+            yield container["name"], known.get(container["name"], {})
+
+
+def has_started(state: Object) -> bool:
+    """Whether the server has a log of the current run, or of the one before it."""
+    current = state.get("state") or {}
+    return "running" in current or "terminated" in current or bool((state.get("lastState") or {}).get("terminated"))
+
+
+def is_between_runs(state: Object) -> bool:
+    """It waits after a crash: its number is that of the run that has ended."""
+    return "waiting" in (state.get("state") or {}) and bool((state.get("lastState") or {}).get("terminated"))
+
+
+async def _read_beginning(
+    client: Client, trainjob: Object, wanted: Wanted, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
+    pods, jobsets = await list_pods(client, trainjob)
+    sources = [source for pod in pods for source in _list_pod_sources(pod, wanted)]
+    alive = {place.pod for pod in pods if (place := find_place(pod)) is not None}
+    logs = kept.list_logs(trainjob["metadata"]["uid"], jobsets)
+    for log in logs:
+        if log.place.pod not in alive and wanted.fits(log.place, log.container):
+            sources.append(_Source(log.place, log.container, log.restart, kept=log))
+    attempts = sorted({source.place.attempt for source in sources})
+    for attempt in attempts[-1:] if wanted.last_attempt else attempts:
+        positions.attempt = attempt
+        if len(attempts) > 1:
+            yield Mark(ATTEMPT, attempt, f"attempt {attempt}")
+        chosen = [source for source in sources if source.place.attempt == attempt]
+        merged = _merge_sources(client, trainjob["metadata"]["namespace"], chosen, wanted, kept, positions)
+        async with aclosing(merged):
+            async for entry in merged:
+                yield entry
+
+
+def _list_pod_sources(pod: Object, wanted: Wanted) -> Iterator[_Source]:
+    place = find_place(pod)
+    if place is None:
+        return
+    for container, state in list_containers(pod):
+        if not wanted.fits(place, container) or not has_started(state):
+            continue
+        count = int(state.get("restartCount") or 0)
+        if count and not is_between_runs(state) and (state.get("lastState") or {}).get("terminated"):
+            yield _Source(place, container, count - 1, previous=True)
+        yield _Source(place, container, count)
+
+
+async def _read_source(
+    client: Client, namespace: str, source: _Source, wanted: Wanted, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
+    place = source.place
+    position = positions.get(place, source.container)
+    position.enter(source.restart)
+
+    def build(line: Stamped) -> Line:
+        time, raw = line
+        return Line(place.attempt, place.job, place.index, source.container, time, raw, source.restart, place.pod)
+
+    if source.kept is not None:
+        for line in read_kept(kept, source.kept, wanted, position):
+            yield build(line)
+        return
+    options = LogOptions(source.container, previous=source.previous, since_time=wanted.since_time)
+    if wanted.tail is not None:
+        options = LogOptions(
+            source.container, previous=source.previous, since_time=wanted.since_time, tail_lines=wanted.tail
+        )
+    lines = read_lines(client, namespace, place.pod, options, position)
+    try:
+        async with aclosing(lines):
+            async for line in lines:
+                yield build(line)
+    except NotFound:
+        # It went meanwhile; what it left may have been kept.
+        for log in kept.list_logs("", {place.jobset}):
+            if (log.place.pod, log.container, log.restart) == (place.pod, source.container, source.restart):
+                for line in read_kept(kept, log, wanted, position):
+                    yield build(line)
+    except StatusError as error:
+        if error.code != 400:
+            raise
+        yield Mark(GAP, place.attempt, f"no log of {place.job} {place.index}: {error.message}")
+
+
+def read_kept(kept: Kept, log: KeptLog, wanted: Wanted, position: Position) -> Iterator[Stamped]:
+    """What is wanted of a kept log, after the position."""
+    lines = skip_known(kept.read(log), position)
+    if wanted.since_time:
+        since = sort_key(wanted.since_time)
+        lines = (line for line in lines if sort_key(line[0]) >= since)
+    return iter(deque(lines, wanted.tail)) if wanted.tail is not None else lines
+
+
+async def read_leftovers(
+    client: Client, logs: Sequence[KeptLog], wanted: Wanted, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
+    """Kept logs of Pods that nobody saw alive, merged."""
+    sources = [_Source(log.place, log.container, log.restart, kept=log) for log in logs]
+    merged = _merge_sources(client, "", sources, wanted, kept, positions)
+    async with aclosing(merged):
+        async for entry in merged:
+            yield entry
+
+
+async def _merge_sources(
+    client: Client, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
+    """All lines by time; lines of one container stay in their order, whatever their times say."""
+    readers = [(source, _read_source(client, namespace, source, wanted, kept, positions)) for source in sources]
+    heap: list[tuple[str, int, Entry]] = []
+    # The runs of one container come one after the other.
+    chains: dict[tuple[str, str], deque[AsyncGenerator[Entry, None]]] = {}
+    for source, reader in sorted(readers, key=lambda entry: entry[0].restart):
+        chains.setdefault((source.place.pod, source.container), deque()).append(reader)
+    order = list(chains.values())
+    try:
+        for number, chain in enumerate(order):
+            entry = await _pull(chain)
+            if entry is not None:
+                heap.append((_get_key(entry, ""), number, entry))
+        heapify(heap)
+        count = 0
+        while heap:
+            key, number, entry = heap[0]
+            yield entry
+            count += 1
+            if count % _TURN == 0:
+                # Kept logs are files and never wait; others must get their turn.
+                await asyncio.sleep(0)
+            following = await _pull(order[number])
+            if following is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (_get_key(following, key), number, following))
+    finally:
+        for _, reader in readers:
+            await reader.aclose()
+
+
+def _get_key(entry: Entry, before: str) -> str:
+    return max(before, sort_key(entry.time)) if isinstance(entry, Line) else before
+
+
+async def _pull(chain: deque[AsyncGenerator[Entry, None]]) -> Entry | None:
+    while chain:
+        entry = await anext(chain[0], None)
+        if entry is not None:
+            return entry
+        chain.popleft()
+    return None

@@ -1,0 +1,394 @@
+"""The second half of `client.joblogs`: what a TrainJob prints from now on, until it is over.
+
+Three watches (the TrainJob, its JobSet, its Pods) keep a small picture of the job; every container of every Pod has a
+reader of its own that puts lines into one bounded queue. A reader of a later attempt begins only when those of the
+earlier ones are done. Iterate and close it in one task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.places import Place, find_place
+from trainmaster.api.pods.phases import is_over
+from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.training.ends import is_finished
+from trainmaster.client.contract import Client, LogOptions, WatchEvent
+from trainmaster.client.follow import follow
+from trainmaster.client.joblogs import (
+    ATTEMPT,
+    GAP,
+    TROUBLE,
+    WAITING,
+    Entry,
+    Kept,
+    KeptLog,
+    Line,
+    Mark,
+    Positions,
+    Wanted,
+    has_started,
+    is_between_runs,
+    is_owned,
+    list_containers,
+    list_pods,
+    read_kept,
+    read_leftovers,
+)
+from trainmaster.client.podlogs import Stamped, read_lines
+from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.scopes import Scope
+
+_QUEUE = 2000
+"""Lines that wait for a slow reader; more are left with the server."""
+_RETRY = Policy(first=0.1, cap=2.0)
+_STALE_SECONDS = 1.0
+"""After the end of a log that should go on: how long to wait for news of the Pod before asking again."""
+
+
+async def follow_lines(
+    client: Client, clock: Clock, trainjob: Object, wanted: Wanted, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
+    follower = _Follower(client, clock, trainjob, wanted, kept, positions)
+    async with Scope("joblogs") as scope:
+        follower.start(scope)
+        while (entry := await follower.queue.get()) is not None:
+            yield entry
+
+
+class _Follower:
+    def __init__(
+        self, client: Client, clock: Clock, trainjob: Object, wanted: Wanted, kept: Kept, positions: Positions
+    ) -> None:
+        self.queue: asyncio.Queue[Entry | None] = asyncio.Queue(_QUEUE)
+        self.client, self.clock = client, clock
+        self.wanted, self.kept, self.positions = wanted, kept, positions
+        self._trainjob: Object = trainjob
+        self._meta = trainjob["metadata"]
+        self.namespace: str = self._meta["namespace"]
+        self._gone = False
+        self._jobsets: list[str] = []
+        """Uids, in the order in which they were seen."""
+        self._pods: dict[str, Object] = {}
+        self._floor = positions.attempt if wanted.last_attempt and positions.attempt is not None else 0
+        self._reading: dict[tuple[str, str], tuple[int, int]] = {}
+        """(Pod, container) -> (JobSet, attempt), of readers that are not done."""
+        self._read: set[tuple[str, str]] = set()
+        self._marked: tuple[int, int] | None = None
+        self._news = asyncio.Event()
+        self._troubled = self._told_trouble = False
+        self._told_waiting = ""
+        self._marking = asyncio.Lock()
+
+    def start(self, scope: Scope) -> None:
+        name = f"metadata.name={self._meta['name']}"
+        scope.spawn(self._follow(TRAIN_JOBS, self._see_trainjob, field_selector=name), name="joblogs.trainjob")
+        scope.spawn(self._follow(JOB_SETS, self._see_jobset, field_selector=name), name="joblogs.jobset")
+        selector = f"{JOBSET_NAME}={self._meta['name']}"
+        scope.spawn(self._follow(PODS, self._see_pod, label_selector=selector), name="joblogs.pods")
+        scope.spawn(self._drive(scope), name="joblogs.drive")
+
+    # What is seen
+
+    async def _follow(
+        self,
+        gvr: GVR,
+        see: Callable[[Object, bool], None],
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> None:
+        known: dict[str, Object] = {}
+
+        async def begin(items: list[Object]) -> None:
+            self._troubled = False
+            names = {item["metadata"]["uid"] for item in items}
+            for uid in [uid for uid in known if uid not in names]:
+                see(known.pop(uid), True)
+            for item in items:
+                known[item["metadata"]["uid"]] = item
+                see(item, False)
+            self._notify()
+
+        async def change(event: WatchEvent) -> None:
+            uid = event.object["metadata"]["uid"]
+            gone = event.type == "DELETED"
+            if gone:
+                known.pop(uid, None)
+            else:
+                known[uid] = event.object
+            see(event.object, gone)
+            self._notify()
+
+        await follow(
+            self.client,
+            self.clock,
+            gvr,
+            begin,
+            change,
+            namespace=self.namespace,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            trouble=self._hear_trouble,
+        )
+
+    def _see_trainjob(self, obj: Object, gone: bool) -> None:
+        if obj["metadata"]["uid"] == self._meta["uid"]:
+            self._trainjob, self._gone = obj, gone
+
+    def _see_jobset(self, obj: Object, gone: bool) -> None:
+        uid = obj["metadata"]["uid"]
+        if is_owned(obj, self._meta["uid"]) and uid not in self._jobsets:
+            self._jobsets.append(uid)
+
+    def _see_pod(self, obj: Object, gone: bool) -> None:
+        name = obj["metadata"]["name"]
+        if gone:
+            self._pods.pop(name, None)
+        else:
+            self._pods[name] = obj
+
+    def _hear_trouble(self, error: Exception) -> None:
+        if isinstance(error, StatusError) and error.code in (401, 403):
+            raise error
+        self._troubled = True
+        self._notify()
+
+    def _notify(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """For news; what was looked at before must have been looked at without an await in between."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    # Who reads what
+
+    async def _drive(self, scope: Scope) -> None:
+        checked = False
+        while True:
+            await self._tell()
+            self._start_readers(scope)
+            if self.over and not self._reading:
+                if checked:
+                    break
+                # The Pods of the last moments may not have been seen yet.
+                checked = await self._look_again()
+                continue
+            await self.wait()
+        await self._fill(None)
+        await self.queue.put(None)
+
+    async def _look_again(self) -> bool:
+        try:
+            pods, jobsets = await list_pods(self.client, self._trainjob)
+        except (StatusError, OSError):
+            await self.wait(_STALE_SECONDS)
+            return False
+        self._jobsets += sorted(jobsets.difference(self._jobsets))
+        for pod in pods:
+            self._pods.setdefault(pod["metadata"]["name"], pod)
+        return True
+
+    def _start_readers(self, scope: Scope) -> None:
+        for pod in sorted(self._pods.values(), key=lambda pod: pod["metadata"]["name"]):
+            place = find_place(pod)
+            if place is None or place.jobset not in self._jobsets or place.attempt < self._floor:
+                continue
+            for container, _ in list_containers(pod):
+                key = (place.pod, container)
+                if key in self._reading or key in self._read or not self.wanted.fits(place, container):
+                    continue
+                turn = (self._jobsets.index(place.jobset), place.attempt)
+                self._reading[key] = turn
+                scope.spawn(self._run_reader(place, container, turn), name=f"joblogs.{place.pod}.{container}")
+
+    async def _run_reader(self, place: Place, container: str, turn: tuple[int, int]) -> None:
+        while any(other < turn for other in self._reading.values()):
+            await self.wait()
+        try:
+            await _Reader(self, place, container, turn).read()
+        finally:
+            key = (place.pod, container)
+            self._read.add(key)
+            self._reading.pop(key, None)
+            self._notify()
+
+    async def _tell(self) -> None:
+        """What the reader of the stream should know meanwhile, once each."""
+        attempt = self.positions.attempt or 0
+        if self._troubled and not self._told_trouble:
+            await self.queue.put(Mark(TROUBLE, attempt, "the server does not answer; asking again until it does"))
+        self._told_trouble = self._troubled
+        waiting = (self._trainjob.get("status") or {}).get("waiting") or {}
+        text = f"{waiting.get('reason', '')}: {waiting.get('message', '')}" if waiting else ""
+        if text and text != self._told_waiting:
+            await self.queue.put(Mark(WAITING, attempt, text))
+        self._told_waiting = text
+
+    async def mark(self, turn: tuple[int, int]) -> None:
+        """Before the first line of an attempt: what was missed of earlier ones, and that it begins."""
+        if self._marked == turn:
+            return
+        async with self._marking:
+            if self._marked is not None and self._marked >= turn:
+                return
+            attempt, before = turn[1], self.positions.attempt
+            await self._fill(attempt)
+            again = self._marked is not None and self._marked[0] < turn[0]
+            self._marked, self.positions.attempt = turn, attempt
+            if (before is None and attempt == 0) or (before == attempt and not again):
+                return
+            await self.queue.put(Mark(ATTEMPT, attempt, f"attempt {attempt}{self._explain(attempt)}"))
+
+    def _explain(self, attempt: int) -> str:
+        failure = (self._trainjob.get("status") or {}).get("failure") or {}
+        if failure.get("attempt") != attempt - 1 or failure.get("rank") is None:
+            return ""
+        who = f"{failure.get('replicatedJob') or 'node'} {failure['rank']}"
+        return f", after {who} ended with exit code {failure.get('exitCode')}"
+
+    async def _fill(self, before: int | None) -> None:
+        """Hands out what was kept of Pods that came and went unseen, of attempts before that one."""
+        logs = [
+            log
+            for log in self.kept.list_logs(self._meta["uid"], self._jobsets)
+            if self._floor <= log.place.attempt
+            and (before is None or log.place.attempt < before)
+            and self.wanted.fits(log.place, log.container)
+            and self.positions.find(log.place, log.container) is None
+        ]
+        entries = read_leftovers(self.client, logs, replace(self.wanted, tail=None), self.kept, self.positions)
+        async with aclosing(entries):
+            async for entry in entries:
+                await self.queue.put(entry)
+
+    # For readers
+
+    def find_pod(self, place: Place) -> Object | None:
+        return self._pods.get(place.pod)
+
+    def list_kept(self, place: Place, container: str) -> list[KeptLog]:
+        logs = self.kept.list_logs(self._meta["uid"], self._jobsets)
+        return [log for log in logs if log.place.pod == place.pod and log.container == container]
+
+    @property
+    def over(self) -> bool:
+        return self._gone or is_finished(self._trainjob)
+
+
+class _Reader:
+    """One container of one Pod, all its runs."""
+
+    def __init__(self, follower: _Follower, place: Place, container: str, turn: tuple[int, int]) -> None:
+        self._follower = follower
+        self._wanted = replace(follower.wanted, tail=None)
+        self._place, self._container, self._turn = place, container, turn
+        self._fresh = follower.positions.find(place, container) is None
+        self._position = follower.positions.get(place, container)
+        if self._position.restart < 0:
+            self._position.enter(0)
+        self._complete = False
+        """The current run was read to its end."""
+        self._backoff = Backoff(_RETRY)
+
+    async def read(self) -> None:
+        while True:
+            pod = self._follower.find_pod(self._place)
+            if pod is None:
+                return await self._read_kept()
+            state = dict(list_containers(pod))[self._container]
+            count = int(state.get("restartCount") or 0)
+            if count > self._position.restart and has_started(state):
+                await self._catch_up(count, between=is_between_runs(state))
+            elif self._complete or not has_started(state):
+                if is_over(pod) or self._follower.over:
+                    return None
+                await self._follower.wait(None)
+            elif not await self._read_run():
+                return await self._read_kept()
+
+    async def _catch_up(self, count: int, *, between: bool) -> None:
+        """The container was restarted: what is left of the run before, then on to the newest."""
+        if not self._complete and count - 1 == self._position.restart and not between:
+            await self._read_run(previous=True)
+        elif not self._complete and count - 1 > self._position.restart:
+            await self._say_gap(f"runs {self._position.restart} to {count - 2} of {self._container} are gone")
+        self._position.enter(count)
+        self._complete = False
+
+    async def _read_run(self, *, previous: bool = False) -> bool:
+        """Reads on until the log ends or the connection does. False: the Pod is gone."""
+        options = LogOptions(self._container, not previous, previous, since_time=self._wanted.since_time)
+        lines = read_lines(self._follower.client, self._follower.namespace, self._place.pod, options, self._position)
+        try:
+            async with aclosing(lines):
+                async for line in lines:
+                    await self._put(line)
+                    self._backoff.reset()
+        except NotFound:
+            return False
+        except StatusError as error:
+            if error.code in (401, 403):
+                raise
+            if error.code == 400 and (previous or self._follower.over):
+                await self._say_gap(error.message)
+                self._complete = True
+                return True
+            await self._follower.wait(self._backoff.next())
+            return True
+        except OSError:
+            await self._follower.clock.sleep(self._backoff.next())
+            return True
+        await self._judge_end()
+        return True
+
+    async def _judge_end(self) -> None:
+        """A log that ended: because the container did, or because the connection was closed in good order."""
+        for patience in (_STALE_SECONDS, 0.0):
+            pod = self._follower.find_pod(self._place)
+            state = {} if pod is None else dict(list_containers(pod))[self._container]
+            ended = "running" not in (state.get("state") or {})
+            if pod is None or ended or int(state.get("restartCount") or 0) > self._position.restart:
+                self._complete = True
+                return
+            if patience:
+                await self._follower.wait(patience)
+
+    async def _read_kept(self) -> None:
+        """The Pod is gone; what was not read of it may have been kept."""
+        found = False
+        for log in self._follower.list_kept(self._place, self._container):
+            if log.restart < self._position.restart:
+                continue
+            found = True
+            if log.restart > self._position.restart:
+                self._position.enter(log.restart)
+            for line in read_kept(self._follower.kept, log, self._wanted, self._position):
+                await self._put(line)
+        if not found and not self._complete and not self._position.time and self._fresh:
+            await self._say_gap("the Pod went before its log could be read")
+
+    async def _put(self, line: Stamped) -> None:
+        await self._follower.mark(self._turn)
+        time, raw = line
+        place, restart = self._place, self._position.restart
+        await self._follower.queue.put(
+            Line(place.attempt, place.job, place.index, self._container, time, raw, restart, place.pod)
+        )
+
+    async def _say_gap(self, why: str) -> None:
+        await self._follower.mark(self._turn)
+        text = f"something is missing of {self._place.job} {self._place.index}: {why}"
+        await self._follower.queue.put(Mark(GAP, self._place.attempt, text))

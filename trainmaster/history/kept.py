@@ -1,0 +1,38 @@
+"""The archive's logs for `client.joblogs`: what Pods left when they went. Reads only; works without a server.
+
+The server notes which JobSet belongs to which TrainJob about a second late, so callers name the JobSets they know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from trainmaster.client.joblogs import KeptLog
+from trainmaster.client.podlogs import Stamped
+from trainmaster.history.archive import FILE, Archive
+from trainmaster.history.logs import Log, list_logs, read_lines
+
+
+class KeptLogs:
+    """Implements `client.joblogs.Kept`. `directory` is the archive's."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+        return list_logs(self._directory, sorted({*jobsets, *self._list_noted(trainjob)}))
+
+    def read(self, log: KeptLog) -> Iterator[Stamped]:
+        assert isinstance(log, Log)
+        for time, _, text in read_lines(log):
+            yield time, text
+
+    def _list_noted(self, trainjob: str) -> list[str]:
+        if not trainjob or not (self._directory / FILE).exists():
+            return []
+        archive = Archive.open(self._directory, read_only=True)
+        try:
+            return archive.list_jobsets(trainjob)
+        finally:
+            archive.close()
