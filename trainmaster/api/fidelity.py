@@ -15,7 +15,9 @@ from typing import Any
 
 from trainmaster.api.fidelity_tables import TABLES, Table
 from trainmaster.api.kinds import Fidelity, Kind
+from trainmaster.api.meta import Object
 from trainmaster.api.schema import Node
+from trainmaster.api.supported import is_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,28 @@ def find_class(kind: Kind, path: str) -> Fidelity | None:
 def classify(kind: Kind) -> Iterator[Classed]:
     """Every entry of the kind's table, in the order of the schema."""
     yield from _walk(kind.load(), get_table(kind), "")
+
+
+def list_used(kind: Kind, obj: Object) -> Iterator[Classed]:
+    """The class of every field that an object uses, by its path with list positions. A refused field that asks for
+    nothing (`privileged: false`) passes, as it does when a job runs. Fields without a class are for the schema."""
+    yield from _walk_used(obj, TABLES.get((kind.group, kind.kind), {}), "")
+
+
+def _walk_used(value: Any, table: Table, path: str) -> Iterator[Classed]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _walk_used(item, table, f"{path}[{index}]")
+    if not isinstance(value, Mapping):
+        return
+    for name, item in value.items():
+        entry = table.get(name)
+        where = f"{path}.{name}" if path else str(name)
+        own = _split(entry.get("") if isinstance(entry, Mapping) else entry)
+        if own and (own[0] is not Fidelity.REFUSED or not is_empty(item)):
+            yield Classed(where, *own)
+        if isinstance(entry, Mapping):
+            yield from _walk_used(item, entry, where)
 
 
 def unclassified(kind: Kind) -> list[str]:

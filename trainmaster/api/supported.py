@@ -26,10 +26,11 @@ def list_unsupported(value: Any, table: Table, path: str) -> list[str]:
         where = f"{path}.{name}" if path else name
         if isinstance(known, Mapping):
             found.extend(list_unsupported(item, known, where))
-        elif not known and not _is_empty(item):
+        elif not known and not is_empty(item):
             found.append(where)
     return found
 
 
-def _is_empty(value: Any) -> bool:
+def is_empty(value: Any) -> bool:
+    """Whether a field with this value asks for nothing."""
     return value is None or value is False or (isinstance(value, dict | list | str) and not value)

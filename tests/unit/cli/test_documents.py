@@ -1,0 +1,116 @@
+"""Reading manifests: lines, several documents, and what is no manifest at all."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.documents import parse, read_documents
+
+pytestmark = pytest.mark.unit
+
+TWO = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: a
+data:
+  when: 2026-01-31
+---
+# nothing here
+---
+kind: Pod
+spec:
+  containers:
+  - name: main
+    image: x
+"""
+
+
+def test_every_field_knows_its_line() -> None:
+    first, second = parse("f", TWO)
+    assert (first.line, second.line) == (1, 10)
+    assert first.find_line("metadata.name") == 4
+    assert second.find_line("spec.containers[0].image") == 14
+    assert second.find_line("spec.containers[0].ports[2].name") == 13, "the nearest above"
+    assert second.find_line("status.phase") == 10
+
+
+def test_dates_stay_text_and_empty_documents_are_passed_over() -> None:
+    first, _ = parse("f", TWO)
+    assert first.obj is not None and first.obj["data"]["when"] == "2026-01-31"
+
+
+def test_a_list_is_taken_apart_with_its_lines() -> None:
+    text = "kind: List\napiVersion: v1\nitems:\n- kind: Pod\n  metadata: {name: a}\n- 7\n"
+    first, second = parse("f", text)
+    assert first.obj == {"kind": "Pod", "metadata": {"name": "a"}}
+    assert first.find_line("metadata.name") == 5
+    assert [one.text for one in second.problems] == ["items[1] is not an object"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: 1\nb: [1, 2\n", 3, "not YAML: line 3"),
+        ("a:\n\t- b\n", 2, "not YAML: line 2, column 1"),
+        ("a: !!python/object:os.system x\n", 1, "not YAML: line 1"),
+        ("{\x00}", 1, "not YAML"),
+        ("a: *unknown\n", 1, "undefined alias"),
+        ("? {a: 1}\n: b\n", 1, "unhashable"),
+    ],
+)
+def test_what_is_no_yaml_says_where(text: str, line: int, words: str) -> None:
+    (document,) = parse("f", text)
+    assert document.obj is None
+    assert document.problems[0].line == line
+    assert words in document.problems[0].text
+
+
+def test_documents_before_a_broken_one_are_kept() -> None:
+    first, broken = parse("f", "kind: Pod\n---\na: [\n")
+    assert first.obj == {"kind": "Pod"} and not first.problems
+    assert broken.problems[0].line == 4
+
+
+def test_a_key_that_stands_twice_names_both_lines() -> None:
+    (document,) = parse("f", "spec:\n  a: 1\n  a: 2\n")
+    assert [one.text for one in document.problems] == ["spec.a stands twice, in lines 2 and 3: the first one is lost"]
+
+
+@pytest.mark.parametrize("text", ["just words", "- a\n- b\n", "7"])
+def test_what_is_no_object_says_what_it_needs(text: str) -> None:
+    (document,) = parse("f", text)
+    assert document.problems[0].text == "not an object: it needs apiVersion, kind and metadata"
+
+
+def test_references_that_go_in_circles_or_multiply_are_refused() -> None:
+    (circle,) = parse("f", "a: &x\n  b: *x\n")
+    assert "contains itself" in circle.problems[0].text
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    (bomb,) = parse("f", "\n".join(lines))
+    assert "multiply" in bomb.problems[0].text
+
+
+def test_a_directory_gives_its_manifests_in_order_and_standard_input_is_a_dash(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("kind: B\n")
+    (tmp_path / "a.json").write_text('{"kind": "A"}')
+    (tmp_path / "notes.txt").write_text("no manifest")
+    context = Context({}, io.StringIO(), io.StringIO(), io.StringIO("kind: C\n"))
+    found = [document.obj for document in read_documents(context, [str(tmp_path), "-"])]
+    assert found == [{"kind": "A"}, {"kind": "B"}, {"kind": "C"}]
+
+
+def test_files_that_cannot_be_read_are_a_wrong_command_line(tmp_path: Path) -> None:
+    context = Context({}, io.StringIO(), io.StringIO(), io.StringIO())
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "empty").mkdir()
+    for name, words in (("none.yaml", "No such file"), ("binary.yaml", "no text"), ("empty", "has no manifest")):
+        with pytest.raises(exits.Failure, match=words) as failure:
+            read_documents(context, [str(tmp_path / name)])
+        assert failure.value.code == exits.USAGE

@@ -1,0 +1,192 @@
+"""Say what becomes of every field of a manifest here, and whether a server would take it, without one.
+
+Each field is honoured, approximated (with the reason), refused (with what to do), or inert: without meaning on one
+machine. The objects are then created, in order, on an empty server in memory with the shipped runtimes, so schema and
+admission answer as a real one does. Give a runtime that is not shipped in the same call, before the job that uses it.
+
+Exit codes: 0 all would run, 1 something is invalid or refused (with --strict also when something is approximated),
+2 a file cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trainmaster.api.fidelity import Classed, list_used
+from trainmaster.api.kinds import Fidelity, Kind
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.documents import Document, Problem, add_files, read_documents
+from trainmaster.cli.output import print_data, print_table
+from trainmaster.kit.clock import SystemClock
+
+if TYPE_CHECKING:
+    from trainmaster.app.rehearsal import Rehearsal
+
+_OBVIOUS = ("apiVersion", "kind")
+_OLD_GROUP = "kubeflow.org/v1"
+_NAMED = re.compile(r"(?<![\w.])(?:spec|metadata|data)\.[\w.\[\]]+\w")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_files(parser)
+    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="of objects that name none")
+    parser.add_argument("--strict", action="store_true", help="what is approximated counts as an error")
+    add_output(parser)
+
+
+@dataclass(slots=True)
+class Report:
+    """About one document."""
+
+    document: Document
+    kind: Kind | None = None
+    fields: list[Classed] = field(default_factory=list)
+    errors: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def find_name(self) -> str:
+        meta = (self.document.obj or {}).get("metadata")
+        meta = meta if isinstance(meta, dict) else {}
+        name = meta.get("name") or f"{meta.get('generateName', '')}*"
+        return f"{(self.document.obj or {}).get('kind', 'document')} {name}" if self.document.obj else "document"
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    documents = read_documents(context, options.filename)
+    if not documents:
+        raise exits.Failure(f"{', '.join(options.filename)}: nothing in it to check", exits.USAGE)
+    reports = asyncio.run(examine(documents, options.namespace, strict=options.strict))
+    if options.output == "table":
+        for report in reports:
+            _show(context, report)
+        _sum_up(context, reports, strict=options.strict)
+    else:
+        print_data(context, [to_data(report) for report in reports], options.output)
+    return exits.FAILED if any(report.errors for report in reports) else exits.OK
+
+
+async def examine(documents: Sequence[Document], namespace: str, *, strict: bool = False) -> list[Report]:
+    # A whole server, loaded only once there is something to try on it.
+    rehearsal = importlib.import_module("trainmaster.app.rehearsal")
+    async with rehearsal.open_rehearsal(SystemClock()) as server:
+        return [_examine(server, document, namespace, strict=strict) for document in documents]
+
+
+def _examine(server: Rehearsal, document: Document, namespace: str, *, strict: bool) -> Report:
+    report = Report(document, errors=list(document.problems))
+    obj = document.obj
+    if obj is None:
+        return report
+    report.kind = kind = server.find_kind(obj)
+    if kind is None:
+        report.errors.append(Problem(_explain_unknown(server, obj), line=document.find_line("kind")))
+        return report
+    report.fields = [one for one in list_used(kind, obj) if one.path not in _OBVIOUS]
+    report.errors += [
+        Problem(_advise(one), one.path, document.find_line(one.path))
+        for one in report.fields
+        if one.fidelity is Fidelity.REFUSED or (strict and one.fidelity is Fidelity.APPROXIMATED)
+    ]
+    outcome = server.create(kind, obj, namespace)
+    known = {problem.path for problem in report.errors}
+    for path, text in outcome.errors:
+        if "TrainingRuntime" in text and "not found" in text:
+            text += "; if a server has this runtime, give its manifest too, before the job"
+        if not path or path not in known:
+            report.errors.append(Problem(text, path, document.find_line(path or _find_path(text))))
+    report.warnings += outcome.warnings
+    return report
+
+
+def _advise(one: Classed) -> str:
+    note = f": {one.note}" if one.note else ""
+    if one.fidelity is Fidelity.APPROXIMATED:
+        return f"approximated{note}"
+    return f"not carried out on one machine{note}; remove it, or run the job on a cluster"
+
+
+def _explain_unknown(server: Rehearsal, obj: dict[str, Any]) -> str:
+    version, name = obj.get("apiVersion"), obj.get("kind")
+    if not isinstance(version, str) or not isinstance(name, str) or not version or not name:
+        missing = " and ".join(
+            key for key in ("apiVersion", "kind") if not isinstance(obj.get(key), str) or not obj[key]
+        )
+        return f"{missing} must be given, as text"
+    if version == _OLD_GROUP:
+        return f"{name} of {version} is not served: write a TrainJob (trainer.kubeflow.org/v1alpha1) instead"
+    kinds = server.catalogue.kinds
+    same = sorted({kind.api_version for kind in kinds if kind.kind == name})
+    if same:
+        return f"{name} is served as {', '.join(same)}, not as {version}"
+    close = difflib.get_close_matches(name, sorted({kind.kind for kind in kinds}), n=1)
+    hint = f": did you mean {close[0]}?" if close else "; docs/kinds.md lists what is"
+    return f"no kind {name} of {version} is served here{hint}"
+
+
+def _find_path(text: str) -> str:
+    """The field that a sentence names: `unknown field "spec.foo"`, `... denied the request: spec.foo: ...`."""
+    found = _NAMED.search(text)
+    return found[0] if found else ""
+
+
+def to_data(report: Report) -> dict[str, Any]:
+    document, obj = report.document, report.document.obj or {}
+    meta = obj.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    return {
+        "source": document.source,
+        "line": document.line,
+        "apiVersion": obj.get("apiVersion"),
+        "kind": obj.get("kind"),
+        "namespace": meta.get("namespace"),
+        "name": meta.get("name"),
+        "ok": not report.errors,
+        "fields": [
+            {"path": one.path, "line": document.find_line(one.path), "class": one.fidelity.value, "note": one.note}
+            for one in report.fields
+        ],
+        "errors": [{"path": one.path, "line": one.line, "text": one.text} for one in report.errors],
+        "warnings": report.warnings,
+    }
+
+
+def _show(context: Context, report: Report) -> None:
+    document = report.document
+    context.say(f"{document.source}:{document.line} {report.find_name()}")
+    if report.fields:
+        rows = [
+            (one.path, str(document.find_line(one.path)), one.fidelity.value, one.note or "") for one in report.fields
+        ]
+        print_table(context, ("FIELD", "LINE", "HERE", "NOTE"), rows)
+    for line in _list_lines(report):
+        context.say(line)
+    context.say()
+
+
+def _list_lines(report: Report) -> Iterator[str]:
+    for problem in report.errors:
+        where = f"{report.document.source}:{problem.line}: " if problem.line else ""
+        path = f"{problem.path}: " if problem.path and problem.path not in problem.text else ""
+        yield f"error: {where}{path}{problem.text}"
+    for text in report.warnings:
+        yield f"warning: {text}"
+
+
+def _sum_up(context: Context, reports: Sequence[Report], *, strict: bool) -> None:
+    classes = Counter(one.fidelity.value for report in reports for one in report.fields)
+    errors = sum(len(report.errors) for report in reports)
+    counts = ", ".join(f"{classes[name.value]} {name.value}" for name in Fidelity if classes[name.value])
+    verdict = f"{errors} error{'s' if errors != 1 else ''}" if errors else "would run"
+    if not errors and classes[Fidelity.APPROXIMATED.value] and not strict:
+        verdict += "; --strict makes errors of what is approximated"
+    objects = f"{len(reports)} object{'s' if len(reports) != 1 else ''}"
+    context.note(f"{objects}: {f'{counts} fields; ' if counts else ''}{verdict}")

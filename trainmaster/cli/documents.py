@@ -1,0 +1,202 @@
+"""Reads manifests: YAML or JSON, several documents in a file, with the line of every field.
+
+A document that is no YAML, or not an object of the API, becomes a `Document` with problems instead of an error, so that
+one wrong document does not hide what is wrong with the others. Times stay text, as for kubectl; a key that stands twice
+is a problem; `kind: List` is taken apart. Used by `trainmaster check`.
+
+Invariant: what is returned is a tree. References in YAML that go round in circles, or multiply beyond all measure, are
+refused before anybody walks through them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainmaster.api.meta import Object
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+
+_LARGEST = 20 << 20
+_MOST_NODES = 200_000
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MAP = "tag:yaml.org,2002:map"
+
+
+class _Loader(yaml.SafeLoader):
+    """Without dates: a time in a manifest is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(slots=True)
+class Problem:
+    text: str
+    path: str = ""
+    line: int = 0
+
+
+@dataclass(slots=True)
+class Document:
+    source: str
+    """The file, or `-`."""
+    line: int
+    """Where it begins."""
+    obj: Object | None = None
+    lines: dict[str, int] = field(default_factory=dict)
+    """Path of a field (`spec.containers[0].image`) to its line."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def find_line(self, path: str) -> int:
+        """Of the field, else of the nearest one above it."""
+        while path:
+            if path in self.lines:
+                return self.lines[path]
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.line
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="a manifest, a directory of them, or - for standard input; may be given several times",
+    )
+
+
+def read_documents(context: Context, names: Sequence[str]) -> list[Document]:
+    """Failure (2) for what cannot be read at all."""
+    return [document for name in names for source, text in _read(context, name) for document in parse(source, text)]
+
+
+def _read(context: Context, name: str) -> Iterator[tuple[str, str]]:
+    if name == "-":
+        yield "-", context.stdin.read()
+        return
+    path = Path(name)
+    if path.is_dir():
+        files = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES and entry.is_file())
+        if not files:
+            raise exits.Failure(f"{name} has no manifest: no file ends in {', '.join(_SUFFIXES)}", exits.USAGE)
+    else:
+        files = [path]
+    for file in files:
+        try:
+            if file.stat().st_size > _LARGEST:
+                raise exits.Failure(f"{file} has more than {_LARGEST >> 20} MiB: is it a manifest?", exits.USAGE)
+            yield str(file), file.read_text()
+        except UnicodeDecodeError:
+            raise exits.Failure(f"{file} is no text: give a manifest in YAML or JSON", exits.USAGE) from None
+        except OSError as error:
+            raise exits.Failure(f"{file} cannot be read: {error.strerror}", exits.USAGE) from None
+
+
+def parse(source: str, text: str) -> Iterator[Document]:
+    """All documents of a text. What follows a syntax error is not read: nobody knows where it ends."""
+    loader: Any = None
+    try:
+        loader = _Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            yield from _build(source, loader, node)
+    except yaml.YAMLError as error:
+        yield _broken(source, error)
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _broken(source: str, error: yaml.YAMLError) -> Document:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line = mark.line + 1 if mark is not None else 1
+    parts = (getattr(error, "context", None), getattr(error, "problem", None))
+    said = ", ".join(part for part in parts if part) or str(error).splitlines()[0]
+    where = f"line {line}, column {mark.column + 1}: " if mark is not None else ""
+    return Document(source, line, problems=[Problem(f"not YAML: {where}{said}", line=line)])
+
+
+def _build(source: str, loader: Any, node: yaml.Node) -> Iterator[Document]:
+    document = Document(source, node.start_mark.line + 1)
+    try:
+        _Walker(document).walk(node, "", ())
+    except _Endless as error:
+        document.problems.append(Problem(str(error), line=document.line))
+        yield document
+        return
+    document.obj = loader.construct_document(node)
+    if document.obj is None:
+        return  # nothing between two separators
+    if not isinstance(document.obj, dict):
+        document.obj = None
+        document.problems.append(Problem("not an object: it needs apiVersion, kind and metadata", line=document.line))
+    yield from _take_apart(document)
+
+
+def _take_apart(document: Document) -> Iterator[Document]:
+    obj = document.obj
+    if obj is None or obj.get("kind") != "List" or not isinstance(obj.get("items"), list):
+        yield document
+        return
+    for index, item in enumerate(obj["items"]):
+        prefix = f"items[{index}]"
+        inner = Document(document.source, document.find_line(prefix), item if isinstance(item, dict) else None)
+        inner.lines = {
+            path.removeprefix(f"{prefix}."): line
+            for path, line in document.lines.items()
+            if path.startswith(f"{prefix}.")
+        }
+        if inner.obj is None:
+            inner.problems.append(Problem(f"{prefix} is not an object", line=inner.line))
+        inner.problems += [one for one in document.problems if one.path.startswith(prefix)]
+        yield inner
+
+
+class _Endless(Exception):
+    pass
+
+
+class _Walker:
+    """Notes the line of every field, and keys that stand twice."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._count = 0
+
+    def walk(self, node: yaml.Node, path: str, above: tuple[int, ...]) -> None:
+        self._count += 1
+        if id(node) in above:
+            raise _Endless(f"{path or 'the document'} contains itself, by a reference (*)")
+        if self._count > _MOST_NODES:
+            raise _Endless(f"more than {_MOST_NODES} values: references (*) multiply them, or this is no manifest")
+        inner = (*above, id(node))
+        if isinstance(node, yaml.MappingNode):
+            self._walk_mapping(node, path, inner)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                where = f"{path}[{index}]"
+                self._document.lines[where] = item.start_mark.line + 1
+                self.walk(item, where, inner)
+
+    def _walk_mapping(self, node: yaml.MappingNode, path: str, above: tuple[int, ...]) -> None:
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            where = f"{path}.{name}" if path else name
+            if name in seen and name != "<<":
+                text = f"{where} stands twice, in lines {seen[name]} and {line}: the first one is lost"
+                self._document.problems.append(Problem(text, where, line))
+            seen[name] = line
+            self._document.lines[where] = line
+            self.walk(value, where, above)
