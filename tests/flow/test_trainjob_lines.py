@@ -1,6 +1,6 @@
 """Conformance lines E-001 to E-012 that one machine can play: whole lives of TrainJobs through all controllers.
 
-E-005 (Flux) and E-010 (the status server) are not among them; docs/trainjobs.md says why.
+E-005 (Flux) is not among them, docs/trainjobs.md says why; E-010 (the status server) is in tests/node/test_progress.py.
 """
 
 from __future__ import annotations

@@ -164,6 +164,15 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """Reports of training programs; see docs/progress.md."""
+
+    enabled: bool = True
+    """Tell the containers of a trainer where to report (KUBEFLOW_TRAINER_SERVER_URL and two more). Upstream's
+    gate TrainJobStatus, which is off there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     server: Server = field(default_factory=Server)
     rest: Rest = field(default_factory=Rest)
@@ -175,6 +184,7 @@ class Settings:
     node: Node = field(default_factory=Node)
     history: History = field(default_factory=History)
     jobs: Jobs = field(default_factory=Jobs)
+    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True, slots=True)

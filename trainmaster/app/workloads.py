@@ -20,6 +20,8 @@ from trainmaster.app.home import Home, HomeError
 from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
+from trainmaster.controllers.frameworks.contract import Context as TrainingContext
+from trainmaster.controllers.frameworks.contract import ProgressServer
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.job.reconciler import build_controller as build_job_controller
@@ -28,6 +30,7 @@ from trainmaster.controllers.lifecycle import census, limits, retention
 from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
+from trainmaster.controllers.trainjob.reconciler import build_controller as build_trainjob_controller
 from trainmaster.controllers.volumes.claims import CONTROLLER as CLAIMS
 from trainmaster.controllers.volumes.volumes import CONTROLLER as VOLUMES
 from trainmaster.engine.apply import apply_in_one
@@ -45,6 +48,8 @@ from trainmaster.node.network import WaysOut
 from trainmaster.node.runner import Settings as NodeSettings
 from trainmaster.node.warm import WarmSettings
 
+PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
+"""The API server itself, wherever a Pod reaches it: by the relay in its network, or where it listens just now."""
 CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
 CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER)
 """All of them, as they are without a history and with every setting at its default."""
@@ -54,7 +59,10 @@ def build_chain(settings: Settings) -> tuple[Controller, ...]:
     """From TrainJob to Pod, as this installation wants it."""
     jobs = settings.jobs
     pause = Policy(first=jobs.replacement_seconds, cap=max(jobs.replacement_seconds, jobs.replacement_max_seconds))
-    return tuple(build_job_controller(pause) if item is JOB else item for item in CHAIN)
+    own = {JOB.name: build_job_controller(pause)}
+    if settings.progress.enabled:
+        own[TRAIN_JOB.name] = build_trainjob_controller(TrainingContext(progress=PROGRESS))
+    return tuple(own.get(item.name, item) for item in CHAIN)
 
 
 @asynccontextmanager

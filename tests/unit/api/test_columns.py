@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from trainmaster.api.catalogue import build
 from trainmaster.api.meta import Object
+from trainmaster.kit.clock import format_time
 
 pytestmark = pytest.mark.unit
 
@@ -140,9 +142,35 @@ def test_a_trainjob_shows_its_last_condition_then_what_is_ours() -> None:
     conditions = [{"type": "Suspended", "status": "False"}, {"type": "Complete", "status": "True"}]
     job: Object = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
     job |= {"spec": {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 2}}, "status": {"conditions": conditions}}
-    want = {"Name": "x", "State": "Complete", "Age": "15m", "Waiting": None, "Runtime": "torch", "Nodes": 2}
-    assert cells_of(job) == want
-    assert list(want)[:3] == ["Name", "State", "Age"]
+    want = {"Name": "x", "State": "Complete", "Age": "15m", "Waiting": None, "Progress": None, "ETA": None}
+    assert cells_of(job) == {**want, "Runtime": "torch", "Nodes": 2}
+    assert list(cells_of(job))[:3] == ["Name", "State", "Age"]
+
+
+@pytest.mark.parametrize(
+    ("report", "conditions", "want"),
+    [
+        pytest.param({"progressPercentage": 42, "estimatedRemainingSeconds": 150}, [], ("42%", "2m"), id="it runs"),
+        pytest.param({"progressPercentage": 0, "estimatedRemainingSeconds": 20}, [], ("0%", "0s"), id="it is late"),
+        pytest.param({"metrics": [{"name": "a", "value": "1"}]}, [], (None, None), id="only metrics"),
+        pytest.param(
+            {"progressPercentage": 42, "estimatedRemainingSeconds": 150}, ["Failed"], ("42%", None), id="over"
+        ),
+        pytest.param(
+            {"progressPercentage": 7, "estimatedRemainingSeconds": 9}, ["Suspended"], ("7%", None), id="rests"
+        ),
+    ],
+)
+def test_a_trainjob_shows_what_its_program_reports(
+    report: Object, conditions: list[str], want: tuple[Any, Any]
+) -> None:
+    """The time that is left runs on between two reports, and not when the job does not."""
+    before = format_time(datetime.fromtimestamp(NOW - 30, UTC))
+    status: Object = {"trainerStatus": {**report, "lastUpdatedTime": before}}
+    status |= {"conditions": [{"type": kind, "status": "True"} for kind in conditions]}
+    job: Object = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": {}, "status": status}
+    shown = cells_of(job)
+    assert (shown["Progress"], shown["ETA"]) == want
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.node.making import make_pod
-from trainmaster import checkpoint
+from trainmaster import checkpoint, progress
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.client.contract import PatchType
@@ -255,7 +255,9 @@ def test_an_environment_without_our_package_gets_what_training_programs_import(t
     (tmp_path / "env" / "bin" / "python3").symlink_to(sys.executable)
     lacking = Path(layers.make_shared(tmp_path / "root", layers.read_base(str(tmp_path / "env"))))
     ours = lacking / "library" / "trainmaster"
-    assert (ours / "checkpoint.py").read_bytes() == Path(checkpoint.__file__).read_bytes()
+    for module in (checkpoint, progress):
+        name = Path(str(module.__file__)).name
+        assert (ours / name).read_bytes() == Path(str(module.__file__)).read_bytes()
     below = (lacking / "lib" / "python3.11" / "site-packages" / "_below.pth").read_text().splitlines()
     assert below[-1] == f"import site; site.addsitedir({str(ours.parent)!r})", "behind everything else"
     (place / "trainmaster-1.0.dist-info").mkdir()

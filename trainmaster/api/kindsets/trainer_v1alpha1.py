@@ -118,6 +118,26 @@ def _get_waiting(job: Object, now: float) -> Any:
     return ((job.get("status") or {}).get("waiting") or {}).get("reason")
 
 
+def _get_progress(job: Object, now: float) -> Any:
+    done = _get_report(job).get("progressPercentage")
+    return None if done is None else f"{done}%"
+
+
+def _get_time_left(job: Object, now: float) -> Any:
+    """Of what was reported, less the time that has gone by since. Nothing of a job that is over or waits."""
+    report = _get_report(job)
+    left, moment = report.get("estimatedRemainingSeconds"), report.get("lastUpdatedTime")
+    is_still = any(cells.is_condition_true(job, kind) for kind in ("Complete", "Failed", "Suspended"))
+    if left is None or moment is None or is_still:
+        return None
+    return cells.render_duration(max(0.0, left - max(0.0, now - cells.seconds_of(moment))))
+
+
+def _get_report(job: Object) -> Object:
+    report: Object = (job.get("status") or {}).get("trainerStatus") or {}
+    return report
+
+
 def _get_runtime(job: Object, now: float) -> Any:
     return ((job.get("spec") or {}).get("runtimeRef") or {}).get("name")
 
@@ -152,6 +172,18 @@ TRAIN_JOB = _kind(
         Column("State", _get_state, json_path=".status.conditions[-1:].type"),
         cells.CUSTOM_AGE,
         Column("Waiting", _get_waiting, json_path=".status.waiting.reason", description="Why nothing happens yet."),
+        Column(
+            "Progress",
+            _get_progress,
+            json_path=".status.trainerStatus.progressPercentage",
+            description="How much of the training is done, as the program reports it, in percent.",
+        ),
+        Column(
+            "ETA",
+            _get_time_left,
+            json_path=".status.trainerStatus.estimatedRemainingSeconds",
+            description="How long it will still take, as the program reports it.",
+        ),
         Column("Runtime", _get_runtime, priority=1, json_path=".spec.runtimeRef.name"),
         Column("Nodes", _get_nodes, type="integer", priority=1, json_path=".spec.trainer.numNodes"),
     ),

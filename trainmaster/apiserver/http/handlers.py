@@ -45,7 +45,7 @@ class Handlers:
         usage = UsageHandler(registry, catalogue, meter or NO_METER, clock)
         self.resources.specials[("metrics.k8s.io", "pods", "")] = usage.handle_pods
         self.resources.specials[("metrics.k8s.io", "nodes", "")] = usage.handle_nodes
-        self.progress = Progress(registry, catalogue, access)
+        self.progress = Progress(registry, catalogue, access, clock)
         self.endpoints = endpoints
 
     def handle(self, request: Request) -> Outcome:

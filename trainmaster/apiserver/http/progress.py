@@ -1,79 +1,116 @@
 """POST trainjobs/NAME/status: training code reports its progress (Trainer's status server, on the same path).
 
-A token for the audience of that one TrainJob is enough, of any ServiceAccount in its namespace; others need the right
-to create `trainjobs/status`. Each report replaces the one before it. Whole objects in the body go the ordinary way.
-Errors have Trainer's texts: its clients never show them, people who try with curl do.
+A token for the audience of that one TrainJob is enough: bound to a Pod, as the node hands them out, the Pod must work
+for that job; unbound, it may be of any ServiceAccount in its namespace. Others need the right to create
+`trainjobs/status`. Whole objects in the body go the ordinary way. What a report must look like and what is stored of
+it is decided in `api/training/reports.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
+from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.training import reports
 from trainmaster.apiserver.contract import Call, Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.messages import Request, Response
-from trainmaster.client.contract import PatchType, WriteOptions
-from trainmaster.kit.clock import parse_time
+from trainmaster.client.contract import Identity, PatchType, WriteOptions
+from trainmaster.kit.buckets import Buckets
+from trainmaster.kit.clock import Clock
 
-MANAGER = "trainer-status"
-LARGEST = 65536
-_FIELDS = ("progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime")
-
-
-def build_audience(namespace: str, name: str) -> str:
-    """What a token must be for."""
-    return f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
+PER_SECOND, BURST = 1.0, 10
+"""Reports of one TrainJob: its clients send one in five seconds, and the first and the last at once."""
+_POD_NAME = "authentication.kubernetes.io/pod-name"
+_POD_UID = "authentication.kubernetes.io/pod-uid"
+_REMEMBERED = 4096
 
 
 class Progress:
-    def __init__(self, registry: Registry, catalogue: Catalogue, access: Access) -> None:
+    def __init__(self, registry: Registry, catalogue: Catalogue, access: Access, clock: Clock) -> None:
         self._registry = registry
-        self._kind: Kind | None = catalogue.find(TRAIN_JOBS)
+        self._kinds: dict[str, Kind | None] = {gvr.plural: catalogue.find(gvr) for gvr in (TRAIN_JOBS, JOB_SETS, PODS)}
         self._access = access
+        self._clock = clock
+        self._buckets = Buckets(clock, per_second=PER_SECOND, burst=BURST)
+        self._reporters: dict[str, reports.Reporter] = {}
+        """By Pod uid; nothing in it changes while the Pod exists, and a token ends with its Pod."""
 
     def concerns(self, request: Request) -> bool:
         route = request.route
         if request.method != "POST" or route.subresource != "status" or route.plural != "trainjobs":
             return False
-        return route.group == TRAIN_JOBS.group and self._kind is not None and b'"kind"' not in request.body
+        return route.group == TRAIN_JOBS.group and None not in self._kinds.values() and b'"kind"' not in request.body
 
     def handle(self, request: Request) -> Response:
         self._admit(request)
-        if len(request.body) > LARGEST:
-            raise StatusError(413, "RequestEntityTooLarge", "Payload too large")
-        report = _parse(request.body)
+        report = reports.parse(request.body)
         if report is None:
             return Response(b"{}")
         route = request.route
-        # A merge patch keeps what it does not name, and a report replaces the one before.
-        patch = {"status": {"trainerStatus": {key: report.get(key) for key in _FIELDS}}}
-        assert self._kind is not None, "asked first"
+        trainjob = self._find("trainjobs", route.namespace, route.name)
+        if trainjob is None:
+            raise reports.refuse_name()
+        reporter = self._find_reporter(request.identity, route.namespace)
+        if reporter is not None:
+            jobset = self._find("jobsets", route.namespace, reporter.jobset_name) if reporter.jobset_name else None
+            reports.check_reporter(reporter, trainjob, jobset)
+        if not self._buckets.take(trainjob["metadata"]["uid"]):
+            text = f"reports of one TrainJob are taken {BURST} at once and then {PER_SECOND:.0f} a second"
+            raise status.too_many_requests(text)
+        wanted = reports.decide(report, trainjob, self._clock.now(), reporter)
+        answer = orjson.dumps({"trainerStatus": report if wanted is None else wanted})
+        return Response(answer) if wanted is None else Response(answer, revision=self._store(request, wanted))
+
+    def _store(self, request: Request, report: Object) -> int:
+        kind, route = self._kinds["trainjobs"], request.route
+        assert kind is not None, "asked first"
+        written = self._registry.patch(
+            Call(request.identity, reports.MANAGER),
+            kind,
+            route.namespace,
+            route.name,
+            PatchType.MERGE,
+            reports.build_patch(report),
+            WriteOptions(field_manager=reports.MANAGER),
+            subresource="status",
+        )
+        return written.revision
+
+    def _find(self, plural: str, namespace: str, name: str) -> Object | None:
+        kind = self._kinds[plural]
+        assert kind is not None, "asked first"
         try:
-            written = self._registry.patch(
-                Call(request.identity, MANAGER),
-                self._kind,
-                route.namespace,
-                route.name,
-                PatchType.MERGE,
-                patch,
-                WriteOptions(field_manager=MANAGER),
-                subresource="status",
-            )
+            found: Object = orjson.loads(self._registry.get(kind, namespace, name).value)
         except NotFound:
-            raise StatusError(404, "NotFound", "Train job not found") from None
-        return Response(orjson.dumps({"trainerStatus": report}), revision=written.revision)
+            return None
+        return found
+
+    def _find_reporter(self, identity: Identity, namespace: str) -> reports.Reporter | None:
+        """None: the token is bound to no Pod. One that is good names a Pod that exists."""
+        names, uids = identity.extra.get(_POD_NAME), identity.extra.get(_POD_UID)
+        if not names or not uids:
+            return None
+        known = self._reporters.get(uids[0])
+        if known is None:
+            pod = self._find("pods", namespace, names[0])
+            if pod is None or pod["metadata"]["uid"] != uids[0]:
+                raise reports.refuse_sender()
+            if len(self._reporters) >= _REMEMBERED:
+                self._reporters.clear()
+            known = self._reporters[uids[0]] = reports.read_reporter(pod)
+        return known
 
     def _admit(self, request: Request) -> None:
         route = request.route
         scheme, *credentials = request.headers.get("authorization", "").split() or [""]
         if scheme.lower() == "bearer" and len(credentials) == 1:
-            found = self._access.authenticator.review(credentials[0], (build_audience(route.namespace, route.name),))
+            audience = reports.build_audience(route.namespace, route.name)
+            found = self._access.authenticator.review(credentials[0], (audience,))
             if found is not None and found[0].user.startswith(f"system:serviceaccount:{route.namespace}:"):
                 request.identity = found[0]
                 return
@@ -82,37 +119,4 @@ class Progress:
         except StatusError as error:
             if error.code not in (401, 403):
                 raise
-            raise StatusError(403, "Forbidden", "Forbidden") from None
-
-
-def _parse(body: bytes) -> Object | None:
-    """The report, without fields that are not Trainer's; None when there is none."""
-    try:
-        payload = orjson.loads(body)
-        report = payload.get("trainerStatus")
-        if report is None:
-            return None
-        return {key: value for key in _FIELDS if (value := _check(key, report.get(key))) is not None}
-    except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError):
-        raise StatusError(422, "Invalid", "Invalid payload") from None
-
-
-def _check(key: str, value: Any) -> Any:
-    """The value when it is of the right type; whether it is in range says the schema."""
-    if value is None:
-        return None
-    if key == "metrics":
-        return [_check_metric(metric) for metric in value]
-    if key == "lastUpdatedTime":
-        parse_time(value)
-        return value
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(key)
-    return value
-
-
-def _check_metric(metric: Any) -> Object:
-    pair = {key: metric.get(key, "") for key in ("name", "value")}
-    if not all(isinstance(value, str) for value in pair.values()):
-        raise TypeError("metrics")
-    return pair
+            raise reports.refuse_sender() from None

@@ -23,11 +23,23 @@ RANK: Mapping[str, Any] = {"fieldRef": {"fieldPath": f"metadata.annotations['{CO
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressServer:
+    """Where training code reports to."""
+
+    url: str
+    """Scheme, host and port. It may name variables of the Pod, `$(NAME)`."""
+    ca: str = ""
+    """Certificates, PEM, that it is known by; "" are those of the API server."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Where the controllers run, and what must come from outside a pure function."""
 
     on_cluster: bool = False
     """A Kubernetes cluster: PodGroups and Flux have somebody who understands them."""
+    progress: ProgressServer | None = None
+    """None: containers are told of none. Upstream's gate `TrainJobStatus`, off."""
     make_ssh_keys: Callable[[], keys.KeyPair] = keys.make_ssh_keys
     make_curve_keys: Callable[[], keys.KeyPair] = keys.make_curve_keys
 

@@ -28,7 +28,7 @@ from trainmaster.api.training.steps import (
     list_jobs,
 )
 from trainmaster.api.training.template import fill_template, upsert_env
-from trainmaster.controllers.frameworks import inject_gangs, select_framework
+from trainmaster.controllers.frameworks import inject_gangs, progress, select_framework
 from trainmaster.controllers.frameworks.contract import Companion, Context, Injection, Part, Training
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.trainjob.fields import RUNTIME, TRAIN_JOB
@@ -63,7 +63,8 @@ def build_children(trainjob: Object, runtime: Object, context: Context) -> Child
         return Waiting("Unsupported", f"this version does not carry out {'; '.join(problems)}")
     injection = framework.inject(training, context)
     counts = {**training.counts, **injection.counts}
-    for part in injection.parts:
+    reporting = progress.inject(training, context)
+    for part in (*injection.parts, *reporting.parts):
         _add_part(spec, part)
     _finish_trainer(spec, training)
     for job in list_jobs(spec):
@@ -73,7 +74,7 @@ def build_children(trainjob: Object, runtime: Object, context: Context) -> Child
     gangs = inject_gangs(replace(training, jobs=list_jobs(spec), counts=counts), runtime, jobset, context)
     for gang in gangs:
         _mark_pods(spec, gang)
-    companions = [companion for answer in (injection, *gangs) for companion in answer.companions]
+    companions = [companion for answer in (injection, reporting, *gangs) for companion in answer.companions]
     remarks = [answer.remark for answer in gangs if answer.remark]
     if trainjob["spec"].get("trainer") and not training.trainer_job:
         text = f"no job of the runtime carries the label {ANCESTOR_STEP}: {TRAINER}"

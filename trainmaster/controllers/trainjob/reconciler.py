@@ -33,7 +33,7 @@ from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.ownership import is_owned_by, is_terminating
-from trainmaster.controllers.trainjob import deadline, suspension, verdict
+from trainmaster.controllers.trainjob import attempts, deadline, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import Absent, Runtime, resolve_runtime
@@ -67,6 +67,8 @@ class _Outcome:
     """Whether the JobSet is suspended once the writes are done; None: as the TrainJob asks."""
     failure: verdict.Failure | None = None
     """The first of the newest attempt that had one."""
+    began: str = ""
+    """When the present attempt began."""
 
 
 def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
@@ -96,7 +98,8 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
         outcome = _Outcome(waiting=_explain_foreign(jobset))
     else:
         outcome = _start(context, view, trainjob, runtime)
-    return _finish(trainjob, own, replace(outcome, failure=failure), now, left)
+    began = attempts.find_beginning(view, trainjob, own)
+    return _finish(trainjob, own, replace(outcome, failure=failure, began=began), now, left)
 
 
 def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Waiting) -> _Outcome:
@@ -137,7 +140,7 @@ def _keep(context: Context, view: View, trainjob: Object, jobset: Object, runtim
     writes: list[Write] = [*_keep_snapshot(runtime)]
     if not have and want:
         return _Outcome((*writes, suspension.build_toggle(jobset, want)))
-    if have or _has_companions(runtime.obj):
+    if have or _has_companions(runtime.obj, context):
         children = build_children(trainjob, runtime.obj, context)
         if isinstance(children, Waiting):
             return _Outcome(tuple(writes), waiting=children, suspended=have)
@@ -156,7 +159,9 @@ def _keep_snapshot(runtime: Runtime) -> Sequence[Write]:
     return () if runtime.snapshot is None else (runtime.snapshot,)
 
 
-def _has_companions(runtime: Object) -> bool:
+def _has_companions(runtime: Object, context: Context) -> bool:
+    if context.progress is not None and context.progress.ca:
+        return True
     return find_policy(runtime)[0] in ("mpi", "flux") or bool(runtime["spec"].get("podGroupPolicy"))
 
 
@@ -191,7 +196,9 @@ def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: Now
     before = trainjob.get("status") or {}
     waiting = outcome.waiting
     failure = outcome.failure
-    after = build_status(trainjob, jobset, waiting, now.wall, suspended=outcome.suspended, failure=failure)
+    after = build_status(
+        trainjob, jobset, waiting, now.wall, suspended=outcome.suspended, failure=failure, began=outcome.began
+    )
     notes = [Note(trainjob, REMARK_REASON, text, warning=True) for text in outcome.remarks]
     if failure is not None and failure != before.get("failure"):
         notes.append(Note(trainjob, verdict.REASON, _cut("", verdict.describe(failure)), warning=True))

@@ -20,6 +20,7 @@ from trainmaster.api.conditions import (
 )
 from trainmaster.api.meta import Object
 from trainmaster.api.training.ends import is_finished
+from trainmaster.api.training.reports import is_left_over
 from trainmaster.controllers.trainjob.verdict import Failure, describe
 from trainmaster.controllers.waiting import Waiting, find_annotated
 
@@ -46,11 +47,13 @@ def build_status(
     *,
     suspended: bool | None = None,
     failure: Failure | None = None,
+    began: str = "",
 ) -> Object:
-    """The whole status as it should be; fields of others (`trainerStatus`) are kept.
+    """The whole status as it should be; fields of others are kept.
 
     `suspended` is whether the JobSet is; None means as the TrainJob asks. A verdict that is stored is never changed.
-    `failure` is what went wrong in the JobSet's attempts so far.
+    `failure` is what went wrong in the JobSet's attempts so far. What was reported (`trainerStatus`) before the present
+    attempt `began` goes: it says where another one was.
     """
     status: Object = dict(trainjob.get("status") or {})
     finished = is_finished(trainjob)
@@ -63,6 +66,8 @@ def build_status(
     elif finished and status.get("jobsStatus"):
         # Nothing of it runs any more.
         status["jobsStatus"] = [{**entry, "active": 0, "ready": 0} for entry in status["jobsStatus"]]
+    if not finished and "trainerStatus" in status and is_left_over(status["trainerStatus"], began):
+        del status["trainerStatus"]
     if not finished:
         _set_failure(status, None if is_true(conditions, "Complete") else failure)
     if conditions:

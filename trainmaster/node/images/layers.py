@@ -5,8 +5,8 @@ below, which is never changed. Pods share one layer per environment (`make_share
 its own as soon as it runs pip (`layer_hook`). Scripts of the environment below name its interpreter in their first
 line; `make_programs` keeps copies that take the one in PATH.
 
-An environment without our package gets the part of it that is meant for training programs, `trainmaster.checkpoint`,
-behind everything else, so that one which a Pod installs wins.
+An environment without our package gets what training programs import of it (`trainmaster.checkpoint`,
+`trainmaster.report`), behind everything else, so that one which a Pod installs wins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainmaster.node.images import layer_hook
 _PTH = layer_hook.BELOW
 _HOOK = layer_hook.NAME
 _LIBRARY = "library"
-_OURS = ("__init__.py", "checkpoint.py", "py.typed")
+_OURS = ("__init__.py", "checkpoint.py", "progress.py", "py.typed")
 _TRAMPOLINE = re.compile(rb"^'''exec' .*$", re.MULTILINE)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trainmaster.api.meta import Object
+from trainmaster.api.training.reports import FOLDER
 from trainmaster.node.launch.contract import LOOPBACK
 
 PORT_VARIABLES = frozenset({"PET_MASTER_PORT", "MASTER_PORT", "DMLC_TRACKER_PORT", "JAX_COORDINATOR_PORT"})
@@ -53,8 +54,9 @@ class Rewriter:
 
     def list_notes(self) -> list[str]:
         lines = []
-        if self.seen_paths:
-            shown = ", ".join(f"{path} became {self.paths[path]}" for path in sorted(self.seen_paths))
+        # Every trainer has the one for reports, and nobody has asked for it.
+        if seen := sorted(self.seen_paths - {FOLDER}):
+            shown = ", ".join(f"{path} became {self.paths[path]}" for path in seen)
             lines.append(f"{shown} in command, arguments and variables: the plain level has no mounts")
         if self.seen_names:
             shown = ", ".join(sorted(self.seen_names))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -11,13 +13,19 @@ import pytest
 from tests.unit.apiserver.http.test_server import World, split
 from tests.unit.apiserver.http.wire import post
 from tests.unit.apiserver.test_runtime_use import make_runtime, make_trainjob
+from tests.unit.controllers.world import make_jobset
+from trainmaster.api.labels import JOBSET_NAME, JOBSET_UID, RESTART_ATTEMPT
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NAMESPACES, TRAIN_JOBS
-from trainmaster.apiserver.http.progress import LARGEST, build_audience
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, NAMESPACES, PODS, TRAIN_JOBS
+from trainmaster.api.training.reports import LARGEST, build_audience
+from trainmaster.apiserver.http.progress import BURST
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.auth.identities import Credentials
 from trainmaster.auth.service_accounts import ServiceAccountTokens
+from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.controllers.ownership import build_owner_reference
+from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.ids import SeededIds
 from trainmaster.store.memory import MemoryStore
 from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
@@ -179,6 +187,131 @@ def test_what_is_no_report_is_an_invalid_payload(body: bytes) -> None:
     async def test(stage: Stage) -> None:
         code, answer = await stage.report(body)
         assert (code, answer["reason"], answer["message"]) == (422, "Invalid", "Invalid payload")
+
+    run(test)
+
+
+async def add_gang(stage: Stage, *, attempt: int = 0, trainjob: str = "a", name: str = "a") -> str:
+    """A JobSet of that TrainJob and a Pod of it; a token bound to the Pod."""
+    owner = await stage.client.get(TRAIN_JOBS, trainjob, "default")
+    jobset = make_jobset(name=name)
+    jobset["metadata"]["ownerReferences"] = [build_owner_reference(owner)]
+    made = await stage.client.create(JOB_SETS, jobset, "default")
+    return await add_pod(stage, made, attempt=attempt)
+
+
+async def add_pod(stage: Stage, jobset: Object | None, *, attempt: int = 0, name: str = "a-node-0-0") -> str:
+    labels: Object = {}
+    if jobset is not None:
+        meta = jobset["metadata"]
+        labels = {JOBSET_NAME: meta["name"], JOBSET_UID: meta["uid"], RESTART_ATTEMPT: str(attempt)}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "node", "image": "i"}]},
+    }
+    made = await stage.client.create(PODS, pod, "default")
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": made["metadata"]["uid"]}
+    return stage.issue(boundObjectRef=reference)
+
+
+REPORT = {"progressPercentage": 50, "lastUpdatedTime": "2100-01-01T00:00:00.5+00:00"}
+
+
+def test_a_pod_reports_for_the_job_that_it_works_for() -> None:
+    async def test(stage: Stage) -> None:
+        token = await add_gang(stage)
+        assert (await stage.report(REPORT, token))[0] == 200
+        assert await stage.read() == {"progressPercentage": 50, "lastUpdatedTime": "2100-01-01T00:00:00Z"}
+
+    run(test)
+
+
+def test_a_pod_of_another_job_or_of_none_is_refused_whatever_its_token_says() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.client.create(TRAIN_JOBS, make_trainjob(CLUSTER_TRAINING_RUNTIMES, "b"), "default")
+        for token in (await add_gang(stage, trainjob="b", name="b"), await add_pod(stage, None, name="alone")):
+            code, answer = await stage.report(REPORT, token)
+            assert (code, answer["message"].partition(":")[0]) == (403, "Forbidden")
+        assert await stage.read() == {}
+
+    run(test)
+
+
+def test_a_pod_of_an_attempt_that_is_over_comes_too_late() -> None:
+    async def test(stage: Stage) -> None:
+        old = await add_gang(stage)
+        patch = {"status": {"restarts": 1}}
+        jobset = await stage.client.patch(JOB_SETS, "a", PatchType.MERGE, patch, "default", subresource="status")
+        new = await add_pod(stage, jobset, attempt=1, name="a-node-0-0-second")
+        code, answer = await stage.report(REPORT, old)
+        assert (code, answer["message"]) == (409, "Pod a-node-0-0 belongs to attempt 0, and the job is at attempt 1")
+        assert (await stage.report(REPORT, new))[0] == 200
+
+    run(test)
+
+
+def test_the_token_of_a_deleted_pod_is_worth_nothing() -> None:
+    async def test(stage: Stage) -> None:
+        token = await add_gang(stage)
+        await stage.client.delete(PODS, "a-node-0-0", "default", DeleteOptions(grace_seconds=0))
+        assert (await stage.report(REPORT, token))[0] == 403
+
+    run(test)
+
+
+def test_what_is_stored_for_a_pod_is_later_than_the_pod() -> None:
+    """Its clock may be wrong; the controller tells by this what an earlier attempt has left."""
+
+    async def test(stage: Stage) -> None:
+        token = await add_gang(stage)
+        created = parse_time((await stage.client.get(PODS, "a-node-0-0", "default"))["metadata"]["creationTimestamp"])
+        code, answer = await stage.report({"lastUpdatedTime": "2001-01-01T00:00:00Z"}, token)
+        want = format_time(created + timedelta(seconds=1))
+        assert (code, answer) == (200, {"trainerStatus": {"lastUpdatedTime": want}})
+        assert await stage.read() == {"lastUpdatedTime": want}
+
+    run(test)
+
+
+def test_a_report_that_was_overtaken_changes_nothing() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.report({"progressPercentage": 60, "lastUpdatedTime": "2020-01-31T12:00:10Z"})
+        late = {"progressPercentage": 50, "lastUpdatedTime": "2020-01-31T12:00:05Z"}
+        assert await stage.report(late) == (200, {"trainerStatus": late})
+        assert (await stage.read())["progressPercentage"] == 60
+
+    run(test)
+
+
+def test_a_time_from_a_wrong_clock_does_not_shut_others_out() -> None:
+    async def test(stage: Stage) -> None:
+        await stage.report({"progressPercentage": 60, "lastUpdatedTime": "2999-01-31T12:00:10Z"})
+        await stage.report({"progressPercentage": 61, "lastUpdatedTime": TIME})
+        assert (await stage.read())["progressPercentage"] == 61
+
+    run(test)
+
+
+def test_after_the_end_nothing_is_reported() -> None:
+    async def test(stage: Stage) -> None:
+        condition = {"type": "Complete", "status": "True", "reason": "r", "message": "", "lastTransitionTime": TIME}
+        patch = {"status": {"conditions": [condition]}}
+        await stage.client.patch(TRAIN_JOBS, "a", PatchType.MERGE, patch, "default", subresource="status")
+        code, answer = await stage.report({"progressPercentage": 50, "lastUpdatedTime": TIME})
+        assert (code, answer["message"]) == (409, 'TrainJob "a" has ended')
+        assert await stage.read() == {}
+
+    run(test)
+
+
+def test_a_job_that_reports_without_a_pause_is_slowed_down() -> None:
+    async def test(stage: Stage) -> None:
+        codes = [(await stage.report({"progressPercentage": n, "lastUpdatedTime": TIME}))[0] for n in range(BURST + 2)]
+        assert set(codes[:BURST]) == {200} and 429 in codes
+        await asyncio.sleep(2.0)
+        assert (await stage.report({"progressPercentage": 99, "lastUpdatedTime": TIME}))[0] == 200
 
     run(test)
 

@@ -1,0 +1,45 @@
+"""Token buckets by name: how often somebody may do something, with a burst. For one event loop.
+
+A bucket that is full again is forgotten, so memory is bounded by those that were active lately.
+"""
+
+from __future__ import annotations
+
+from trainmaster.kit.clock import Clock
+
+_LOOK_EVERY = 1024
+
+
+class Buckets:
+    def __init__(self, clock: Clock, *, per_second: float, burst: int) -> None:
+        self._clock = clock
+        self._rate = per_second
+        self._burst = float(burst)
+        self._levels: dict[str, tuple[float, float]] = {}
+        """(tokens, at which moment)."""
+        self._takes = 0
+
+    def take(self, name: str) -> bool:
+        """Whether there was a token left."""
+        now = self._clock.monotonic()
+        level = self._find_level(name, now)
+        self._takes += 1
+        if self._takes % _LOOK_EVERY == 0:
+            self._forget(now)
+        if level < 1.0:
+            self._levels[name] = (level, now)
+            return False
+        self._levels[name] = (level - 1.0, now)
+        return True
+
+    def __len__(self) -> int:
+        return len(self._levels)
+
+    def _find_level(self, name: str, now: float) -> float:
+        known = self._levels.get(name)
+        return self._burst if known is None else min(self._burst, known[0] + (now - known[1]) * self._rate)
+
+    def _forget(self, now: float) -> None:
+        self._levels = {
+            name: known for name, known in self._levels.items() if self._find_level(name, now) < self._burst
+        }
