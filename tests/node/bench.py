@@ -87,6 +87,12 @@ class Bench:
         events = (await self.client.list(EVENTS, "default")).items
         return [event["message"] for event in events if event["reason"] == reason]
 
+    async def wait_for_event(self, reason: str) -> str:
+        async with asyncio.timeout(LIMIT):
+            while not (said := await self.list_events(reason)):
+                await asyncio.sleep(0.01)
+        return said[0]
+
     def get_work(self, pod: Object) -> Path:
         return self.root / str(pod["metadata"]["uid"]) / "work"
 

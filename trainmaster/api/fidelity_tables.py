@@ -96,7 +96,13 @@ VOLUME: Table = {
     "cephfs": _NO_CLOUD,
     "cinder": _NO_CLOUD,
     "configMap": H,
-    "csi": _NO_CLOUD,
+    "csi": {
+        "driver": (A, "code.trainmaster.dev, the code of a job (docs/code.md); others are refused"),
+        "fsType": R,
+        "nodePublishSecretRef": R,
+        "readOnly": H,
+        "volumeAttributes": H,
+    },
     "downwardAPI": H,
     "emptyDir": {
         "medium": H,

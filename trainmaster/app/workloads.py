@@ -121,6 +121,7 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         python_prefix=sys.prefix,
         environ=environ,
         results=home.results,
+        bundles=home.bundles,
         keep_logs=partial(logs.keep, home.history),
         rules=Rules(restart=pause),
         level=isolation.level,

@@ -266,6 +266,8 @@ class NodeAgent:
         assert pod.state is not None
         if self._is_premature(pod):
             return
+        if is_finished(pod.plan, pod.state):
+            await self._keep_outputs(pod)
         before = pod.obj.get("status") or {}
         facts = Facts(address=self._runner.find_address(pod.obj), rules=self._settings.rules)
         after = build_status(pod.obj, pod.plan, pod.state, self._clock.now(), facts)
@@ -274,6 +276,17 @@ class NodeAgent:
             await self._write(pod, changed)
         if is_finished(pod.plan, pod.state):
             await self._settle(pod)
+
+    async def _keep_outputs(self, pod: TrackedPod) -> None:
+        """Before the end is told: whoever hears of it finds them. What cannot be kept now is tried again before the
+        Pod's directory goes."""
+        if pod.is_settled:
+            return
+        try:
+            await self._runner.keep_outputs(pod.uid)
+        except OSError as error:
+            text = f"the files in rank 0's working directory could not be kept: {error}"
+            await self._performer.say(pod, "OutputsNotKept", text, warning=True)
 
     def _is_premature(self, pod: TrackedPod) -> bool:
         """Containers are being started: in a moment the status can say how that went, with one write less."""
@@ -342,7 +355,11 @@ def build_launcher(client: Client, clock: Clock, settings: Settings, exceeded: E
         gangs=settings.gangs or beside / "gangs",
         environ=settings.environ,
     )
-    launch = LaunchSettings(claims=settings.claims or beside / "volumes", host_paths=settings.host_paths)
+    launch = LaunchSettings(
+        claims=settings.claims or beside / "volumes",
+        host_paths=settings.host_paths,
+        bundles=settings.bundles or beside / "bundles",
+    )
     return Launcher(client, clock, launch, Images(client, images), exceeded)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.api import fidelity_tables
+from trainmaster.api import code, fidelity_tables
 from trainmaster.api.kinds import Fidelity
 from trainmaster.api.supported import Table, list_unsupported
 
@@ -31,6 +31,10 @@ POD: Table = _build(fidelity_tables.POD_SPEC)
 def list_refused(spec: Mapping[str, Any]) -> list[str]:
     """Paths of what the Pod asks for and does not get here."""
     found = list_unsupported(spec, POD, "spec")
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        driver = (volume.get("csi") or {}).get("driver")
+        if driver not in (None, code.DRIVER):
+            found.append(f"spec.volumes[{index}].csi of driver {driver} (there is only {code.DRIVER} here)")
     for index, container in enumerate(spec.get("containers") or ()):
         if container.get("restartPolicy"):
             found.append(f"spec.containers[{index}].restartPolicy")

@@ -32,6 +32,7 @@ from trainmaster.node.machine.outcome import RULES, Rules, end_pod
 from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
 from trainmaster.node.machine.steps import Notice, Start
 from trainmaster.node.network import WaysOut
+from trainmaster.node.outputs import Outputs
 from trainmaster.node.places import Places
 from trainmaster.node.recovery import rebuild_state
 from trainmaster.node.results import Results
@@ -66,6 +67,7 @@ class Settings:
     claims: Path | None = None
     environments: Path | None = None
     gangs: Path | None = None
+    bundles: Path | None = None
     name: str = "local"
     workers: int = 16
     """Pods looked at in parallel; one that closes a stubborn shim holds up a worker."""
@@ -102,6 +104,8 @@ class PodRunner:
         self._launcher = launcher
         self._places = places
         self._clock = clock
+        bundles = settings.bundles or settings.root.parent / "bundles"
+        self._outputs = None if settings.results is None else Outputs(settings.results, bundles)
 
     async def load_state(self, pod: Object, plan: PodPlan, now: Moment) -> PodState:
         """What is known of a Pod that is seen for the first time in this life of the control plane."""
@@ -127,6 +131,8 @@ class PodRunner:
             os.makedirs(f"{site.directory}/{_NOTICE_FOLDER}", 0o755, exist_ok=True)
             prepared = await self._launcher.prepare(pod, site)
             trainjob = await self._places.find_trainjob(pod)
+            if self._outputs is not None:
+                self._outputs.note(pod, trainjob, prepared.volumes, site.directory)
         except LaunchError as error:
             return Ready(), dict.fromkeys(starts, error)
         except OSError as error:
@@ -214,6 +220,11 @@ class PodRunner:
         except FileNotFoundError:
             log.debug("no directory for a stop notice", extra={"uid": uid})
 
+    async def keep_outputs(self, uid: str) -> None:
+        """What rank 0 wrote into its working directory. An error keeps the Pod's directory: it is tried again."""
+        if self._outputs is not None:
+            await asyncio.to_thread(self._outputs.keep, self._settings.root / uid)
+
     async def settle(self, uid: str) -> None:
         """The Pod is over: its sandbox goes, its records and logs stay."""
         await self._supervisor.close(uid)
@@ -225,6 +236,7 @@ class PodRunner:
         await self._launcher.release(pod)
         self._places.release(pod)
         await self._keep_logs(uid)
+        await self.keep_outputs(uid)
         await self._supervisor.remove(uid)
 
     async def sweep(self, known: set[str]) -> None:
@@ -235,6 +247,7 @@ class PodRunner:
                 await self._supervisor.close(uid)
                 await self._launcher.release({"metadata": {"uid": uid}})
                 await self._keep_logs(uid)
+                await self.keep_outputs(uid)
                 await self._supervisor.remove(uid)
 
     async def _keep_logs(self, uid: str) -> None:

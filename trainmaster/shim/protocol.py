@@ -36,7 +36,7 @@ PLAIN = "plain"
 BIND = "bind"
 TMPFS = "tmpfs"
 OVERLAY = "overlay"
-"""A writable layer over `source` that belongs to one attempt; the source itself never changes."""
+"""A writable layer over `source`, which itself never changes. It belongs to one attempt, or to the Pod (`layer`)."""
 
 OWN_NETWORK = "own"
 """A network namespace of its own with an address on the switch."""
@@ -54,6 +54,8 @@ class Mount:
     read_only: bool = False
     size: int = 0
     """Bytes that a tmpfs may hold; 0 is the kernel's default."""
+    layer: str = ""
+    """Directory of an overlay's writable part, kept over attempts; empty for one of the attempt's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ class Exited:
     """What the program left as its termination message, or the log's last lines, cut to 4096 bytes."""
 
 
+_NEWER = frozenset({"layer"})
+"""Fields that shims of before cannot read: left out where they say nothing."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 _Spec = TypeVar("_Spec", SandboxSpec, ContainerSpec, Identity, Started, Exited)
@@ -231,7 +235,8 @@ def encode(value: SandboxSpec | ContainerSpec | Identity | Started | Exited) -> 
 
 def describe(value: Any) -> dict[str, Any]:
     """The fields of a record by name, for JSON. As `asdict` without its copies: a shim does little else."""
-    return {name: _describe_one(getattr(value, name)) for name in value.__dataclass_fields__}
+    fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {name: _describe_one(found) for name, found in fields.items() if found != "" or name not in _NEWER}
 
 
 def _describe_one(value: Any) -> Any:

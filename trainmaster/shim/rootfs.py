@@ -28,6 +28,8 @@ STAGE = "/sys"
 bound into the new root itself, or the tree would be copied into itself."""
 PRIVATE = ("/dev", "/proc", "/sys", "/run", "/tmp", "/var/tmp")
 """Directories of which a container sees nothing of the machine's."""
+COPY = "copy"
+"""In the directory of a writable layer: all of the source, where there can be no overlay."""
 _LAYERS = ".layers"
 _PROTECTED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _DEFAULTS = linux.MS_NOSUID | linux.MS_NODEV
@@ -199,14 +201,26 @@ def _take(mount: Mount, wishes: Wishes) -> int:
 
 
 def _take_layer(mount: Mount, wishes: Wishes) -> int:
-    place = f"{wishes.scratch}/layer{mount.target.replace('/', '-')}"
+    place = mount.layer or f"{wishes.scratch}/layer{mount.target.replace('/', '-')}"
     for name in ("upper", "work"):
         os.makedirs(f"{place}/{name}", exist_ok=True)
     shutil.copymode(mount.source, f"{place}/upper")
-    options = {"lowerdir": mount.source, "upperdir": f"{place}/upper", "workdir": f"{place}/work"}
+    # Colons separate lower layers.
+    lower = mount.source.replace("\\", "\\\\").replace(":", "\\:")
+    options = {"lowerdir": lower, "upperdir": f"{place}/upper", "workdir": f"{place}/work"}
     if wishes.user_namespace:
         options["userxattr"] = ""
-    return linux.make_tree("overlay", options, _DEFAULTS)
+    if not os.path.exists(f"{place}/{COPY}"):
+        try:
+            return linux.make_tree("overlay", options, _DEFAULTS)
+        except OSError:
+            # The file system below cannot carry one (it is an overlay itself, or a network's); or something else is
+            # wrong, and what was written before must not be lost for it.
+            if os.listdir(f"{place}/upper"):
+                raise
+            shutil.copytree(mount.source, f"{place}/{COPY}.partial", symlinks=True, dirs_exist_ok=True)
+            os.rename(f"{place}/{COPY}.partial", f"{place}/{COPY}")
+    return linux.open_tree(f"{place}/{COPY}")
 
 
 def _take_scratch(wishes: Wishes) -> dict[str, int]:

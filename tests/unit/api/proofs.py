@@ -60,6 +60,9 @@ PROOFS = {
     "Container.volumeMounts.subPathExpr": _MOUNTS,
     "Container.workingDir": f"{_CONTAINERS}::test_a_working_directory_of_the_image_is_made_in_a_sandbox",
     "Volume.configMap": f"{_VOLUMES}::test_a_config_map_shows_each_key_as_a_file",
+    "Volume.csi.readOnly": "tests/unit/node/test_code.py::test_what_is_read_only_in_a_sandbox_is_the_bundle_itself",
+    "Volume.csi.volumeAttributes": "tests/node/test_code.py"
+    "::test_every_pod_writes_into_a_view_of_its_own_and_finds_what_was_packed",
     "Volume.downwardAPI": f"{_VOLUMES}::test_the_downward_api_shows_fields_and_resources",
     "Volume.emptyDir.medium": f"{_VOLUMES}::test_medium_memory_lies_on_the_memory_file_system",
     "Volume.hostPath": f"{_VOLUMES}::test_host_paths_are_checked_against_their_type",

@@ -96,7 +96,7 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
         attempt=attempt,
         argv=_resolve_program(argv, env, layout, site),
         env=env,
-        directory=_build_directory(container, rewriter, layout, site),
+        directory=_build_directory(container, rewriter, layout, site, bound),
         mounts=() if site.level == PLAIN else (*layout.mounts, *made, *build_mounts(bound)),
         run_as_user=privileges.user,
         run_as_group=privileges.group,
@@ -178,10 +178,12 @@ def _build_command(container: Object, image: Environment) -> list[str]:
     return [*command, *(container.get("args") or ())]
 
 
-def _build_directory(container: Object, rewriter: Rewriter, layout: Layout, site: Site) -> str:
+def _build_directory(container: Object, rewriter: Rewriter, layout: Layout, site: Site, bound: Sequence[Bound]) -> str:
     asked = container.get("workingDir")
     if not asked:
-        return layout.work
+        # An image would have brought its working directory along with the code.
+        places = [entry.source if site.level == PLAIN else entry.target for entry in bound if entry.volume.code]
+        return places[0] if places else layout.work
     directory = rewriter.rewrite_paths(asked)
     if site.level == PLAIN and not os.path.isdir(directory):
         raise LaunchError(START_ERROR, f"workingDir {asked} does not exist on this machine")

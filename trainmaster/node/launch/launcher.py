@@ -23,6 +23,8 @@ from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound, StatusError
+from trainmaster.bundles import views
+from trainmaster.bundles.store import Store
 from trainmaster.client.contract import Client, ListOptions, WatchOptions
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.backoff import Backoff, Policy
@@ -42,7 +44,7 @@ from trainmaster.node.launch.contract import (
 from trainmaster.node.launch.environment import list_references
 from trainmaster.node.launch.mounts import get_kubeconfig
 from trainmaster.node.launch.references import read_field, read_resource
-from trainmaster.node.volumes import claim, empty_dir
+from trainmaster.node.volumes import claim, code, empty_dir
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.node.volumes.making import API_ACCESS, Needs, Supplies, list_needs, list_volumes, make_all
 from trainmaster.node.volumes.projected import TokenKey, get_token_key
@@ -64,6 +66,8 @@ class LaunchSettings:
     claims: Path
     """Directories of PersistentVolumes."""
     host_paths: bool = True
+    bundles: Path | None = None
+    """Code of jobs; None: there is none."""
 
 
 @dataclass(slots=True)
@@ -108,10 +112,12 @@ class Launcher:
         self._followed = asyncio.Event()
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._allocatable = read_allocatable()
+        self._scope: Scope | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Launcher]:
         async with Scope("launcher") as scope:
+            self._scope = scope
             for gvr in (CONFIG_MAPS, SECRETS):
                 scope.spawn_forever(self._follow(gvr), name=f"launcher.{gvr.plural}")
             scope.spawn_forever(self._work(), name="launcher.refresh")
@@ -193,9 +199,26 @@ class Launcher:
             private=live.site.level == PLAIN,
             owner=_find_owner(live.pod, live.site.level),
             several_users=len(_list_users(live.pod)) > 1,
+            code=await self._make_code(live),
         )
         read = PodReader(live.pod, live.site, self._allocatable)
         return make_all(live.pod, live.volumes, supplies, read)
+
+    async def _make_code(self, live: _Live) -> dict[str, Volume]:
+        users = _list_users(live.pod)
+        owner = _find_owner(live.pod, live.site.level)
+        foreign = os.geteuid() == 0 and users != {None}
+        asked = code.list_asked(live.pod, live.site.level, foreign=foreign)
+        if not asked:
+            return {}
+        store = Store(self._settings.bundles or Path(live.site.directory, "no-bundles"))
+        given = views.Owner(owner.uid, owner.gid, everybody=len(users) > 1)
+        made = {}
+        for entry in asked:
+            made[entry.name] = await asyncio.to_thread(code.make, entry, store, live.site.directory, given)
+            if self._scope is not None and entry.name not in live.made:
+                self._scope.spawn_guarded(_make_durable(store, entry.digest), name="launcher.durable")
+        return made
 
     async def _fetch_tokens(self, live: _Live) -> dict[TokenKey, str]:
         now = self._clock.now()
@@ -327,6 +350,14 @@ class Launcher:
                 log.exception("volumes not refreshed", extra={"uid": uid, "retry_seconds": self._queue.retry(uid)})
             finally:
                 self._queue.done(uid)
+
+
+async def _make_durable(store: Store, digest: str) -> None:
+    """Whoever packed it did not wait for the disk; a job that runs from it needs it after a power cut too."""
+    try:
+        await asyncio.to_thread(store.make_durable, digest)
+    except OSError as error:
+        log.warning("code not written to disk", extra={"digest": digest, "error": str(error)})
 
 
 def _write_kubeconfig(live: _Live) -> None:

@@ -12,7 +12,7 @@ from trainmaster.node.launch.expansion import expand
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.node.volumes.making import API_ACCESS
 from trainmaster.node.volumes.sub_path import make_sub_path
-from trainmaster.shim.protocol import Mount
+from trainmaster.shim.protocol import OVERLAY, Mount
 
 API_ACCESS_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 SHM = "/dev/shm"
@@ -75,11 +75,13 @@ def _expand_sub_path(expression: str, variables: Mapping[str, str]) -> str:
 
 def build_mounts(bound: list[Bound]) -> tuple[Mount, ...]:
     """For a sandbox. A memory volume at /dev/shm is the sandbox's own /dev/shm, which all containers share."""
-    return tuple(
-        Mount(entry.target, entry.source, read_only=entry.read_only)
-        for entry in bound
-        if not (entry.volume.memory and entry.target == SHM)
-    )
+    return tuple(_build_mount(entry) for entry in bound if not (entry.volume.memory and entry.target == SHM))
+
+
+def _build_mount(entry: Bound) -> Mount:
+    if entry.volume.layer and not entry.read_only:
+        return Mount(entry.target, entry.source, OVERLAY, layer=entry.volume.layer)
+    return Mount(entry.target, entry.source, read_only=entry.read_only)
 
 
 def find_shm_bytes(pod: Object, prepared: Prepared) -> int:

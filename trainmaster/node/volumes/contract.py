@@ -29,3 +29,7 @@ class Volume:
     """Goes with the Pod."""
     note: str = ""
     """What was approximated."""
+    layer: str = ""
+    """Directory that takes what is written: the source itself is shared and never changes."""
+    code: str = ""
+    """The digest, for a volume of code."""

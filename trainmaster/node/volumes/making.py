@@ -49,6 +49,8 @@ class Supplies:
     owner: Owner = field(default_factory=Owner)
     several_users: bool = False
     """Containers run as different users."""
+    code: Mapping[str, Volume] = field(default_factory=dict)
+    """Volumes of code, by name: they are made before the others, in a thread."""
 
 
 def list_volumes(pod: Object, *, api_access: bool) -> list[Object]:
@@ -92,6 +94,8 @@ def make_all(pod: Object, volumes: list[Object], supplies: Supplies, read: downw
 
 def make(pod: Object, volume: Object, supplies: Supplies, read: downward.Reader) -> Volume:
     name = volume["name"]
+    if name in supplies.code:
+        return supplies.code[name]
     files = build_live_files(volume, supplies, read)
     if files is not None:
         place = f"{supplies.directory}/volumes/{name}"

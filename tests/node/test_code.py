@@ -1,0 +1,158 @@
+"""Code without an image, with real processes at two levels: one content for all, a writable view for each, results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.node.bench import Bench, find_status, has_phase, is_over, run
+from trainmaster.api import code
+from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, JOBSET_UID, REPLICATED_JOB_NAME
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOB_SETS
+from trainmaster.bundles import pack
+from trainmaster.shim.protocol import FULL, PLAIN
+
+pytestmark = [pytest.mark.node, pytest.mark.parametrize("level", (PLAIN, FULL))]
+
+MOUNT = {"volumeMounts": [{"name": "code", "mountPath": code.MOUNT_PATH}]}
+TRAINJOB = "5f0c0e5e-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    root = tmp_path / "source"
+    (root / "pkg").mkdir(parents=True)
+    (root / "train.sh").write_text("#!/bin/sh\ncat pkg/settings; echo $0 >> pkg/settings; cat pkg/settings\n")
+    (root / "train.sh").chmod(0o755)
+    (root / "pkg" / "settings").write_text("fast\n")
+    return root
+
+
+def test_every_pod_writes_into_a_view_of_its_own_and_finds_what_was_packed(
+    tmp_path: Path, source: Path, level: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        digest = pack(source, bench.root.parent / "bundles").digest
+        (source / "pkg" / "settings").write_text("changed meanwhile\n")
+        volumes = [code.build_volume(digest)]
+        async with bench.running_agent(level=level) as agent:
+            for name in ("a", "b"):
+                await bench.create(
+                    f"./train.sh; cat {code.MOUNT_PATH}/pkg/settings", name=name, main=MOUNT, volumes=volumes
+                )
+                pod = await bench.wait_for(is_over, name)
+                assert await bench.read_log(agent, pod) == "fast\nfast\n./train.sh\nfast\n./train.sh\n"
+            for name in ("a", "b"):
+                await bench.remove(name)
+        assert pack(source, bench.root.parent / "bundles").digest != digest
+
+    run(tmp_path, test)
+
+
+def test_what_a_container_wrote_is_there_when_it_starts_again(tmp_path: Path, source: Path, level: str) -> None:
+    async def test(bench: Bench) -> None:
+        volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
+        script = "echo x >> count; rm -f train.sh; [ $(wc -l < count) = 3 ] && [ ! -e train.sh ]"
+        async with bench.running_agent(level=level):
+            await bench.create(script, main=MOUNT, volumes=volumes, restartPolicy="OnFailure")
+            pod = await bench.wait_for(is_over)
+            assert (pod["status"]["phase"], find_status(pod)["restartCount"]) == ("Succeeded", 2)
+            await bench.remove()
+
+    run(tmp_path, test)
+
+
+def test_containers_of_a_pod_share_its_view_and_read_only_mounts_are_that(
+    tmp_path: Path, source: Path, level: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
+        first = {"name": "first", "image": "i", "command": ["/bin/sh", "-c", "echo slow > pkg/settings"], **MOUNT}
+        sealed = {"volumeMounts": [{**MOUNT["volumeMounts"][0], "readOnly": True}]}
+        async with bench.running_agent(level=level) as agent:
+            script = "cat pkg/settings; touch new && echo written"
+            await bench.create(script, main=sealed, volumes=volumes, initContainers=[first])
+            pod = await bench.wait_for(is_over)
+            shown = (await bench.read_log(agent, pod)).splitlines()
+            assert shown[0] == "slow"
+            # The plain level cannot enforce it, and says so.
+            assert ("written" in shown) is (level == PLAIN)
+            await bench.remove()
+
+    run(tmp_path, test)
+
+
+def test_an_unknown_digest_waits_and_says_which_command_helps(tmp_path: Path, source: Path, level: str) -> None:
+    async def test(bench: Bench) -> None:
+        digest = pack(source, tmp_path / "elsewhere").digest
+        async with bench.running_agent(level=level):
+            await bench.create("test -x train.sh", main=MOUNT, volumes=[code.build_volume(digest)])
+            pod = await bench.wait_for(lambda pod: find_status(pod).get("state"))
+            assert find_status(pod)["state"]["waiting"]["reason"] == "ContainerCreating"
+            said = await bench.wait_for_event("FailedMount")
+            assert f"this machine has no code {digest}" in said
+            assert "trainmaster code pack" in said
+            pack(source, bench.root.parent / "bundles")
+            await bench.wait_for(has_phase("Succeeded"))
+            await bench.remove()
+
+    run(tmp_path, test)
+
+
+def test_other_drivers_are_refused_by_name(tmp_path: Path, level: str) -> None:
+    async def test(bench: Bench) -> None:
+        volume = {"name": "code", "csi": {"driver": "disk.example.com"}}
+        async with bench.running_agent(level=level):
+            await bench.create("true", volumes=[volume])
+            pod = await bench.wait_for(has_phase("Failed"))
+            assert "spec.volumes[0].csi of driver disk.example.com" in pod["status"]["message"]
+            assert code.DRIVER in pod["status"]["message"]
+            await bench.remove()
+
+    run(tmp_path, test)
+
+
+async def put_jobset(bench: Bench) -> Object:
+    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "j", "uid": TRAINJOB}
+    template = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}}}
+    jobset = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        # The TrainJob does not exist: without the finalizer the JobSet would go too.
+        "metadata": {"name": "j", "ownerReferences": [{**owner, "controller": True}], "finalizers": ["test/keep"]},
+        "spec": {"replicatedJobs": [{"name": "node", "template": template}]},
+    }
+    return await bench.client.create(JOB_SETS, jobset, "default")
+
+
+def test_what_rank_0_wrote_is_kept_also_when_it_failed_and_that_of_others_is_not(
+    tmp_path: Path, source: Path, level: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        results = tmp_path / "results"
+        volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
+        jobset = await put_jobset(bench)
+        labels = {JOBSET_NAME: "j", JOBSET_UID: jobset["metadata"]["uid"], REPLICATED_JOB_NAME: "node"}
+        script = (
+            "mkdir -p out __pycache__; echo 1 > out/model; echo slow > pkg/settings; touch __pycache__/x; exit $CODE"
+        )
+        async with bench.running_agent(level=level, results=results):
+            for rank in ("0", "1"):
+                meta = {"labels": {**labels, COMPLETION_INDEX: rank}}
+                main = {**MOUNT, "env": [{"name": "CODE", "value": "3"}]}
+                await bench.create(script, name=f"r{rank}", metadata=meta, main=main, volumes=volumes)
+            pod = await bench.wait_for(has_phase("Failed"), "r0")
+            await bench.wait_for(has_phase("Failed"), "r1")
+            # There when the end is told.
+            kept = results / TRAINJOB / "workdirs"
+            place = kept / pod["metadata"]["uid"]
+            assert [path.name for path in kept.iterdir()] == [place.name]
+            files = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
+            assert files == ["about.json", "files/out/model", "files/pkg/settings"]
+            for name in ("r0", "r1"):
+                await bench.remove(name)
+            assert (place / "files/out/model").read_text() == "1\n"
+
+    run(tmp_path, test)

@@ -1,0 +1,91 @@
+"""csi with our driver: the code of a job, by its digest from the bundles of the home.
+
+The bundle itself is never written to. In a sandbox a layer of the Pod's own lies over it, where that gives what a
+volume promises: one view for all that mount it, writable for whoever does. Otherwise the Pod gets a copy. Either is
+made once and kept over restarts of containers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainmaster.api import code
+from trainmaster.api.meta import Object
+from trainmaster.bundles.store import Store, is_digest
+from trainmaster.bundles.views import Owner, copy_tree
+from trainmaster.node.volumes.contract import Volume, VolumeError
+from trainmaster.shim.protocol import PLAIN
+
+LAYERS = "scratch/code"
+"""Below the Pod's directory; the shim opens what an overlay leaves closed in `scratch/*/layer*`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A volume of code, and how it is to be given."""
+
+    name: str
+    digest: str
+    read_only: bool
+    copied: bool
+
+
+def list_asked(pod: Object, level: str, *, foreign: bool) -> list[Asked]:
+    """Pure. `foreign`: containers run as another user than the server, which could not write over files of it."""
+    found = []
+    for volume in pod["spec"].get("volumes") or ():
+        digest = code.find_digest(volume)
+        if digest is not None:
+            read_only = bool(volume["csi"].get("readOnly"))
+            mounts = _list_mounts(pod, volume["name"])
+            shared = len({name for name, _ in mounts}) > 1 or any(_has_sub_path(entry) for _, entry in mounts)
+            found.append(
+                Asked(volume["name"], digest, read_only, level == PLAIN or (not read_only and shared | foreign))
+            )
+    return found
+
+
+def _list_mounts(pod: Object, name: str) -> list[tuple[str, Mapping[str, Any]]]:
+    spec = pod["spec"]
+    return [
+        (container["name"], entry)
+        for container in [*(spec.get("initContainers") or ()), *spec["containers"]]
+        for entry in container.get("volumeMounts") or ()
+        if entry["name"] == name
+    ]
+
+
+def _has_sub_path(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("subPath") or entry.get("subPathExpr"))
+
+
+def make(asked: Asked, store: Store, directory: str, owner: Owner) -> Volume:
+    """Reads and may copy many files: for a thread. VolumeError when there is no such bundle."""
+    if not is_digest(asked.digest):
+        text = f"{code.DIGEST} must be sha256: and 64 hexadecimal digits, as `trainmaster code pack` prints it"
+        raise VolumeError(_explain(asked.name, f"volumeAttributes.{text}"))
+    target = Path(directory, "volumes", asked.name)
+    if asked.copied and target.exists():
+        return Volume(asked.name, str(target), read_only=asked.read_only, scratch=True, code=asked.digest)
+    found = store.find(asked.digest)
+    if found is None:
+        text = (
+            f"this machine has no code {asked.digest}: bring it with `trainmaster code pack DIRECTORY`, from the "
+            "directory as it was when that digest was made, or submit the job anew with `trainmaster run`"
+        )
+        raise VolumeError(_explain(asked.name, text))
+    store.touch(asked.digest)
+    if not asked.copied:
+        layer = "" if asked.read_only else f"{directory}/{LAYERS}/layer-{asked.name}"
+        return Volume(asked.name, str(found.tree), read_only=asked.read_only, layer=layer, code=asked.digest)
+    os.makedirs(target.parent, mode=0o700, exist_ok=True)
+    copy_tree(found.tree, target, owner)
+    return Volume(asked.name, str(target), read_only=asked.read_only, scratch=True, code=asked.digest)
+
+
+def _explain(name: str, text: str) -> str:
+    return f'MountVolume.SetUp failed for volume "{name}" : {text}'
