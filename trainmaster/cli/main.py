@@ -26,6 +26,8 @@ COMMANDS = {
     "config": "Print the effective settings and where each came from",
     "explain": "Say why a TrainJob does not run, and the smallest change that would start it now",
     "check": "Say what becomes of every field of a manifest here, and whether a server would take it",
+    "outputs": "What jobs left behind, also after they are gone: list, get",
+    "code": "Code of jobs without an image: pack a directory, list what is kept",
     "history": "What happened to jobs, also after they are gone: list, get, logs, rerun, export, purge",
     "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan first",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",

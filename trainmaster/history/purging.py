@@ -14,10 +14,8 @@ from pathlib import Path
 
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, Filter
+from trainmaster.history.results import RESULTS
 from trainmaster.kit.clock import format_time
-
-RESULTS = "results"
-"""Folder of checkpoints and outputs below the archive, by TrainJob uid."""
 
 
 def find_moment(seconds: float, now: datetime) -> str:

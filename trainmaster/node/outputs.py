@@ -25,12 +25,12 @@ from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
 from trainmaster.bundles.store import Store
 from trainmaster.bundles.views import list_new
+from trainmaster.history.results import ABOUT, FILES, WORKDIRS
 from trainmaster.node.volumes.contract import Volume
 from trainmaster.shim.protocol import write_whole
 from trainmaster.shim.rootfs import COPY
 
 NOTE = "code.json"
-FOLDER = "workdirs"
 _NOT_LINKED = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 
 
@@ -63,18 +63,18 @@ class Outputs:
         except FileNotFoundError:
             return 0
         home = self.results / note["trainjob"]
-        target = home / FOLDER / directory.name
+        target = home / WORKDIRS / directory.name
         view = _find_view(Path(note["view"]), layered=note["layered"])
         if not home.is_dir() or target.exists() or view is None:
             return 0
         found = list(list_new(view, Store(self.bundles).get_place(note["digest"]) / "tree"))
         if not found:
             return 0
-        partial = home / FOLDER / f".{directory.name}.partial"
+        partial = home / WORKDIRS / f".{directory.name}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         for path, _ in found:
-            _keep_file(view / path, partial / "files" / path)
-        write_whole(os.fspath(partial / "about.json"), orjson.dumps(note["about"]))
+            _keep_file(view / path, partial / FILES / path)
+        write_whole(os.fspath(partial / ABOUT), orjson.dumps(note["about"]))
         partial.rename(target)
         return len(found)
 

@@ -1,0 +1,148 @@
+"""`trainmaster outputs` and `trainmaster code` on a home without a server."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.unit.history.test_archive import GONE, make_trainjob
+from trainmaster.api.meta import Object
+from trainmaster.app.home import Home
+from trainmaster.cli import exits
+from trainmaster.cli.code import parse_size
+from trainmaster.cli.context import Context
+from trainmaster.cli.main import main
+from trainmaster.cli.outputs import describe_outputs, get_directory
+from trainmaster.history.archive import Archive
+from trainmaster.history.record import Sources, build_record
+
+pytestmark = pytest.mark.unit
+
+
+class Shell:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.out = ""
+        self.err = ""
+
+    def run(self, command: str, action: str, *rest: str) -> int:
+        out, err = io.StringIO(), io.StringIO()
+        where = ["-n", "ns"] if command == "outputs" else []
+        code = main([command, action, "--home", str(self.home), *where, *rest], Context({}, out, err))
+        self.out, self.err = out.getvalue(), err.getvalue()
+        return code
+
+    def put(self, uid: str, name: str, text: str) -> None:
+        path = get_directory(Home(self.home), uid) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Of job `a` two are gone, and one exists; `b` is gone."""
+    shell = Shell(tmp_path / "home")
+    archive = Archive.open(shell.home / "history")
+    archive.put([build_record(Sources(make_trainjob("u1", "a")), GONE)])
+    archive.put([build_record(Sources(make_trainjob("u2", "b")), GONE)])
+    exists: Object = make_trainjob("u3", "a")
+    archive.note({"u3": orjson.dumps(exists)}, {})
+    archive.close()
+    shell.put("u1", "old.txt", "old")
+    shell.put("u2", "model/w.bin", "1234")
+    shell.put("u2", "notes.txt", "n")
+    shell.put("u3", "new.txt", "new")
+    return shell
+
+
+def test_the_files_of_a_deleted_job_are_listed(shell: Shell) -> None:
+    assert shell.run("outputs", "list", "b") == exits.OK
+    assert [line.split()[:3] for line in shell.out.splitlines()] == [
+        ["PATH", "SIZE", "MODIFIED"],
+        ["model/w.bin", "4", "B"],
+        ["notes.txt", "1", "B"],
+    ]
+    assert shell.run("outputs", "list", "b", "-o", "json") == exits.OK
+    assert [entry["path"] for entry in json.loads(shell.out)] == ["model/w.bin", "notes.txt"]
+
+
+def test_the_job_that_exists_goes_before_those_that_are_gone(shell: Shell) -> None:
+    shell.run("outputs", "list", "a")
+    assert "new.txt" in shell.out
+    shell.run("outputs", "list", "a", "--uid", "u1")
+    assert "old.txt" in shell.out
+
+
+def test_files_are_copied_and_nothing_is_overwritten_unasked(shell: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "to"
+    assert shell.run("outputs", "get", "b", "--to", str(target)) == exits.OK
+    assert (target / "model/w.bin").read_text() == "1234"
+    assert shell.out == f"2 files, 5 B: {target}\n"
+    (target / "notes.txt").write_text("mine")
+    assert shell.run("outputs", "get", "b", "notes.txt", "--to", str(target)) == exits.FAILED
+    assert "notes.txt is in" in shell.err
+    assert "--overwrite" in shell.err
+    assert (target / "notes.txt").read_text() == "mine"
+    assert shell.run("outputs", "get", "b", "notes.txt", "--to", str(target), "--overwrite") == exits.OK
+    assert (target / "notes.txt").read_text() == "n"
+    assert sorted(path.name for path in target.iterdir()) == ["model", "notes.txt"]
+
+
+def test_without_a_target_a_directory_of_the_jobs_name_is_made(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shell.run("outputs", "get", "b", "model") == exits.OK
+    assert (tmp_path / "b-outputs/model/w.bin").exists()
+
+
+def test_what_is_not_there_is_said_with_the_command_that_helps(shell: Shell, tmp_path: Path) -> None:
+    assert shell.run("outputs", "list", "nobody") == exits.FAILED
+    assert "`trainmaster history list`" in shell.err
+    assert shell.run("outputs", "get", "b", "nothing") == exits.FAILED
+    assert "b has left no nothing: `trainmaster outputs list b`" in shell.err
+    empty = Shell(tmp_path / "empty")
+    assert empty.run("outputs", "list", "b") == exits.FAILED
+
+
+def test_one_line_says_how_to_get_them(shell: Shell) -> None:
+    home = Home(shell.home)
+    assert describe_outputs(home, "u2", "b") == "outputs: 2 files, 5 B: trainmaster outputs get b"
+    assert describe_outputs(home, "u3", "a", "team") == "outputs: 1 file, 3 B: trainmaster outputs get a -n team"
+    assert describe_outputs(home, "nobody", "b") == ""
+
+
+def test_pack_prints_the_digest_and_list_shows_it(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "home")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/train.py").write_text("x")
+    assert shell.run("code", "pack", str(tmp_path / "source")) == exits.OK
+    digest = shell.out.strip()
+    assert digest.startswith("sha256:")
+    assert shell.err == "1 file, 1 B\n"
+    assert shell.run("code", "pack", str(tmp_path / "source"), "-o", "json") == exits.OK
+    data = json.loads(shell.out)
+    assert data["volume"]["csi"]["volumeAttributes"] == {"digest": digest}
+    assert data["annotations"] == {"trainmaster.dev/code-digest": digest}
+    assert shell.run("code", "list") == exits.OK
+    assert digest in shell.out
+
+
+def test_pack_says_what_is_wrong(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "home")
+    assert shell.run("code", "pack", str(tmp_path / "nowhere")) == exits.FAILED
+    assert "is not a directory" in shell.err
+    (tmp_path / "big").write_bytes(b"x" * 2048)
+    assert shell.run("code", "pack", str(tmp_path), "--limit", "1Ki") == exits.FAILED
+    assert "more than the limit of 1.0 KiB" in shell.err
+    assert shell.run("code", "pack", str(tmp_path), "--limit", "much") == exits.USAGE
+    assert shell.run("code", "list") == exits.OK
+
+
+@pytest.mark.parametrize(("text", "want"), [("12", 12), ("2Ki", 2048), ("1.5Gi", 3 << 29), ("2G", 2 * 10**9)])
+def test_sizes_are_read(text: str, want: int) -> None:
+    assert parse_size(text) == want

@@ -1,0 +1,166 @@
+"""What jobs left behind: their output directory and what rank 0 wrote beside its code; also of jobs that are deleted.
+
+A program writes into $TRAINMASTER_OUTPUT_DIR, or just into its working directory. Both are kept on this machine as long
+as the record of the job is (`trainmaster history`). `workdir/` is the working directory of rank 0 in the last attempt,
+`earlier/` those of attempts before it.
+
+  trainmaster outputs list my-job
+  trainmaster outputs get my-job --to results
+  trainmaster outputs get my-job model.pt workdir/plots
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import NotFound
+from trainmaster.app.home import Home
+from trainmaster.bundles.walking import format_bytes
+from trainmaster.cli import exits, server
+from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.output import print_data, print_table
+from trainmaster.client.contract import Client
+from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
+from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = _add(commands, "list", "all files with their sizes")
+    add_output(listing)
+    get = _add(commands, "get", "copy them to a directory of yours")
+    get.add_argument("paths", nargs="*", metavar="PATH", help="files or directories (default: all)")
+    get.add_argument("--to", default="", metavar="DIR", help="made where it is missing (default: NAME-outputs)")
+    get.add_argument("--overwrite", action="store_true", help="replace files that are there")
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    add_home(parser)
+    parser.add_argument("job", metavar="NAME", help="name of the TrainJob; of several the newest")
+    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
+    parser.add_argument("--uid", default="", metavar="UID", help="this very one (`trainmaster history list`)")
+    return parser
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    home = context.home(options)
+    uid = find_uid(options, context, home)
+    found = list_outputs(home.history, uid)
+    if options.action == "get":
+        return _get(options, context, found)
+    if options.output != "table":
+        print_data(context, [_to_data(output) for output in found], options.output)
+    elif not found:
+        context.note(f"{options.job} has left no files so far: programs write them to $TRAINMASTER_OUTPUT_DIR")
+    else:
+        rows = [(output.path, format_bytes(output.bytes), _format_time(output.modified)) for output in found]
+        print_table(context, ("PATH", "SIZE", "MODIFIED"), rows)
+    return exits.OK
+
+
+def describe_outputs(home: Home, uid: str, job: str, namespace: str = "default") -> str:
+    """One line for people: how much a job left and how to get it; "" when it left nothing."""
+    found = list_outputs(home.history, uid)
+    if not found:
+        return ""
+    size = format_bytes(sum(output.bytes for output in found))
+    where = "" if namespace == "default" else f" -n {namespace}"
+    files = "1 file" if len(found) == 1 else f"{len(found)} files"
+    return f"outputs: {files}, {size}: trainmaster outputs get {job}{where}"
+
+
+def find_uid(options: argparse.Namespace, context: Context, home: Home) -> str:
+    """Of the job that exists, else of the newest of that name in history."""
+    info = home.find_running()
+    if not options.uid and info is not None and info.kubeconfig:
+        uid = server.call(context, options, lambda client: _ask(client, options))
+        if uid:
+            return uid
+    uid = _find_kept(options, home) if (home.history / FILE).exists() else ""
+    if not uid:
+        raise exits.Failure(
+            f"no TrainJob {options.namespace}/{options.job} exists or is in history: `trainmaster history list` shows "
+            "what there is"
+        )
+    return uid
+
+
+async def _ask(client: Client, options: argparse.Namespace) -> str:
+    try:
+        found = await client.get(TRAIN_JOBS, options.job, options.namespace)
+    except NotFound:
+        return ""
+    return str(found["metadata"]["uid"])
+
+
+def _find_kept(options: argparse.Namespace, home: Home) -> str:
+    try:
+        archive = Archive.open(home.history, read_only=True)
+        try:
+            if not options.uid:
+                for uid, trainjob in archive.list_open().items():
+                    meta = trainjob["metadata"]
+                    if (meta["namespace"], meta["name"]) == (options.namespace, options.job):
+                        return uid
+            found = archive.select(Filter("" if options.uid else options.namespace, options.job))
+        finally:
+            archive.close()
+    except ArchiveError as error:
+        raise exits.Failure(str(error)) from None
+    return next((line.uid for line in found if line.uid.startswith(options.uid)), "")
+
+
+def _get(options: argparse.Namespace, context: Context, found: Sequence[Output]) -> int:
+    chosen, missing = choose(found, options.paths) if options.paths else (list(found), [])
+    if missing:
+        names, look = ", ".join(missing), f"`trainmaster outputs list {options.job}`"
+        raise exits.Failure(f"{options.job} has left no {names}: {look} shows what it left")
+    target = Path(options.to or f"{options.job}-outputs")
+    there = [output.path for output in chosen if os.path.lexists(target / output.path)]
+    if there and not options.overwrite:
+        more = f" and {len(there) - 3} more" if len(there) > 3 else ""
+        raise exits.Failure(
+            f"{', '.join(there[:3])}{more} is in {target} already: choose another directory with --to, or --overwrite"
+        )
+    for output in chosen:
+        copy(output, target / output.path)
+    size = format_bytes(sum(output.bytes for output in chosen))
+    context.say(f"{len(chosen)} files, {size}: {target}" if chosen else f"{options.job} has left no files so far")
+    return exits.OK
+
+
+def copy(output: Output, target: Path) -> None:
+    """A file appears whole, or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name[:200]}.{os.getpid()}.tmp")
+    try:
+        if output.link:
+            os.symlink(output.link, draft)
+        else:
+            shutil.copy2(output.source, draft, follow_symlinks=False)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _to_data(output: Output) -> dict[str, object]:
+    data = {"path": output.path, "bytes": output.bytes, "modified": _format_time(output.modified)}
+    return {**data, "link": output.link} if output.link else data
+
+
+def _format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def get_directory(home: Home, uid: str) -> Path:
+    """The job's TRAINMASTER_OUTPUT_DIR on this machine."""
+    return home.history / RESULTS / uid / OUTPUTS

@@ -1,0 +1,114 @@
+"""What a TrainJob left behind, as people look for it: its output directory, and the working directory of rank 0.
+
+    <archive>/results/<TrainJob uid>/outputs/                    TRAINMASTER_OUTPUT_DIR, while the job runs and after
+    <archive>/results/<TrainJob uid>/workdirs/<Pod uid>/files/   what rank 0 wrote beside its code, by attempt
+
+The node writes both (`node.results`, `node.outputs`), `purging` removes them with the record. Listed are the output
+directory's files under their own names, those of the last working directory below `workdir/`, and those of earlier
+attempts below `earlier/<Pod>/`. Links are followed by nobody: one that leads out of its directory is not listed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmaster.bundles.views import is_inside
+
+RESULTS = "results"
+"""Folder of checkpoints and outputs below the archive, by TrainJob uid."""
+OUTPUTS = "outputs"
+WORKDIRS = "workdirs"
+ABOUT = "about.json"
+FILES = "files"
+WORKDIR = "workdir"
+EARLIER = "earlier"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    path: str
+    """As it is listed and asked for."""
+    source: Path
+    bytes: int
+    modified: float
+    """Seconds of the epoch."""
+    link: str = ""
+    """Where it leads, for a symbolic link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workdir:
+    """What rank 0 of one attempt left."""
+
+    pod: str
+    attempt: int
+    kept_at: float
+    files: Path
+
+
+def list_outputs(archive: Path, uid: str) -> list[Output]:
+    """Sorted by path; empty when there is nothing, or nobody knows that job."""
+    home = archive / RESULTS / uid
+    found = list(_list_below(home / OUTPUTS, ""))
+    for number, workdir in enumerate(list_workdirs(archive, uid)):
+        found += _list_below(workdir.files, f"{WORKDIR}/" if number == 0 else f"{EARLIER}/{workdir.pod}/")
+    return sorted(found, key=lambda output: output.path)
+
+
+def list_workdirs(archive: Path, uid: str) -> list[Workdir]:
+    """The last attempt first."""
+    folder = archive / RESULTS / uid / WORKDIRS
+    found = []
+    for place in folder.iterdir() if folder.is_dir() else ():
+        if place.name.startswith("."):
+            continue  # not whole yet
+        about = json.loads((place / ABOUT).read_bytes())
+        kept_at = (place / ABOUT).stat().st_mtime
+        found.append(Workdir(str(about["pod"]), int(about["attempt"]), kept_at, place / FILES))
+    return sorted(found, key=lambda workdir: (-workdir.attempt, -workdir.kept_at, workdir.pod))
+
+
+def _list_below(root: Path, prefix: str, base: str = "") -> Iterator[Output]:
+    try:
+        entries = list(os.scandir(root / base))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        path = f"{base}{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            yield from _list_below(root, prefix, f"{path}/")
+            continue
+        try:
+            status = entry.stat(follow_symlinks=False)
+            link = os.readlink(entry.path) if stat.S_ISLNK(status.st_mode) else ""
+        except FileNotFoundError:
+            continue  # a job that runs may remove what it wrote
+        if stat.S_ISREG(status.st_mode) or (link and is_inside(path, link)):
+            yield Output(f"{prefix}{path}", Path(entry.path), status.st_size, status.st_mtime, link)
+
+
+def choose(outputs: Sequence[Output], asked: Sequence[str]) -> tuple[list[Output], list[str]]:
+    """Those that are asked for, a file or everything below a directory, and what was asked for in vain.
+
+    A name that is not there is looked for in the working directory too: people ask for it as their program wrote it.
+    """
+    chosen: dict[str, Output] = {}
+    missing = []
+    for name in asked:
+        plain = os.path.normpath(name)
+        found = _find_below(outputs, plain) or _find_below(outputs, f"{WORKDIR}/{plain}")
+        if not found:
+            missing.append(name)
+        chosen.update({output.path: output for output in found})
+    return list(chosen.values()), missing
+
+
+def _find_below(outputs: Sequence[Output], name: str) -> list[Output]:
+    if name == ".":
+        return list(outputs)
+    return [output for output in outputs if output.path == name or output.path.startswith(f"{name}/")]
