@@ -21,6 +21,22 @@ NOT_FOUND = 7
 INTERRUPTED = 130
 """Ctrl-C, as shells count it."""
 
+# `run` and `watch` end with the job's own code. What is not about the job has codes that programs hardly use.
+RUN_USAGE = 240
+"""Wrong command line, or what it names does not exist; nothing was submitted."""
+RUN_NO_SERVER = 241
+"""There is no server, and none could be started; or it does not know us."""
+RUN_REFUSED = 242
+"""The server refused the job, or the machine can never hold it."""
+RUN_CODE = 243
+"""The code could not be sent."""
+RUN_LOST = 244
+"""The server is gone while the job runs; its processes go on."""
+RUN_ENDED = 245
+"""The job ended without a rank to blame: deleted, its deadline, never started."""
+RUN_DETACHED = 247
+"""Somebody detached; the job goes on."""
+
 
 class Failure(Exception):
     """Ends a command: one sentence that says what is wrong and what to do, and the exit code."""

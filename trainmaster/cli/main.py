@@ -19,6 +19,8 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 
 COMMANDS = {
+    "run": "Train: start a server if none runs, send the code, submit a job, show it, end with its exit code",
+    "watch": "Show a job live again, as `run` does, and end with its exit code",
     "up": "Start the control plane of a home (foreground; --detach for the background)",
     "status": "Say whether a server runs, where it listens and where its kubeconfig is",
     "down": "Stop the server; Pods live on unless --stop-jobs",

@@ -1,0 +1,126 @@
+"""The short forms of `trainmaster run`: what each means, and what is said about one that cannot be understood."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainmaster.cli.launch import wishes
+from trainmaster.cli.launch.wishes import Mount, SecretVariable, WishError
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_variable_without_a_value_is_taken_from_the_callers_environment() -> None:
+    assert wishes.parse_env(["A=1=2", "B=", "C"], {"C": "mine"}) == {"A": "1=2", "B": "", "C": "mine"}
+
+
+def test_a_variable_that_is_set_nowhere_is_refused_with_the_form_that_works() -> None:
+    with pytest.raises(WishError, match="not set here; write --env KEY=VALUE"):
+        wishes.parse_env(["KEY"], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("data:/data", Mount("claim", "data", "/data"), id="a name is a claim"),
+        pytest.param("data:/data:ro", Mount("claim", "data", "/data", True), id="read-only"),
+        pytest.param("data:/data:rw", Mount("claim", "data", "/data"), id="writable, said aloud"),
+    ],
+)
+def test_volumes_of_claims(text: str, want: Mount, tmp_path: Path) -> None:
+    assert wishes.parse_volume(text, tmp_path) == want
+
+
+def test_a_path_is_made_absolute_from_where_the_person_stands(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    want = Mount("host", str((tmp_path / "data").resolve()), "/data", True)
+    assert wishes.parse_volume("./data:/data:ro", tmp_path) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("/data", "write --volume ./data:/data"),
+        ("./nothing:/data", "does not exist"),
+        ("data:relative", "absolute path"),
+        ("data:/../etc", "absolute path"),
+        ("Data:/data", "no name of a claim"),
+    ],
+)
+def test_a_volume_that_cannot_be_is_refused_in_one_sentence(text: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(WishError, match=words):
+        wishes.parse_volume(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("keys", "keys", id="all of it as variables"),
+        pytest.param("keys:/run/keys", Mount("secret", "keys", "/run/keys", True), id="as files"),
+        pytest.param("keys/token", SecretVariable("keys", "token", "token"), id="one key"),
+        pytest.param("keys/token=HF_TOKEN", SecretVariable("keys", "token", "HF_TOKEN"), id="under another name"),
+    ],
+)
+def test_secrets(text: str, want: object) -> None:
+    assert wishes.parse_secret(text) == want
+
+
+@pytest.mark.parametrize("text", ["Keys", "keys/", "keys:run", "keys/a=1 2"])
+def test_a_secret_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(WishError):
+        wishes.parse_secret(text)
+
+
+def test_amounts_per_node() -> None:
+    assert wishes.parse_resources("2", "500m", "4Gi") == {"cpu": "500m", "memory": "4Gi", "nvidia.com/gpu": "2"}
+    assert wishes.parse_resources("amd.com/gpu=1", "", "") == {"amd.com/gpu": "1"}
+    assert wishes.parse_resources("0", "", "") == {}
+
+
+@pytest.mark.parametrize("amounts", [("two", "", ""), ("gpu=1", "", ""), ("", "-1", ""), ("", "", "4 GB")])
+def test_amounts_that_are_none_are_refused(amounts: tuple[str, str, str]) -> None:
+    with pytest.raises(WishError):
+        wishes.parse_resources(*amounts)
+
+
+@pytest.mark.parametrize(
+    ("word", "want"),
+    [
+        ("train.py", "train-x"),
+        ("src/My_Model.v2.py", "my-model-x"),
+        ("/usr/bin/nvidia-smi", "nvidia-smi-x"),
+        ("2.py", "job-x"),
+        ("ünïcode.py", "n-code-x"),
+        ("a" * 80, "a" * 24 + "-x"),
+    ],
+)
+def test_a_job_without_a_name_is_called_after_what_it_runs(word: str, want: str) -> None:
+    assert wishes.check_name(wishes.build_name(word, "x")) == want
+
+
+@pytest.mark.parametrize("name", ["", "Train", "1train", "a" * 49, "a_b", "-a"])
+def test_names_that_no_job_can_have_are_refused(name: str) -> None:
+    with pytest.raises(WishError, match="--name"):
+        wishes.check_name(name)
+
+
+def test_labels_and_processes_are_checked() -> None:
+    assert wishes.parse_labels(["team=ml", "example.com/tier="]) == {"team": "ml", "example.com/tier": ""}
+    for bad in ("team", "a b=c", "team=a/b"):
+        with pytest.raises(WishError, match="--label"):
+            wishes.parse_labels([bad])
+    assert [wishes.parse_processes(text) for text in ("", "4", "auto", "gpu")] == ["", "4", "auto", "gpu"]
+    for bad in ("0", "-1", "many"):
+        with pytest.raises(WishError, match="--nproc"):
+            wishes.parse_processes(bad)
+
+
+def test_requirements_are_read_line_by_line_and_options_of_pip_are_refused() -> None:
+    assert wishes.read_requirements("numpy==2.0  # fast\n\n# all\npandas[sql]>=2 ; python_version>'3'\n") == [
+        "numpy==2.0",
+        "pandas[sql]>=2 ; python_version>'3'",
+    ]
+    with pytest.raises(WishError, match="option of pip"):
+        wishes.read_requirements("-r other.txt")

@@ -1,0 +1,88 @@
+"""How a run ends: exit codes and what to do next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.view.objects import make_condition, make_trainjob
+from trainmaster.cli import exits
+from trainmaster.cli.view.endings import Address, End, build_ending, find_code
+from trainmaster.cli.view.model import Model
+
+pytestmark = pytest.mark.unit
+
+NOW = datetime(2026, 1, 1, 0, 2, 0, tzinfo=UTC)
+HERE = Address("train", ("-n", "team", "--home", "/h x"))
+
+
+def make_model(kind: str = "", **status: Any) -> Model:
+    seen = Model("train")
+    conditions = [make_condition(kind, "Why", "because")] if kind else []
+    seen.see_trainjob(make_trainjob(conditions=conditions, **status))
+    return seen
+
+
+def test_a_complete_job_ends_with_0() -> None:
+    seen = make_model("Complete")
+    assert find_code(End.OVER, seen.screen) == exits.OK
+    assert build_ending(End.OVER, seen, HERE, NOW) == ["train is complete (1m 30s)"]
+
+
+def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on() -> None:
+    seen = make_model("Failed", failure={"rank": 1, "exitCode": 7, "message": "kept words"})
+    seen.see_line(1, "Traceback (most recent call last):")
+    seen.see_line(1, '  File "/workspace/code/train.py", line 12, in step')
+    seen.see_line(1, "ValueError: \x1b[31mboom")
+    assert find_code(End.OVER, seen.screen) == 7
+    assert build_ending(End.OVER, seen, HERE, NOW) == [
+        "train failed (1m 30s): rank 1 ended with exit code 7 at train.py:12 in step",
+        "its traceback:",
+        "  | Traceback (most recent call last):",
+        '  |   File "/workspace/code/train.py", line 12, in step',
+        "  | ValueError: boom",
+        "to go on:",
+        "  trainmaster logs train --rank 1 -n team --home '/h x'   everything that it printed",
+        "  trainmaster describe train -n team --home '/h x'        what happened to it, in order",
+    ]
+
+
+def test_lines_that_nobody_saw_are_taken_from_the_status() -> None:
+    seen = make_model("Failed", failure={"rank": 1, "exitCode": 7, "message": "kept words"})
+    assert "  | kept words" in build_ending(End.OVER, seen, HERE, NOW)
+
+
+def test_a_failure_without_a_rank_has_a_code_of_ours() -> None:
+    seen = make_model("Failed")
+    assert find_code(End.OVER, seen.screen) == exits.RUN_ENDED
+    assert build_ending(End.OVER, seen, HERE, NOW)[0] == "train failed (1m 30s): Why: because"
+
+
+def test_a_deleted_job_has_a_code_of_ours() -> None:
+    seen = make_model()
+    seen.see_deleted()
+    assert find_code(End.OVER, seen.screen) == exits.RUN_ENDED
+    assert "was deleted" in build_ending(End.OVER, seen, HERE, NOW)[0]
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        (End.DETACHED, exits.RUN_DETACHED, ("goes on", "trainmaster watch train -n team")),
+        (End.STOPPED, exits.INTERRUPTED, ("is stopped", "trainmaster resume train")),
+        (End.LOST, exits.RUN_LOST, ("gone (no lock)", "trainmaster up --detach --home '/h x'", "trainmaster watch")),
+    ],
+)
+def test_who_leaves_is_told_how_to_come_back(end: End, code: int, words: tuple[str, ...]) -> None:
+    seen = make_model()
+    text = "\n".join(build_ending(end, seen, HERE, NOW, "no lock"))
+    assert find_code(end, seen.screen) == code
+    assert all(word in text for word in words)
+
+
+def test_codes_of_our_own_are_apart_from_those_of_programs() -> None:
+    own = [value for name, value in vars(exits).items() if name.startswith("RUN_")]
+    assert len(set(own)) == len(own)
+    assert all(240 <= code <= 247 for code in own)

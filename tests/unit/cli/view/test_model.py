@@ -1,0 +1,168 @@
+"""What is made of a TrainJob, its Pods and their lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.view.objects import STARTED, make_condition, make_pod, make_trainjob
+from trainmaster.cli.view import model
+from trainmaster.cli.view.model import Model, describe_failure, find_exit_code, find_place
+
+pytestmark = pytest.mark.unit
+
+
+def news(seen: Model) -> list[str]:
+    return [entry.text for entry in seen.take_news()]
+
+
+def test_a_job_goes_from_submitted_to_complete_and_each_step_is_told_once() -> None:
+    seen = Model("train")
+    seen.see_trainjob(make_trainjob())
+    assert seen.screen.state == model.SUBMITTED
+    seen.see_pod(make_pod(0, "Pending"))
+    seen.see_pod(make_pod(0, "Pending"))
+    assert news(seen) == ["Starting"]
+    seen.see_pod(make_pod(0, running=STARTED))
+    seen.see_trainjob(make_trainjob(jobsStatus=[{"name": "node", "active": 1}]))
+    assert news(seen) == ["Running"]
+    seen.see_pod(make_pod(0, "Succeeded"))
+    assert seen.screen.state == model.RUNNING, "it is over when the TrainJob says so"
+    seen.see_trainjob(make_trainjob(conditions=[make_condition("Complete", "AllJobsCompleted")]))
+    assert news(seen) == ["Complete"]
+    assert seen.screen.is_over
+    assert seen.screen.runtime == "torch-distributed", "not the name of the copy"
+
+
+def test_waiting_has_its_reason_and_goes_when_the_reason_goes() -> None:
+    seen = Model("train")
+    waiting = {"reason": "Queued", "message": "2 of 2 CPUs are taken; position 1", "since": ""}
+    seen.see_trainjob(make_trainjob(waiting=waiting))
+    assert news(seen) == ["Waiting (Queued): 2 of 2 CPUs are taken; position 1"]
+    seen.see_trainjob(make_trainjob(waiting=waiting))
+    assert news(seen) == []
+    seen.see_pod(make_pod(0, running=STARTED))
+    seen.see_trainjob(make_trainjob())
+    assert (seen.screen.state, seen.screen.message) == (model.RUNNING, "")
+
+
+def test_a_restart_shows_the_newest_pods_and_is_told() -> None:
+    seen = Model("train")
+    old, new = make_pod(0, "Failed", terminated={"exitCode": 7}), make_pod(0, attempt=1, running=STARTED)
+    seen.see_pod(old)
+    assert news(seen) == ["rank 0 failed: exit code 7", "Starting"]
+    seen.see_pod(new)
+    seen.see_pod(old, gone=True)
+    assert (seen.screen.restarts, [rank.state for rank in seen.screen.ranks]) == (1, ["running"])
+    assert "restart 1: all ranks start again" in news(seen)
+    waiting = {"reason": "RestartBackOff", "message": "pausing", "until": "2026-01-01T00:00:10Z"}
+    seen.see_trainjob(make_trainjob(waiting=waiting))
+    assert (seen.screen.state, seen.screen.until) == (model.RESTARTING, "2026-01-01T00:00:10Z")
+
+
+def test_an_older_pod_that_is_seen_late_does_not_hide_the_newer_one() -> None:
+    seen = Model("train")
+    seen.see_pod(make_pod(0, attempt=1, running=STARTED))
+    seen.see_pod(make_pod(0, "Failed", terminated={"exitCode": 7}))
+    assert [(rank.attempt, rank.state) for rank in seen.screen.ranks] == [(1, "running")]
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "want"),
+    [
+        pytest.param({"terminated": {"exitCode": 7}}, "Failed", ("failed", "exit code 7"), id="code"),
+        pytest.param({"terminated": {"exitCode": 139}}, "Failed", ("failed", "SIGSEGV"), id="signal"),
+        pytest.param(
+            {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+            "Failed",
+            ("failed", "SIGKILL (OOMKilled)"),
+            id="oom",
+        ),
+        pytest.param({"terminated": {"exitCode": 255}}, "Failed", ("failed", "exit code 255"), id="no signal"),
+        pytest.param(
+            {"waiting": {"reason": "ErrImagePull", "message": "no rule"}},
+            "Pending",
+            ("waiting", "ErrImagePull: no rule"),
+            id="waits",
+        ),
+        pytest.param({"waiting": {"reason": "ContainerCreating"}}, "Pending", ("starting", ""), id="ordinary"),
+        pytest.param({"running": STARTED}, "Running", ("running", ""), id="runs"),
+    ],
+)
+def test_a_rank_says_how_it_is(state: dict[str, Any], phase: str, want: tuple[str, str]) -> None:
+    seen = Model("train")
+    seen.see_pod(make_pod(0, phase, **state))
+    (rank,) = seen.screen.ranks
+    assert (rank.state, rank.detail) == want
+
+
+def test_progress_is_told_and_metrics_become_curves_without_counting_a_report_twice() -> None:
+    seen = Model("train")
+    for step, loss in ((10, "0.9"), (10, "0.9"), (20, "0.5"), (30, "nan"), (40, "text")):
+        report = {
+            "progressPercentage": step,
+            "estimatedRemainingSeconds": 100 - step,
+            "lastUpdatedTime": f"2026-01-01T00:00:{step}Z",
+            "metrics": [{"name": "loss", "value": loss}],
+        }
+        seen.see_trainjob(make_trainjob(trainerStatus=report))
+    assert seen.screen.metrics == {"loss": [0.9, 0.5]}
+    assert (seen.screen.progress, seen.screen.remaining) == (40.0, 60)
+    assert news(seen) == ["10 % loss 0.9", "20 % loss 0.5", "30 %", "40 %"]
+
+
+def test_deleted_is_an_end_but_not_after_another_one() -> None:
+    seen = Model("train")
+    seen.see_deleted()
+    assert (seen.screen.state, seen.screen.is_over) == (model.DELETED, True)
+    done = Model("train")
+    done.see_trainjob(make_trainjob(conditions=[make_condition("Failed")]))
+    done.see_deleted()
+    assert done.screen.state == model.FAILED
+
+
+def test_of_the_lines_of_a_rank_the_traceback_is_shown() -> None:
+    seen = Model("train")
+    for number in range(1000):
+        seen.see_line(1, f"step {number}")
+    assert seen.last_lines(1, 3) == ["step 997", "step 998", "step 999"]
+    trace = [
+        "Traceback (most recent call last):",
+        '  File "/workspace/code/train.py", line 3, in step',
+        "ValueError: x",
+    ]
+    for line in trace:
+        seen.see_line(1, line)
+    assert seen.last_lines(1, 3) == trace
+    assert find_place(trace) == "train.py:3 in step"
+    assert seen.last_lines(0, 3) == []
+
+
+def test_the_place_is_that_in_the_users_own_code() -> None:
+    lines = [
+        'File "/workspace/code/train.py", line 9, in <module>',
+        'File "/x/site-packages/torch/nn.py", line 1, in forward',
+    ]
+    assert find_place(lines) == "train.py:9"
+    assert find_place(["no traceback"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "text"),
+    [
+        ({"rank": 1, "exitCode": 7}, 7, "rank 1 ended with exit code 7"),
+        ({"rank": 0, "exitCode": 137, "signal": 9}, 137, "rank 0 was ended by SIGKILL"),
+        ({"rank": 0, "exitCode": 1, "signal": 11}, 139, "rank 0 was ended by SIGSEGV"),
+        ({"rank": 0, "exitCode": 0}, 1, "rank 0 ended with exit code 0"),
+        ({"rank": 0, "replicatedJob": "launcher", "exitCode": 3}, 3, "launcher 0 ended with exit code 3"),
+        ({"rank": 2, "reason": "Evicted"}, None, "rank 2 failed: Evicted"),
+    ],
+)
+def test_the_exit_code_is_that_of_the_rank_that_failed_first(failure: dict[str, object], code: int, text: str) -> None:
+    assert find_exit_code(failure) == code
+    assert describe_failure(failure) == text
+
+
+def test_without_a_rank_to_blame_there_is_no_code() -> None:
+    assert find_exit_code(None) is None

@@ -1,0 +1,82 @@
+"""Which runtime suits a script, and what starts it there. Pure but for reading the script and what it imports.
+
+A script is read, not run: the names that it and the local modules beside it import say which framework it needs. What
+nobody recognises runs with plain Python under `torch-distributed`, because the variables of that runtime (PET_NNODES,
+PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT) let any program find its peers.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainmaster.cli.launch.wishes import WishError
+
+DEFAULT_RUNTIME = "torch-distributed"
+_FRAMEWORKS = {
+    "torch": ("torch", "torchvision", "lightning", "pytorch_lightning", "transformers", "accelerate", "deepspeed"),
+    "jax": ("jax", "flax", "optax"),
+    "xgboost": ("xgboost",),
+}
+"""Framework to the modules that say so, the stronger ones first: transformers may be imported by a script for JAX."""
+_RUNTIMES = {"torch": "torch-distributed", "jax": "jax-distributed", "xgboost": "xgboost-distributed"}
+_MOST_FILES = 100
+
+
+def find_framework(script: Path) -> str:
+    """torch, jax, xgboost, or "" for a script that imports none of them."""
+    names = set(_list_imports(script))
+    if names & {"jax", "flax"} and not names & {"torch", "lightning", "pytorch_lightning"}:
+        return "jax"
+    return next((framework for framework, modules in _FRAMEWORKS.items() if names.intersection(modules)), "")
+
+
+def _list_imports(script: Path) -> Iterator[str]:
+    """The top-level names of all modules that the script imports, and those of local modules beside it."""
+    waiting, seen = [script], {script}
+    while waiting and len(seen) <= _MOST_FILES:
+        try:
+            tree = ast.parse(waiting.pop().read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            continue  # the job itself will say what is wrong with it
+        for name in _walk_imports(tree):
+            yield name
+            for found in (script.parent / f"{name}.py", script.parent / name / "__init__.py"):
+                if found not in seen and found.is_file():
+                    seen.add(found)
+                    waiting.append(found)
+
+
+def _walk_imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def choose_runtime(framework: str) -> str:
+    return _RUNTIMES.get(framework, DEFAULT_RUNTIME)
+
+
+def build_command(script: str, arguments: Sequence[str], framework: str, policy: Mapping[str, Any]) -> tuple[str, ...]:
+    """What runs on every node. `policy` is the runtime's mlPolicy: it decides, whatever the script imports."""
+    if "mpi" in policy:
+        return ("mpirun", "python", script, *arguments)
+    if "torch" in policy and framework == "torch":
+        return ("torchrun", script, *arguments)
+    return ("python", script, *arguments)
+
+
+def check_processes(processes: str, command: Sequence[str], runtime: str, policy: Mapping[str, Any]) -> None:
+    """Several processes per node need somebody who starts them."""
+    if processes in ("", "1") or "mpi" in policy or "torchtune" in command[:2]:
+        return
+    if "torch" in policy and Path(command[0]).name in ("torchrun", "accelerate"):
+        return
+    why = f"the runtime {runtime} starts one process per node"
+    if "torch" in policy:
+        why = f"{Path(command[0]).name} starts one process per node, and the script imports no torch"
+    raise WishError(f"--nproc {processes}: {why}; use --nodes, or start it with `-- torchrun SCRIPT`")

@@ -1,0 +1,113 @@
+"""The server that `trainmaster run` talks to: that of the home, started where none runs, or a cluster that was named.
+
+Every way in which it cannot be had is one sentence with the command that helps, and exit code RUN_NO_SERVER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import trainmaster
+from trainmaster.app.home import AlreadyRunning, Home, HomeError, ServerInfo
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.detached import Starting, start
+from trainmaster.cli.server import find_server, is_cluster
+from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, load_kubeconfig
+from trainmaster.kit.clock import Clock
+
+_STARTING_SECONDS = 20.0
+_LOOK_SECONDS = 0.02
+
+
+class Server:
+    """One that may still be starting: `find` waits for it, so that something else can be done before."""
+
+    def __init__(self, context: Context, options: argparse.Namespace) -> None:
+        self._context = context
+        self._options = options
+        self._starting: Starting | None = None
+        self.home: Home | None = None
+        """None: a cluster."""
+        if is_cluster(options):
+            return
+        with telling(self._context.home(options)) as home:
+            self.home = home
+            info = home.find_running()
+            if info is None:
+                self._start(home)
+            elif info.server:
+                check_version(info, home)
+
+    @property
+    def is_starting(self) -> bool:
+        return self._starting is not None
+
+    def _start(self, home: Home) -> None:
+        try:
+            self._starting = start(home, self._context.environ)
+        except AlreadyRunning:
+            return  # somebody else was faster
+
+    async def find(self, clock: Clock) -> ClusterConfig:
+        home = self.home
+        if home is None:
+            try:
+                return find_server(self._context, self._options)
+            except exits.Failure as error:
+                raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
+        with telling(home):
+            info = self._wait() if self._starting is not None else home.find_running()
+            deadline = clock.monotonic() + _STARTING_SECONDS
+            while info is not None and not info.kubeconfig and clock.monotonic() < deadline:
+                # Another process has started it a moment ago; nothing tells us when it is ready.
+                await clock.sleep(_LOOK_SECONDS)
+                info = home.find_running()
+            if info is None or not info.kubeconfig:
+                text = f"the server of {home.root} does not become ready: the end of {home.server_log} says why"
+                raise exits.Failure(text, exits.RUN_NO_SERVER)
+            check_version(info, home)
+            config = load_kubeconfig([Path(info.kubeconfig)])
+        if self._options.namespace is None:
+            self._options.namespace = config.namespace
+        return config
+
+    def _wait(self) -> ServerInfo:
+        assert self._starting is not None
+        try:
+            return self._starting.wait()
+        except exits.Failure as error:
+            if error.code == exits.ALREADY_RUNNING and self.home is not None:
+                info = self.home.find_running()
+                if info is not None:
+                    return info
+            raise
+
+
+@contextmanager
+def telling(home: Home) -> Iterator[Home]:
+    """What is wrong with the home, its disk or its settings, as one sentence."""
+    try:
+        yield home
+    except exits.Failure as error:
+        raise exits.Failure(f"no server could be started: {error}", exits.RUN_NO_SERVER) from None
+    except (HomeError, ConfigError) as error:
+        raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
+    except OSError as error:
+        what = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another with --home"
+        text = f"the home {home.root} cannot be used: {error.strerror}: {what}"
+        raise exits.Failure(text, exits.RUN_NO_SERVER) from None
+
+
+def check_version(info: ServerInfo, home: Home) -> None:
+    if info.version != trainmaster.__version__:
+        text = (
+            f"the server of {home.root} is trainmaster {info.version}, and this is {trainmaster.__version__}: restart "
+            f"it with `trainmaster down --home {home.root} && trainmaster up --detach --home {home.root}` "
+            "(jobs go on meanwhile)"
+        )
+        raise exits.Failure(text, exits.RUN_NO_SERVER)

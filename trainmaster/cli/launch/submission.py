@@ -1,0 +1,95 @@
+"""Submits what `manifests` built: the derived runtime first, then the TrainJob; refusals as one sentence.
+
+A derived runtime may exist already, made for another job with the same wishes. It is written by server-side apply with
+the time of this use: that creates it, or touches it, so that nobody takes it away before the TrainJob refers to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from trainmaster.api.labels import LAST_USED
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.launch.manifests import MANAGER, Manifests
+from trainmaster.cli.server import explain, find_server, is_cluster
+from trainmaster.client.contract import Client, PatchType, WriteOptions
+from trainmaster.client.http import HttpClient
+from trainmaster.kit.clock import Clock, format_time
+
+_MANAGER = MANAGER.replace("/", "-")
+
+
+async def find_runtime(client: Client, name: str, namespace: str) -> Object:
+    """The TrainingRuntime of the namespace, else the ClusterTrainingRuntime; with its kind."""
+    for gvr, space, kind in (
+        (CLUSTER_TRAINING_RUNTIMES, "", "ClusterTrainingRuntime"),
+        (TRAINING_RUNTIMES, namespace, "TrainingRuntime"),
+    ):
+        try:
+            return {**await client.get(gvr, name, space), "kind": kind}
+        except NotFound:
+            continue
+    names = [entry["metadata"]["name"] for entry in (await client.list(CLUSTER_TRAINING_RUNTIMES)).items]
+    text = f"there is no runtime {name!r}; there are: {', '.join(sorted(names))}"
+    raise exits.Failure(f"{text} (`trainmaster runtimes`)", exits.RUN_USAGE)
+
+
+async def submit(client: Client, manifests: Manifests, clock: Clock) -> Object:
+    """The TrainJob as the server has it."""
+    namespace = manifests.trainjob["metadata"]["namespace"]
+    try:
+        if manifests.runtime is not None:
+            await _apply_runtime(client, manifests.runtime, clock)
+        options = WriteOptions(field_manager=_MANAGER, field_validation="Strict")
+        return await client.create(TRAIN_JOBS, manifests.trainjob, namespace, options=options)
+    except StatusError as error:
+        name = manifests.trainjob["metadata"]["name"]
+        raise exits.Failure(explain_refusal(error, name), exits.RUN_REFUSED) from None
+
+
+async def _apply_runtime(client: Client, runtime: Object, clock: Clock) -> None:
+    meta = runtime["metadata"]
+    annotations = {**meta["annotations"], LAST_USED: format_time(clock.now())}
+    touched = {**runtime, "metadata": {**meta, "annotations": annotations}}
+    options = WriteOptions(field_manager=_MANAGER, force=True)
+    await client.patch(TRAINING_RUNTIMES, meta["name"], PatchType.APPLY, touched, meta["namespace"], options=options)
+
+
+def explain_refusal(error: StatusError, name: str) -> str:
+    if error.reason == "AlreadyExists":
+        return f"there is a job {name!r} already: choose another --name, or remove it with `trainmaster delete {name}`"
+    return f"the job was refused: {error.message}"
+
+
+async def find_runtime_anyhow(context: Context, options: argparse.Namespace, name: str) -> Object:
+    """For --dry-run: from the server where one runs, else the runtime as it is shipped."""
+    if not is_cluster(options) and context.home(options).find_running() is None:
+        options.namespace = options.namespace or "default"
+        return _read_shipped(name)
+    config = find_server(context, options)
+    client = HttpClient(config)
+    try:
+        return await find_runtime(client, name, options.namespace)
+    except StatusError as error:
+        raise exits.Failure(str(explain(error, config, options)), exits.RUN_NO_SERVER) from None
+    finally:
+        await client.close()
+
+
+def _read_shipped(name: str) -> Object:
+    # Only a dry run without a server reads these files.
+    from importlib import resources  # noqa: PLC0415
+
+    import yaml  # noqa: PLC0415
+
+    folder = resources.files("trainmaster").joinpath("manifests")
+    shipped = {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}
+    if name not in shipped:
+        text = f"no server runs, and there is no shipped runtime {name!r}; there are: {', '.join(sorted(shipped))}"
+        raise exits.Failure(text, exits.RUN_USAGE)
+    runtime: Object = yaml.safe_load(shipped[name].read_text())
+    return runtime

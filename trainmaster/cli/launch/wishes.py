@@ -1,0 +1,193 @@
+"""What somebody asks for on the command line of `trainmaster run`, read from its short forms. Pure.
+
+    --env LR=0.1          --env WANDB_API_KEY            (the second takes the value from the caller's environment)
+    --volume ./data:/data --volume scratch:/scratch:ro   (a path of this machine, or the name of a claim)
+    --secret keys         --secret keys:/run/keys        --secret keys/token=HF_TOKEN
+
+`manifests` compiles a `Wish` to objects. A `WishError` is one sentence that says what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+_VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_QUANTITY = re.compile(r"\d+(\.\d+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
+_JOB_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+NAME_LIMIT = 48
+"""The Pods of a TrainJob are called NAME-node-0-INDEX-xxxxx, and that must fit into 63 characters."""
+GPU = "nvidia.com/gpu"
+
+
+class WishError(Exception):
+    """The command line cannot be understood; the text says which part and how to write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    kind: str
+    """host, claim or secret."""
+    source: str
+    path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SecretVariable:
+    secret: str
+    key: str
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    name: str
+    namespace: str = "default"
+    command: tuple[str, ...] = ()
+    """As it runs on every node, launcher included."""
+    nodes: int = 1
+    processes: str = ""
+    """Per node: a number, auto, cpu or gpu; "" leaves it to the runtime."""
+    max_restarts: int = 0
+    image: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    secret_variables: tuple[SecretVariable, ...] = ()
+    secrets: tuple[str, ...] = ()
+    """Whole Secrets, whose keys become variables."""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    ttl_seconds: int | None = None
+    deadline_seconds: int | None = None
+
+
+def parse_env(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not _VARIABLE.fullmatch(name):
+            raise WishError(f"--env {text}: {name!r} is no name of a variable; write --env NAME=VALUE")
+        if not equals:
+            if name not in environ:
+                raise WishError(f"--env {name}: this variable is not set here; write --env {name}=VALUE")
+            value = environ[name]
+        env[name] = value
+    return env
+
+
+def parse_volume(text: str, here: Path) -> Mount:
+    """SOURCE:PATH, with :ro for read-only; a source with a slash, a dot or a tilde at its beginning is a path."""
+    body, read_only = (text[:-3], True) if text.endswith(":ro") else (text.removesuffix(":rw"), False)
+    source, colon, path = body.rpartition(":")
+    if not colon or not source:
+        raise WishError(f"--volume {text}: write --volume ./data:/data, or --volume CLAIM:/data")
+    _check_path(f"--volume {text}", path)
+    if source.startswith(("/", ".", "~")):
+        found = (here / Path(source).expanduser()).absolute()
+        if not found.exists():
+            raise WishError(f"--volume {text}: {found} does not exist; create it, or name a claim")
+        return Mount("host", str(found.resolve()), path, read_only)
+    if not _NAME.fullmatch(source):
+        raise WishError(f"--volume {text}: {source!r} is no name of a claim; a path begins with ./ or /")
+    return Mount("claim", source, path, read_only)
+
+
+def parse_secret(text: str) -> Mount | SecretVariable | str:
+    """NAME (all keys as variables), NAME:PATH (files), NAME/KEY or NAME/KEY=VARIABLE (one variable)."""
+    name, colon, path = text.partition(":")
+    if colon:
+        _check_path(f"--secret {text}", path)
+        return Mount("secret", _check_secret(text, name), path, read_only=True)
+    name, slash, key = text.partition("/")
+    if not slash:
+        return _check_secret(text, name)
+    key, equals, variable = key.partition("=")
+    variable = variable if equals else key
+    if not key or not _VARIABLE.fullmatch(variable):
+        raise WishError(f"--secret {text}: write --secret NAME/KEY=VARIABLE")
+    return SecretVariable(_check_secret(text, name), key, variable)
+
+
+def _check_secret(text: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise WishError(f"--secret {text}: {name!r} is no name of a Secret; write NAME, NAME:PATH or NAME/KEY=VARIABLE")
+    return name
+
+
+def _check_path(where: str, path: str) -> None:
+    if not path.startswith("/") or ".." in PurePosixPath(path).parts or path == "/":
+        raise WishError(f"{where}: {path!r} must be an absolute path inside the job, such as /data")
+
+
+def parse_resources(gpu: str, cpu: str, memory: str) -> dict[str, str]:
+    """Amounts per node. --gpu takes a number, or RESOURCE=NUMBER for what is not called nvidia.com/gpu."""
+    resources = {}
+    for option, name, amount in (("--cpu", "cpu", cpu), ("--memory", "memory", memory)):
+        if amount and not _QUANTITY.fullmatch(amount):
+            raise WishError(f"{option} {amount}: write an amount such as {'2 or 500m' if name == 'cpu' else '4Gi'}")
+        if amount:
+            resources[name] = amount
+    if gpu:
+        name, equals, amount = gpu.rpartition("=")
+        if not amount.isdecimal() or (equals and "/" not in name):
+            raise WishError(f"--gpu {gpu}: write a number, or RESOURCE=NUMBER such as amd.com/gpu=1")
+        if int(amount):
+            resources[name or GPU] = amount
+    return resources
+
+
+def parse_labels(texts: Sequence[str]) -> dict[str, str]:
+    labels = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        prefix, slash, name = key.rpartition("/")
+        good = _LABEL_NAME.fullmatch(name) and (not slash or _NAME.fullmatch(prefix))
+        if not equals or not good or (value and not _LABEL_NAME.fullmatch(value)):
+            raise WishError(f"--label {text}: write --label KEY=VALUE, both of letters, digits, '-', '_' and '.'")
+        labels[key] = value
+    return labels
+
+
+def parse_processes(text: str) -> str:
+    if text and text not in ("auto", "cpu", "gpu") and (not text.isdecimal() or int(text) < 1):
+        raise WishError(f"--nproc {text}: write a number of processes per node, or auto, cpu or gpu")
+    return text
+
+
+def check_name(name: str) -> str:
+    if len(name) > NAME_LIMIT or not _JOB_NAME.fullmatch(name):
+        raise WishError(
+            f"--name {name}: a job's name has at most {NAME_LIMIT} lower-case letters, digits and '-', "
+            "and begins with a letter"
+        )
+    return name
+
+
+def build_name(first_word: str, suffix: str) -> str:
+    """A name for a job that got none: what it runs, and something to tell it from the others."""
+    stem = PurePosixPath(first_word).name.partition(".")[0].lower()
+    stem = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:24].rstrip("-")
+    return f"{stem if stem[:1].isalpha() else 'job'}-{suffix}"
+
+
+def read_requirements(text: str) -> list[str]:
+    """The requirements of a file, one a line; options such as -r are not understood and are refused."""
+    found = []
+    for line in text.splitlines():
+        requirement = re.sub(r"(^|\s)#.*", "", line).strip()
+        if requirement.startswith("-"):
+            raise WishError(f"--requirements: {requirement!r} is an option of pip; only requirements can be given")
+        if requirement:
+            found.append(requirement)
+    return found
+
+
+def with_command(wish: Wish, command: tuple[str, ...], namespace: str) -> Wish:
+    """The wish once it is known where it goes and what starts it there."""
+    return replace(wish, command=command, namespace=namespace or wish.namespace)

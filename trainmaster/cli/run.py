@@ -1,0 +1,263 @@
+"""Train: starts a server if none runs, sends the code, submits a TrainJob, shows it, and ends with its exit code.
+
+  trainmaster run train.py --lr 0.1                     one node
+  trainmaster run --nodes 2 --nproc 2 train.py          two nodes with two processes each (torchrun)
+  trainmaster run --nodes 2 -- python -m mypackage      any command, on every node
+  trainmaster run --dry-run train.py                    prints what would be submitted
+
+Options come before the script; everything after it is the script's. Ctrl-C asks whether to detach or to stop the job.
+The exit code is that of the first rank that failed (128 + signal); from 240 on it is about `run` itself: 240 wrong
+command line, 241 no server, 242 refused, 243 code not sent, 244 server lost, 245 ended without a rank to blame,
+247 detached. More in docs/run.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+from pathlib import Path
+from typing import NoReturn
+
+from trainmaster.api.meta import Object
+from trainmaster.api.status import StatusError
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.launch import codes, programs, submission, wishes
+from trainmaster.cli.launch.manifests import Code, Manifests, build_manifests, list_local
+from trainmaster.cli.launch.servers import Server
+from trainmaster.cli.launch.wishes import Mount, SecretVariable, Wish, WishError
+from trainmaster.cli.server import add_server, explain
+from trainmaster.cli.spans import parse_span
+from trainmaster.client.http import HttpClient
+from trainmaster.kit.clock import Clock, SystemClock
+from trainmaster.kit.ids import SystemIds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "trainmaster run [options] SCRIPT [arguments]\n       trainmaster run [options] -- COMMAND [arguments]"
+    )
+    add_server(parser)
+    add = parser.add_argument
+    add("--name", default="", help="of the job (default: the script's, and a few letters)")
+    add("--nodes", type=int, default=1, metavar="N", help="how many nodes (default 1)")
+    add("--nproc", default="", metavar="N", help="processes per node: a number, auto, cpu or gpu")
+    add("--runtime", default="", metavar="NAME", help="default: from what the script imports, else torch-distributed")
+    add("--image", default="", metavar="IMAGE", help="another image than the runtime's")
+    add("--env", action="append", default=[], metavar="NAME[=VALUE]", help="a variable; without value: yours")
+    add("--volume", action="append", default=[], metavar="SOURCE:PATH[:ro]", help="a path (./data) or a claim (data)")
+    add(
+        "--secret",
+        action="append",
+        default=[],
+        metavar="NAME[:PATH|/KEY=VAR]",
+        help="as variables, files or one variable",
+    )
+    add("--gpu", default="", metavar="N", help="GPUs per node")
+    add("--cpu", default="", metavar="N", help="CPUs per node")
+    add("--memory", default="", metavar="AMOUNT", help="memory per node, such as 4Gi")
+    add("--package", action="append", default=[], metavar="REQUIREMENT", help="a Python package that the job needs")
+    add("--requirements", default="", metavar="FILE", help="packages from a file")
+    add("--max-restarts", type=int, default=0, metavar="N", help="how often all ranks start again after a failure (0)")
+    add("--deadline", default="", metavar="SPAN", help="it fails when it takes longer, such as 2h")
+    add("--ttl", default="", metavar="SPAN", help="it is deleted so long after its end, such as 7d")
+    add("--label", action="append", default=[], metavar="KEY=VALUE", help="a label of the job")
+    add("--code", default="", metavar="DIR", help="the code that is sent (default: the directory you are in)")
+    add("--no-code", action="store_true", help="send no code: the image has it")
+    add("-d", "--detach", action="store_true", help="do not wait for its end")
+    add("--dry-run", action="store_true", help="print what would be submitted")
+    add("-o", "--output-format", choices=("text", "json", "yaml"), default="", help="json: an object a line")
+    add("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+    def fail(message: str) -> NoReturn:
+        # A wrong command line must not look like a job that ended with 2.
+        raise exits.Failure(f"{message}; see `trainmaster run --help`", exits.RUN_USAGE)
+
+    parser.error = fail  # type: ignore[method-assign]
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    try:
+        program = Program.read(options)
+        wish = build_wish(options, context, program)
+        if options.dry_run:
+            return _print_manifests(options, context, program, wish)
+        if options.output_format == "yaml":
+            raise WishError("-o yaml prints a manifest: it goes with --dry-run")
+        return asyncio.run(_run(options, context, program, wish))
+    except WishError as error:
+        raise exits.Failure(str(error), exits.RUN_USAGE) from None
+
+
+class Program:
+    """What runs: a script with its arguments, or a command."""
+
+    def __init__(self, script: str, rest: list[str], root: Path, framework: str) -> None:
+        self.script = script
+        """As it is called in the job; "" for a command."""
+        self.rest = rest
+        self.root = root
+        """The directory with the code."""
+        self.framework = framework
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> Program:
+        rest = list(options.rest)
+        root = Path(options.code or ".").expanduser().absolute()
+        if options.code and options.no_code:
+            raise WishError("--code and --no-code contradict each other")
+        if not root.is_dir():
+            raise WishError(f"--code {options.code}: {root} is no directory")
+        if rest[:1] == ["--"]:
+            if not rest[1:]:
+                raise WishError("there is no command after `--`; write `trainmaster run -- COMMAND`")
+            return cls("", rest[1:], root, "")
+        if not rest:
+            raise WishError("what should run? Write `trainmaster run SCRIPT`, or `trainmaster run -- COMMAND`")
+        return cls._read_script(rest, root, sent=not options.no_code)
+
+    @classmethod
+    def _read_script(cls, rest: list[str], root: Path, *, sent: bool) -> Program:
+        script = Path(rest[0])
+        if not sent:
+            return cls(rest[0], rest[1:], root, programs.find_framework(script))
+        found = next((path for path in (script.absolute(), root / script) if path.is_file()), None)
+        if found is None:
+            what = "is a directory" if script.is_dir() else "does not exist"
+            raise WishError(f"the script {script} {what}; for a command write `trainmaster run -- {rest[0]} ...`")
+        try:
+            inside = found.resolve().relative_to(root.resolve())
+        except ValueError:
+            raise WishError(f"{script} is not below {root}, which is sent: add --code {found.parent}") from None
+        return cls(str(inside), rest[1:], root, programs.find_framework(found))
+
+
+def build_wish(options: argparse.Namespace, context: Context, program: Program) -> Wish:
+    """All but the command, which depends on the runtime."""
+    if options.nodes < 1:
+        raise WishError(f"--nodes {options.nodes}: a job has at least one node")
+    if options.max_restarts < 0:
+        raise WishError(f"--max-restarts {options.max_restarts}: write 0 or more")
+    mounts: list[Mount] = [wishes.parse_volume(text, Path.cwd()) for text in options.volume]
+    variables: list[SecretVariable] = []
+    secrets: list[str] = []
+    for secret in map(wishes.parse_secret, options.secret):
+        match secret:
+            case Mount():
+                mounts.append(secret)
+            case SecretVariable():
+                variables.append(secret)
+            case str():
+                secrets.append(secret)
+    name = options.name or wishes.build_name(program.script or program.rest[0], SystemIds().suffix())
+    return Wish(
+        name=wishes.check_name(name),
+        namespace=options.namespace or "default",
+        nodes=options.nodes,
+        processes=wishes.parse_processes(options.nproc),
+        max_restarts=options.max_restarts,
+        image=options.image,
+        env=wishes.parse_env(options.env, context.environ),
+        mounts=tuple(mounts),
+        secret_variables=tuple(variables),
+        secrets=tuple(secrets),
+        resources=wishes.parse_resources(options.gpu, options.cpu, options.memory),
+        labels=wishes.parse_labels(options.label),
+        packages=(*options.package, *_read_requirements(options.requirements)),
+        ttl_seconds=_read_span("--ttl", options.ttl),
+        deadline_seconds=_read_span("--deadline", options.deadline),
+    )
+
+
+def _read_span(option: str, text: str) -> int | None:
+    if not text:
+        return None
+    try:
+        return int(text) if text.isdecimal() else parse_span(text)
+    except ValueError as error:
+        raise WishError(f"{option}: {error}") from None
+
+
+def _read_requirements(file: str) -> list[str]:
+    if not file:
+        return []
+    try:
+        return wishes.read_requirements(Path(file).expanduser().read_text())
+    except OSError as error:
+        raise WishError(f"--requirements {file}: {error.strerror}") from None
+
+
+def compile_job(
+    wish: Wish, program: Program, options: argparse.Namespace, base: Object, code: Code | None
+) -> Manifests:
+    policy = base["spec"].get("mlPolicy") or {}
+    command = tuple(program.rest)
+    if program.script:
+        command = programs.build_command(program.script, program.rest, program.framework, policy)
+    programs.check_processes(wish.processes, command, base["metadata"]["name"], policy)
+    return build_manifests(wishes.with_command(wish, command, options.namespace), base, code)
+
+
+def find_runtime_name(options: argparse.Namespace, program: Program) -> str:
+    return options.runtime or programs.choose_runtime(program.framework)
+
+
+def _print_manifests(options: argparse.Namespace, context: Context, program: Program, wish: Wish) -> int:
+    """Starts nothing. The runtime is that of a running server, else the shipped one; the code is packed, so that
+    what is printed can be submitted with kubectl."""
+    base = asyncio.run(submission.find_runtime_anyhow(context, options, find_runtime_name(options, program)))
+    code = None if options.no_code else codes.send(program.root, context.home(options))
+    manifests = compile_job(wish, program, options, base, code)
+    if options.output_format == "json":
+        context.say(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests.objects)}, indent=2))
+        return exits.OK
+    yaml = importlib.import_module("yaml")
+    for text in list_local(manifests):
+        context.say(f"# {text}")
+    for obj in manifests.objects:
+        context.say("---")
+        context.say(yaml.safe_dump(obj, sort_keys=False, allow_unicode=True).rstrip())
+    return exits.OK
+
+
+async def _run(options: argparse.Namespace, context: Context, program: Program, wish: Wish) -> int:
+    clock = SystemClock()
+    server = Server(context, options)
+    if server.home is None and not options.no_code:
+        raise WishError("code can be sent to the server of this machine only: add --no-code, and --image with the code")
+    # While a server starts, the code is packed.
+    code = None if options.no_code or server.home is None else codes.send(program.root, server.home)
+    if server.is_starting:
+        context.note("trainmaster: starting a server; `trainmaster down` stops it")
+    config = await server.find(clock)
+    client = HttpClient(config)
+    try:
+        base = await submission.find_runtime(client, find_runtime_name(options, program), options.namespace)
+        manifests = compile_job(wish, program, options, base, code)
+        if wish.resources:
+            room = importlib.import_module("trainmaster.cli.launch.room")
+            await room.check_room(client, wish)
+        trainjob = await submission.submit(client, manifests, clock)
+        for text in client.warnings:
+            context.note(f"trainmaster: warning: {text}")
+        client.warnings.clear()
+        return await _show(options, context, client, clock, trainjob, server)
+    except StatusError as error:
+        failure = explain(error, config, options)
+        raise exits.Failure(str(failure), exits.RUN_NO_SERVER) from None
+    finally:
+        await client.close()
+
+
+async def _show(
+    options: argparse.Namespace, context: Context, client: HttpClient, clock: Clock, trainjob: Object, server: Server
+) -> int:
+    # Loaded after the job is submitted: it starts meanwhile.
+    following = importlib.import_module("trainmaster.cli.view.following")
+    job = following.Job(options, context, client, clock, trainjob, server.home)
+    form = options.output_format or "text"
+    if options.detach:
+        return int(following.say_detached(job, form))
+    return int(await following.show(job, form, fresh=True))

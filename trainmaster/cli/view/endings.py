@@ -1,0 +1,124 @@
+"""How a run ends: the exit code, and the last lines with what to do next. Pure.
+
+The code of a job is that of its first failing rank, 128 + signal where one ended it. What is not about the job, such as
+a server that is gone, has codes from 240 on (`cli.exits`), so that nobody takes one for the other.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from trainmaster.cli import exits
+from trainmaster.cli.view import model
+from trainmaster.cli.view.draw import show_span
+from trainmaster.cli.view.lines import strip_controls
+from trainmaster.cli.view.model import Model, Screen, describe_failure, find_elapsed, find_exit_code, find_place
+
+_LAST = 8
+
+
+class End(Enum):
+    OVER = "over"
+    """The job ended, or was deleted."""
+    DETACHED = "detached"
+    STOPPED = "stopped"
+    """By us, because somebody asked for it."""
+    LOST = "lost"
+    """The server is gone; nobody knows how the job is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What has to be added to a command so that it is about this job."""
+
+    name: str
+    flags: tuple[str, ...] = ()
+
+    def command(self, verb: str, *more: str) -> str:
+        return shlex.join(["trainmaster", verb, self.name, *more, *self.flags])
+
+
+def find_code(end: End, screen: Screen) -> int:
+    if end is End.DETACHED:
+        return exits.RUN_DETACHED
+    if end is End.STOPPED:
+        return exits.INTERRUPTED
+    if end is End.LOST:
+        return exits.RUN_LOST
+    if screen.state == model.COMPLETE:
+        return exits.OK
+    code = find_exit_code(screen.failure) if screen.state == model.FAILED else None
+    return exits.RUN_ENDED if code is None else code
+
+
+def build_ending(end: End, seen: Model, address: Address, now: datetime, why: str = "") -> list[str]:
+    """The last lines, without the outputs: whoever knows where they are adds them."""
+    screen = seen.screen
+    if end is End.DETACHED:
+        return [f"detached; {screen.name} goes on", *_list_commands(address, "watch", "logs", "suspend", "delete")]
+    if end is End.STOPPED:
+        return [f"{screen.name} is stopped", *_list_commands(address, "resume", "logs", "delete")]
+    if end is End.LOST:
+        started = "trainmaster up --detach" + "".join(f" {shlex.quote(flag)}" for flag in _home_flags(address))
+        return [f"the server is gone ({why}); the job's processes go on without it", f"  {started}", _watch(address)]
+    took = show_span(find_elapsed(screen, now))
+    if screen.state == model.COMPLETE:
+        again = f" after {screen.restarts} restarts" if screen.restarts else ""
+        return [f"{screen.name} is complete{again} ({took})"]
+    if screen.state == model.DELETED:
+        return [f"{screen.name} was deleted before it ended ({took})", f"  {address.command('history', 'get')}"]
+    return _describe_failed(seen, address, took)
+
+
+def build_detached(address: Address) -> list[str]:
+    """For a job that nobody looked at."""
+    return _list_commands(address, "watch", "logs", "suspend", "delete")
+
+
+def _describe_failed(seen: Model, address: Address, took: str) -> list[str]:
+    screen, failure = seen.screen, seen.screen.failure
+    if failure is None:
+        return [
+            f"{screen.name} failed ({took}): {screen.reason}: {screen.message}",
+            *_list_commands(address, "describe", "logs"),
+        ]
+    rank = int(failure.get("rank", 0))
+    said = seen.last_lines(rank, _LAST) or str(failure.get("message", "")).splitlines()
+    said = [strip_controls(line) for line in said]
+    place = find_place(said)
+    attempts = f", after {screen.restarts} restart{'s' * (screen.restarts != 1)}" if screen.restarts else ""
+    text = f"{screen.name} failed{attempts} ({took}): {describe_failure(failure)}"
+    lines = [text + (f" at {place}" if place else "")]
+    if said:
+        lines.append("its last lines:" if not place else "its traceback:")
+        lines += [f"  | {line}" for line in said]
+    return [*lines, "to go on:", *_list_commands(address, "logs", "describe", logs=("--rank", str(rank)))]
+
+
+_WORDS = {
+    "watch": "shows it again as here",
+    "logs": "everything that it printed",
+    "describe": "what happened to it, in order",
+    "suspend": "stops it; it can be resumed",
+    "resume": "lets it go on",
+    "delete": "ends it",
+}
+
+
+def _list_commands(address: Address, *verbs: str, logs: Sequence[str] = ()) -> list[str]:
+    commands = [address.command(verb, *(logs if verb == "logs" else ())) for verb in verbs]
+    width = max(map(len, commands))
+    return [f"  {command:<{width}}   {_WORDS[verb]}" for verb, command in zip(verbs, commands, strict=True)]
+
+
+def _watch(address: Address) -> str:
+    return f"  {address.command('watch')}"
+
+
+def _home_flags(address: Address) -> Sequence[str]:
+    flags = list(address.flags)
+    return flags[flags.index("--home") :][:2] if "--home" in flags else ()

@@ -1,0 +1,112 @@
+"""A submitted TrainJob, to be shown: joins the view with where its lines and its outputs come from.
+
+Used by `run` after it has submitted, and by `watch` for a job that exists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.app.home import Home
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.view.endings import build_detached
+from trainmaster.cli.view.model import Model
+from trainmaster.cli.view.opening import Showing, build_address, show_job
+from trainmaster.client.contract import Client
+from trainmaster.client.joblogs import Kept, KeptLog, Wanted, watch_lines
+from trainmaster.client.podlogs import Stamped
+from trainmaster.kit.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    options: argparse.Namespace
+    context: Context
+    client: Client
+    clock: Clock
+    trainjob: Object
+    home: Home | None
+    """None: it runs on a cluster."""
+
+    @property
+    def name(self) -> str:
+        return str(self.trainjob["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.trainjob["metadata"]["namespace"])
+
+
+class FreshLogs:
+    """What Pods of a job have left that was submitted a moment ago: the archive, which takes a while to load, knows
+    nothing of it yet that its log files do not tell."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+        return self._logs().list_logs(self._directory, sorted(jobsets)) if jobsets else ()
+
+    def read(self, log: KeptLog) -> Iterator[Stamped]:
+        for time, _, text in self._logs().read_lines(log):
+            yield time, text
+
+    def _logs(self) -> Any:
+        return importlib.import_module("trainmaster.history.logs")
+
+
+def _find_kept(home: Home | None, *, fresh: bool) -> Kept | None:
+    if home is None:
+        return None
+    if fresh:
+        return FreshLogs(home.history)
+    kept: Kept = importlib.import_module("trainmaster.history.kept").KeptLogs(home.history)
+    return kept
+
+
+def say_detached(job: Job, form: str) -> int:
+    """For `run --detach`: the name for programs, the commands for people."""
+    address = build_address(job.options, job.name)
+    if form == "json":
+        job.context.say(f'{{"type": "submitted", "name": "{job.name}", "namespace": "{job.namespace}"}}')
+        return exits.OK
+    job.context.say(f"trainjob.trainer.kubeflow.org/{job.name}")
+    for line in build_detached(address):
+        job.context.note(line)
+    return exits.OK
+
+
+async def show(job: Job, form: str, *, fresh: bool) -> int:
+    """Until it is over; the exit code. `fresh`: it was submitted a moment ago, so there is nothing older to read."""
+    # What breaks is told on the screen; log lines would draw over it.
+    logging.getLogger("trainmaster").addHandler(logging.NullHandler())
+    model = Model(job.name, job.namespace)
+    model.see_trainjob(job.trainjob)
+    kept = _find_kept(job.home, fresh=fresh)
+    wanted = Wanted(follow=True) if fresh else Wanted(follow=True, last_attempt=True)
+
+    def is_gone() -> str:
+        if job.home is None or job.home.find_running() is not None:
+            return ""
+        return f"no server runs in {shlex.quote(str(job.home.root))}"
+
+    showing = Showing(
+        context=job.context,
+        client=job.client,
+        clock=job.clock,
+        model=model,
+        address=build_address(job.options, job.name),
+        lines=lambda: watch_lines(job.client, job.clock, job.namespace, job.name, wanted, kept),
+        is_gone=is_gone,
+        form=form,
+    )
+    return await show_job(showing)

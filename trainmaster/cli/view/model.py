@@ -1,0 +1,281 @@
+"""What is known of a TrainJob that somebody looks at: objects and lines in, a `Screen` out. Pure.
+
+`session` feeds it from the server, `draw` and `plain` show it. It knows no terminal and no clock: the time comes with
+what it is told. Every change is also a `News` for those who print lines: each is told once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.meta import Object
+from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
+from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
+from trainmaster.cli.view.ranks import Rank, describe_end, read_rank
+from trainmaster.kit.clock import parse_time
+
+SUBMITTED, WAITING, STARTING, RUNNING = "Submitted", "Waiting", "Starting", "Running"
+RESTARTING, SUSPENDED, COMPLETE, FAILED, DELETED = "Restarting", "Suspended", "Complete", "Failed", "Deleted"
+ENDS = (COMPLETE, FAILED, DELETED)
+_DERIVED = re.compile(r"-[0-9a-f]{10}$")
+"""What a derived runtime has behind the name of the one that it is a copy of."""
+_CURVE = 400
+"""Reports of a metric that are kept for its curve."""
+_LINES = 400
+"""Lines of each rank that are kept: the traceback of one that failed is among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One thing that happened, for those who print lines."""
+
+    kind: str
+    """state, rank, progress or restart."""
+    text: str
+
+
+@dataclass
+class Screen:
+    """All that can be shown."""
+
+    name: str
+    namespace: str = "default"
+    runtime: str = ""
+    nodes: int = 0
+    processes: str = ""
+    state: str = SUBMITTED
+    reason: str = ""
+    message: str = ""
+    until: str = ""
+    """When a wait ends, where that is known."""
+    created: str = ""
+    ended: str = ""
+    restarts: int = 0
+    ranks: list[Rank] = field(default_factory=list)
+    progress: float | None = None
+    remaining: int | None = None
+    metrics: dict[str, list[float]] = field(default_factory=dict)
+    """Name to all that was reported since we look, the newest last."""
+    failure: Mapping[str, Any] | None = None
+    offline: str = ""
+    """Why the server does not answer; "" while it does."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ENDS
+
+
+class Model:
+    def __init__(self, name: str, namespace: str = "default") -> None:
+        self.screen = Screen(name, namespace)
+        self._pods: dict[str, tuple[Rank, str]] = {}
+        """Pod uid to (rank, when it was made)."""
+        self._news: list[News] = []
+        self._reported = ""
+        self._told: set[tuple[str, ...]] = set()
+        self._lines: dict[int, deque[str]] = {}
+
+    def take_news(self) -> list[News]:
+        news, self._news = self._news, []
+        return news
+
+    # ---- what is told ---------------------------------------------------------
+
+    def see_trainjob(self, trainjob: Object) -> None:
+        screen, spec, status = self.screen, trainjob["spec"], trainjob.get("status") or {}
+        trainer = spec.get("trainer") or {}
+        screen.runtime = _DERIVED.sub("", spec["runtimeRef"]["name"])
+        screen.nodes = trainer.get("numNodes") or 1
+        screen.processes = str(trainer.get("numProcPerNode", ""))
+        screen.created = trainjob["metadata"].get("creationTimestamp", "")
+        screen.failure = status.get("failure")
+        self._see_progress(status.get("trainerStatus") or {})
+        before = screen.state, screen.reason
+        self._find_state(trainjob, status)
+        if (screen.state, screen.reason) != before:
+            self._tell("state", _describe_state(screen))
+
+    def see_pod(self, pod: Object, *, gone: bool = False) -> None:
+        uid = pod["metadata"]["uid"]
+        if gone:
+            self._pods.pop(uid, None)
+        else:
+            rank = read_rank(pod)
+            self._pods[uid] = rank, pod["metadata"].get("creationTimestamp", "")
+            self._tell_rank(rank)
+        self._order_ranks()
+
+    def see_line(self, rank: int, text: str) -> None:
+        kept = self._lines.get(rank)
+        if kept is None:
+            kept = self._lines[rank] = deque(maxlen=_LINES)
+        kept.append(text)
+
+    def see_deleted(self) -> None:
+        if self.screen.state not in (COMPLETE, FAILED):
+            self.screen.state, self.screen.reason, self.screen.message = DELETED, "", "somebody deleted it"
+            self._tell("state", _describe_state(self.screen))
+
+    def last_lines(self, rank: int, count: int) -> list[str]:
+        """What the rank printed last; of a Python program that broke, its traceback."""
+        lines = list(self._lines.get(rank, ()))
+        for start in range(len(lines) - 1, max(-1, len(lines) - 60), -1):
+            if lines[start].startswith("Traceback (most recent call last)"):
+                return [line for line in lines[start:] if line][:30]
+        return lines[-count:]
+
+    # ---- state ----------------------------------------------------------------
+
+    def _find_state(self, trainjob: Object, status: Mapping[str, Any]) -> None:
+        screen, conditions = self.screen, list_conditions(trainjob)
+        screen.reason = screen.message = screen.until = ""
+        for kind in (COMPLETE, FAILED):
+            condition = find_condition(conditions, kind)
+            if condition is not None and condition.get("status") == "True":
+                screen.state, screen.ended = kind, condition.get("lastTransitionTime", "")
+                screen.reason, screen.message = condition.get("reason", ""), condition.get("message", "")
+                return
+        suspended = find_condition(conditions, SUSPENDED)
+        waiting = status.get("waiting") or {}
+        if suspended is not None and suspended.get("status") == "True":
+            screen.state, screen.message = SUSPENDED, "nothing of it runs until it is resumed"
+        elif waiting:
+            screen.state = RESTARTING if waiting.get("reason") == "RestartBackOff" else WAITING
+            screen.reason, screen.message = waiting.get("reason", ""), waiting.get("message", "")
+            screen.until = waiting.get("until", "")
+        else:
+            screen.state = self._state_of_ranks(trainjob)
+
+    def _state_of_ranks(self, trainjob: Object) -> str:
+        if any(rank.state == RANK_RUNNING for rank in self.screen.ranks):
+            return RUNNING
+        active = any(entry.get("active") for entry in (trainjob.get("status") or {}).get("jobsStatus") or ())
+        if self.screen.state == RUNNING or (active and not self.screen.ranks):
+            return RUNNING if self.screen.state == RUNNING else STARTING
+        return STARTING if self.screen.ranks or active else SUBMITTED
+
+    def _order_ranks(self) -> None:
+        """The newest Pod of every rank."""
+        newest: dict[tuple[str, int], tuple[tuple[int, str], Rank]] = {}
+        for rank, created in self._pods.values():
+            order = (rank.attempt, created)
+            if rank.key not in newest or order >= newest[rank.key][0]:
+                newest[rank.key] = order, rank
+        screen = self.screen
+        screen.ranks = [rank for _, (_, rank) in sorted(newest.items())]
+        attempt = max((rank.attempt for rank in screen.ranks), default=0)
+        if attempt > screen.restarts:
+            screen.restarts = attempt
+            self._tell("restart", f"restart {attempt}: all ranks start again")
+        if screen.state in (SUBMITTED, STARTING, RUNNING) and screen.ranks:
+            running = any(rank.state == RANK_RUNNING for rank in screen.ranks)
+            state = RUNNING if running or screen.state == RUNNING else STARTING
+            if state != screen.state:
+                screen.state = state
+                self._tell("state", _describe_state(screen))
+
+    def _tell_rank(self, rank: Rank) -> None:
+        if rank.state == RANK_FAILED:
+            text = f"{name_rank(rank)} failed: {rank.detail or 'no exit code'}"
+        elif rank.state == "waiting" and rank.detail and not self.screen.reason:
+            text = f"{name_rank(rank)} waits: {rank.detail}"
+        else:
+            return
+        if (rank.uid, rank.state, rank.detail) not in self._told:
+            self._told.add((rank.uid, rank.state, rank.detail))
+            self._tell("rank", text)
+
+    def _see_progress(self, report: Mapping[str, Any]) -> None:
+        screen, when = self.screen, str(report.get("lastUpdatedTime", ""))
+        percent, remaining = report.get("progressPercentage"), report.get("estimatedRemainingSeconds")
+        screen.remaining = remaining
+        values = {
+            entry["name"]: number for entry in report.get("metrics") or () if (number := _read(entry)) is not None
+        }
+        if percent is not None and percent != screen.progress:
+            screen.progress = float(percent)
+            self._tell("progress", " ".join([f"{percent} %", *(f"{name} {show(v)}" for name, v in values.items())]))
+        fingerprint = f"{when} {percent} {sorted(values.items())}"
+        if values and fingerprint != self._reported:
+            self._reported = fingerprint
+            for name, number in values.items():
+                kept = screen.metrics.setdefault(name, [])
+                kept.append(number)
+                del kept[:-_CURVE]
+
+    def _tell(self, kind: str, text: str) -> None:
+        self._news.append(News(kind, text))
+
+
+def _read(metric: Mapping[str, Any]) -> float | None:
+    try:
+        number = float(metric.get("value", ""))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def show(number: float) -> str:
+    """As short as it can be read: four digits."""
+    return f"{number:.4g}"
+
+
+def name_rank(rank: Rank) -> str:
+    return f"rank {rank.index}" if rank.job == "node" else f"{rank.job} {rank.index}"
+
+
+def _describe_state(screen: Screen) -> str:
+    words = [screen.state]
+    if screen.state in (WAITING, RESTARTING):
+        words.append(f"({screen.reason})" if screen.reason else "")
+    text = " ".join(word for word in words if word)
+    # The message of a failed job is long; the end of the run tells it in order.
+    return f"{text}: {screen.message}" if screen.message and screen.state not in (FAILED, COMPLETE) else text
+
+
+def describe_failure(failure: Mapping[str, Any]) -> str:
+    """rank 1 ended with exit code 7; rank 0 was ended by SIGKILL (OOMKilled)."""
+    job = failure.get("replicatedJob", "node")
+    who = f"rank {failure['rank']}" if "rank" in failure and job == "node" else f"{job} {failure.get('rank', 0)}"
+    how = describe_end(failure) or "an unknown reason"
+    verb = "was ended by" if how.startswith("SIG") else "ended with" if how.startswith("exit") else "failed:"
+    return f"{who} {verb} {how}"
+
+
+def find_exit_code(failure: Mapping[str, Any] | None) -> int | None:
+    """That of the first failing rank, 128 + signal; None when no rank is to blame."""
+    if failure is None:
+        return None
+    if failure.get("signal"):
+        return 128 + int(failure["signal"])
+    code = failure.get("exitCode")
+    return None if code is None else int(code) or 1
+
+
+def find_place(lines: Sequence[str]) -> str:
+    """Where a Python program broke, from its traceback: train.py:12 in step. "" when the lines hold none."""
+    place = ""
+    for line in lines:
+        text = line.strip()
+        if text.startswith('File "') and '", line ' in text:
+            file, _, rest = text[len('File "') :].partition('", line ')
+            number, _, function = rest.partition(", in ")
+            if ("/site-packages/" not in file and "/lib/python" not in file) or not place:
+                place = f"{file.removeprefix('/workspace/code/')}:{number}"
+                place += f" in {function}" if function and function != "<module>" else ""
+    return place
+
+
+def find_elapsed(screen: Screen, now: datetime) -> float:
+    """Seconds since it was submitted; of one that is over, until its end."""
+    if not screen.created:
+        return 0.0
+    end = parse_time(screen.ended) if screen.ended else now
+    return max(0.0, (end - parse_time(screen.created)).total_seconds())

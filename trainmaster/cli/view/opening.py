@@ -1,0 +1,97 @@
+"""Shows a job to whoever called, and says how it ended: shared by `run` and `watch`.
+
+A live panel where standard output is a terminal that can do it, plain lines everywhere else (a pipe, CI, TERM=dumb).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO
+
+from trainmaster.cli import terminal
+from trainmaster.cli.context import Context
+from trainmaster.cli.view.contract import View
+from trainmaster.cli.view.endings import Address, End, build_ending, find_code
+from trainmaster.cli.view.keys import Keys
+from trainmaster.cli.view.live import Live
+from trainmaster.cli.view.model import FAILED, Model
+from trainmaster.cli.view.panel import Panel
+from trainmaster.cli.view.plain import Plain
+from trainmaster.cli.view.session import Lines, Session
+from trainmaster.client.contract import Client
+from trainmaster.kit.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """What is shown, and to whom."""
+
+    context: Context
+    client: Client
+    clock: Clock
+    model: Model
+    address: Address
+    lines: Lines
+    is_gone: Callable[[], str] = lambda: ""
+    form: str = "text"
+    closing: Callable[[], list[str]] = lambda: []
+    """Lines for the very end of a job that is over: where its outputs are."""
+
+
+def build_address(options: argparse.Namespace, name: str) -> Address:
+    """With the flags that the person had to use, so that commands can be copied."""
+    flags: list[str] = []
+    if options.namespace not in (None, "", "default"):
+        flags += ["-n", options.namespace]
+    for flag in ("home", "kubeconfig", "context"):
+        if getattr(options, flag, None):
+            flags += [f"--{flag}", str(getattr(options, flag))]
+    return Address(name, tuple(flags))
+
+
+def wants_panel(context: Context, form: str) -> bool:
+    environ = context.environ
+    quiet = environ.get("TERM", "dumb") == "dumb" or environ.get("CI", "") not in ("", "0", "false")
+    return form == "text" and not quiet and terminal.is_terminal(context.out)
+
+
+async def show_job(showing: Showing) -> int:
+    """Until the job is over or somebody leaves; returns the exit code."""
+    context, model = showing.context, showing.model
+    live, keyboard = _build_live(showing)
+    view: View = live or Plain(context, showing.form)
+    session = Session(showing.client, showing.clock, model, view, showing.lines, is_gone=showing.is_gone)
+    with Keys(session.answers, live, keyboard).listening():
+        followed = await session.follow()
+    lines = build_ending(followed.end, model, showing.address, showing.clock.now(), followed.why)
+    code = find_code(followed.end, model.screen)
+    if followed.end is End.OVER:
+        lines += showing.closing()
+    _print_ending(showing, lines, code)
+    return code
+
+
+def _build_live(showing: Showing) -> tuple[Live | None, TextIO | None]:
+    context = showing.context
+    if not wants_panel(context, showing.form):
+        return None, None
+    keyboard = sys.stdin if terminal.is_terminal(sys.stdin) else None
+    colours = terminal.has_colours(context)
+    panel = Panel(context.out, keyboard, colours=colours)
+    return Live(showing.model, panel, showing.clock, colours=colours, can_ask=keyboard is not None), keyboard
+
+
+def _print_ending(showing: Showing, lines: list[str], code: int) -> None:
+    context, screen = showing.context, showing.model.screen
+    if showing.form == "json":
+        Plain(context, "json").print_result(screen.state, code, "\n".join(lines))
+        return
+    colours = terminal.has_colours(context, context.err)
+    for number, line in enumerate(lines):
+        text = f"trainmaster: {line}" if number == 0 else line
+        if number == 0 and colours:
+            text = terminal.paint(text, terminal.BAD if screen.state == FAILED else terminal.BOLD)
+        context.note(text)

@@ -1,0 +1,120 @@
+"""A panel at the bottom of a terminal, with everything that is printed scrolling away above it.
+
+The panel is erased and drawn again below new lines, in one write. After a resize nobody knows how the terminal has
+wrapped what was there, so the screen is cleared and the last lines are shown again. Leaving gives the terminal back as
+it was found, however it is left: the cursor, the echo, the line mode. Used by `live` only.
+"""
+
+from __future__ import annotations
+
+import os
+import termios
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from trainmaster.cli.terminal import measure, paint
+from trainmaster.cli.view.draw import Line
+from trainmaster.cli.view.lines import strip_controls
+
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+"""Terminals that know these show everything between them at once; others ignore them."""
+_ERASE_BELOW, _HOME = "\x1b[J", "\x1b[H"
+_KEPT = 300
+_LOCAL = 3
+"""Index of the local flags in what tcgetattr returns."""
+
+
+class Panel:
+    def __init__(self, out: TextIO, keyboard: TextIO | None, *, colours: bool) -> None:
+        self._out = out
+        self._keyboard = keyboard
+        self._colours = colours
+        self._rows = 0
+        """Rows of the panel that are on the screen; the cursor is at the end of the last one."""
+        self._tail: deque[str] = deque(maxlen=_KEPT)
+        self._mode: list[Any] | None = None
+
+    def __enter__(self) -> Self:
+        self.take()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.give_back()
+
+    def take(self) -> None:
+        """Hides the cursor and what is typed. Ctrl-C stays a signal."""
+        if self._keyboard is not None:
+            descriptor = self._keyboard.fileno()
+            self._mode = termios.tcgetattr(descriptor)
+            mode = termios.tcgetattr(descriptor)
+            mode[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, mode)
+        self._write(_HIDE)
+
+    def give_back(self) -> None:
+        """The terminal as it was; the panel stays where it is."""
+        if self._mode is not None and self._keyboard is not None:
+            termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._mode)
+            self._mode = None
+        ending = "\r\n" if self._rows else ""
+        self._rows = 0
+        self._write(ending + _SHOW)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows."""
+        try:
+            size = os.get_terminal_size(self._out.fileno())
+        except OSError:
+            return 80, 24
+        return size.columns or 80, size.lines or 24
+
+    def show(self, printed: Iterable[str], panel: Sequence[Line]) -> None:
+        """New lines above, and the panel as it is now."""
+        new = list(printed)
+        self._tail.extend(new)
+        self._write(_BEGIN + self._erase() + "".join(f"{line}\r\n" for line in new) + self._build(panel) + _END)
+
+    def print(self, lines: Iterable[str]) -> None:
+        """Lines of a terminal that was never taken."""
+        self._write("".join(f"{line}\r\n" for line in lines))
+
+    def redraw(self, panel: Sequence[Line]) -> None:
+        """After a resize."""
+        columns, rows = self.size
+        room, kept = rows - len(panel), list[str]()
+        for line in reversed(self._tail):
+            room -= max(1, -(-measure(strip_controls(line)) // columns))
+            if room < 0:
+                break
+            kept.append(line)
+        self._rows = 0
+        above = "".join(f"{line}\r\n" for line in reversed(kept))
+        self._write(_BEGIN + _HOME + _ERASE_BELOW + above + self._build(panel) + _END)
+
+    def erase(self) -> None:
+        """Takes the panel away: what is printed next stands in its place."""
+        self._write(self._erase())
+
+    def _erase(self) -> str:
+        up = f"\x1b[{self._rows - 1}A" if self._rows > 1 else ""
+        text = f"\r{up}{_ERASE_BELOW}" if self._rows else ""
+        self._rows = 0
+        return text
+
+    def _build(self, panel: Sequence[Line]) -> str:
+        self._rows = len(panel)
+        return "\r\n".join(
+            "".join(paint(span.text, span.style) if self._colours and span.style else span.text for span in line)
+            for line in panel
+        )
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._out.write(text)
+            self._out.flush()

@@ -1,0 +1,263 @@
+"""Follows one TrainJob until it is over, or until somebody has seen enough.
+
+Three streams come in side by side: the TrainJob, its Pods, and what they print; each is told to the model and shown. A
+stream that breaks is opened again. The job is over when its TrainJob says so and everything that was printed is read.
+Signals and keys arrive through `Answers`; leaving gives back what was taken, however it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import PODS, TRAIN_JOBS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.cli.view.contract import Shown, View
+from trainmaster.cli.view.endings import End
+from trainmaster.cli.view.model import SUSPENDED, Model
+from trainmaster.client.contract import Client, ListOptions, PatchType, WatchOptions
+from trainmaster.client.http import Unreachable
+from trainmaster.client.joblogs import Entry, Line
+from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.scopes import Scope
+
+Lines: TypeAlias = Callable[[], AsyncGenerator[Entry, None]]
+_DRAIN_SECONDS = 10.0
+"""A job that is over has printed all; so long its last lines are waited for."""
+_PATIENCE = 30.0
+"""Seconds for which a server that does not answer is asked again."""
+_LOOK_SECONDS = 1.0
+
+
+@dataclass
+class Answers:
+    """What the person wants, as futures of the loop that runs the session."""
+
+    detach: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    end: End
+    why: str = ""
+
+
+class Lost(Exception):
+    """The server does not answer any more."""
+
+
+class Session:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        model: Model,
+        view: View,
+        lines: Lines,
+        *,
+        is_gone: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`is_gone` says why the server cannot come back by itself; "" when it may."""
+        self._client = client
+        self._clock = clock
+        self._model = model
+        self._view = view
+        self._lines = lines
+        self._is_gone = is_gone
+        self._over = asyncio.Event()
+        self._empty = asyncio.Event()
+        """No Pod of the job is left."""
+        self._offline_since: float | None = None
+        self.answers = Answers()
+
+    async def follow(self) -> Followed:
+        self._view.open()
+        try:
+            async with Scope("run") as scope:
+                scope.spawn(self._watch_trainjob(), name="run.trainjob")
+                scope.spawn(self._watch_pods(), name="run.pods")
+                reading = scope.spawn(self._read_lines(), name="run.lines")
+                scope.spawn_forever(self._refresh(), name="run.refresh")
+                followed = await self._wait(scope, reading)
+                scope.cancel()
+            return followed
+        except Lost as error:
+            return Followed(End.LOST, str(error))
+        finally:
+            self._show()
+            self._view.close()
+
+    async def _wait(self, scope: Scope, reading: asyncio.Task[None]) -> Followed:
+        over = scope.spawn(self._over.wait(), name="run.over")
+        detach = scope.spawn(self.answers.detach.wait(), name="run.detach")
+        stop = scope.spawn(self.answers.stop.wait(), name="run.stop")
+        await asyncio.wait((over, detach, stop), return_when=asyncio.FIRST_COMPLETED)
+        if self.answers.detach.is_set():
+            return Followed(End.DETACHED)
+        if self.answers.stop.is_set() and not self._over.is_set():
+            await self._stop()
+            stopped = scope.spawn(self._wait_stopped(), name="run.stopped")
+            await asyncio.wait((over, detach, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not self._over.is_set():
+                return Followed(End.STOPPED)
+        await asyncio.wait((reading,), timeout=_DRAIN_SECONDS)
+        return Followed(End.OVER)
+
+    async def _stop(self) -> None:
+        """Suspends it: ranks are asked to stop and have time to save, and the job can go on later."""
+        screen = self._model.screen
+        try:
+            await self._client.patch(
+                TRAIN_JOBS, screen.name, PatchType.MERGE, {"spec": {"suspend": True}}, screen.namespace
+            )
+        except NotFound:
+            self._model.see_deleted()
+            self._over.set()
+
+    async def _wait_stopped(self) -> None:
+        await self._empty.wait()
+
+    # ---- streams ----------------------------------------------------------------
+
+    async def _watch_trainjob(self) -> None:
+        name = self._model.screen.name
+
+        def begin(items: list[Object]) -> None:
+            for item in items:
+                self._see_trainjob(item)
+            if not items:
+                self._end_deleted()
+
+        def change(kind: str, obj: Object) -> None:
+            if kind == "DELETED":
+                self._end_deleted()
+            else:
+                self._see_trainjob(obj)
+
+        await self._keep_watching(TRAIN_JOBS, f"metadata.name={name}", "", begin, change)
+
+    def _see_trainjob(self, trainjob: Object) -> None:
+        self._model.see_trainjob(trainjob)
+        self._show()
+        if self._model.screen.is_over:
+            self._over.set()
+
+    def _end_deleted(self) -> None:
+        self._model.see_deleted()
+        self._show()
+        self._over.set()
+
+    async def _watch_pods(self) -> None:
+        known: dict[str, Object] = {}
+
+        def begin(items: list[Object]) -> None:
+            present = {item["metadata"]["uid"] for item in items}
+            for uid in set(known) - present:
+                self._model.see_pod(known.pop(uid), gone=True)
+            for item in items:
+                change("ADDED", item)
+            self._note_pods(known)
+
+        def change(kind: str, obj: Object) -> None:
+            uid = obj["metadata"]["uid"]
+            if kind == "DELETED":
+                known.pop(uid, None)
+            else:
+                known[uid] = obj
+            self._model.see_pod(obj, gone=kind == "DELETED")
+            self._note_pods(known)
+            self._show()
+
+        await self._keep_watching(PODS, "", f"{JOBSET_NAME}={self._model.screen.name}", begin, change)
+
+    def _note_pods(self, known: dict[str, Object]) -> None:
+        if known:
+            self._empty.clear()
+        elif self._model.screen.state == SUSPENDED or self.answers.stop.is_set():
+            self._empty.set()
+
+    async def _keep_watching(
+        self,
+        gvr: GVR,
+        field_selector: str,
+        label_selector: str,
+        begin: Callable[[list[Object]], None],
+        change: Callable[[str, Object], None],
+    ) -> None:
+        backoff = Backoff(Policy(first=0.1, cap=2.0))
+        namespace = self._model.screen.namespace
+        while True:
+            try:
+                listed = ListOptions(field_selector=field_selector, label_selector=label_selector)
+                page = await self._client.list(gvr, namespace, listed)
+                self._note_answer()
+                begin(page.items)
+                options = WatchOptions(
+                    field_selector=field_selector, label_selector=label_selector, resource_version=page.resource_version
+                )
+                async with self._client.watch(gvr, namespace, options) as events:
+                    async for event in events:
+                        backoff.reset()
+                        change(event.type, event.object)
+            except (StatusError, OSError) as error:
+                self._note_silence(error)
+                await self._clock.sleep(backoff.next())
+            await asyncio.sleep(0)
+
+    async def _read_lines(self) -> None:
+        stream = self._lines()
+        async with aclosing(stream):
+            async for entry in stream:
+                if isinstance(entry, Line):
+                    self._print(entry)
+
+    def _print(self, entry: Line) -> None:
+        if entry.job == "node":
+            self._model.see_line(entry.rank, entry.text)
+        screen = self._model.screen
+        prefix = ""
+        if entry.job != "node":
+            prefix = f"[{entry.job}] "
+        elif screen.nodes != 1:
+            prefix = f"[{entry.rank}] "
+        self._view.print_line(Shown(entry.attempt, entry.job, entry.rank, entry.text, prefix))
+        self._view.refresh()
+
+    # ---- a server that is silent --------------------------------------------------
+
+    def _note_answer(self) -> None:
+        self._offline_since = None
+        self._model.screen.offline = ""
+
+    def _note_silence(self, error: StatusError | OSError) -> None:
+        """Lost when it makes no sense to ask again."""
+        if isinstance(error, StatusError) and not isinstance(error, Unreachable) and error.code in (401, 403):
+            raise Lost(error.message)
+        if isinstance(error, StatusError) and not isinstance(error, Unreachable):
+            return
+        now = self._clock.monotonic()
+        if self._offline_since is None:
+            self._offline_since = now
+        if why := self._is_gone():
+            raise Lost(why)
+        if now - self._offline_since > _PATIENCE:
+            raise Lost(f"it has not answered for {_PATIENCE:.0f} s: {error}")
+        self._model.screen.offline = f"the server does not answer and is asked again: {error}"
+        self._view.refresh()
+
+    async def _refresh(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS if not self._view.can_ask else 0.25)
+            self._view.refresh()
+
+    def _show(self) -> None:
+        for news in self._model.take_news():
+            self._view.print_news(news)
+        self._view.refresh()
