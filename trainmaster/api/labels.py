@@ -74,6 +74,8 @@ PACKAGES = "trainmaster.dev/packages"
 """Annotation on Pods, by their author: requirements that the environment has besides, by commas or new lines."""
 WARM = "trainmaster.dev/warm"
 """Annotation on Pods, by their author: "true" or "false" goes over the setting node.warm for this Pod."""
+ISOLATION = "trainmaster.dev/isolation"
+"""Annotation on the Node, by the node: the level that Pods run at. Nodes of clusters have none."""
 DEVICES = "trainmaster.dev/devices"
 """Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
 Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""

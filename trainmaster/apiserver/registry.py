@@ -31,6 +31,7 @@ from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
 from trainmaster.apiserver.runtime_use import RuntimeUse
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
 from trainmaster.apiserver.trainer_admission import TrainerAdmission
+from trainmaster.apiserver.walls import Walls
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
@@ -56,6 +57,7 @@ class Registry:
         for plugin in (
             NamespaceLifecycle(self.state),
             ServiceAccounts(store),
+            Walls(self.state),
             Priorities(store),
             LimitRanges(store),
             self.trainer_admission,

@@ -18,7 +18,7 @@ from trainmaster.node.hardware import read_hardware, read_health
 from trainmaster.node.registration import NodeKeeper, NodeShape
 
 
-def build_shape(settings: Node) -> NodeShape:
+def build_shape(settings: Node, isolation: str) -> NodeShape:
     """HomeError for a label that is none."""
     read = read_node_policy({"data": {"labels": "\n".join(settings.labels)}})
     if read.problems:
@@ -30,6 +30,7 @@ def build_shape(settings: Node) -> NodeShape:
         pods=settings.pods,
         min_free_disk_mib=settings.min_free_disk_mib,
         labels=read.labels,
+        isolation=isolation,
     )
 
 

@@ -98,7 +98,7 @@ async def running_workloads(
                 effects={retention.ARCHIVE: history.archive},
             )
             async with (
-                running_keeper(client, recorder, clock, build_shape(settings.node), home.root) as keeper,
+                running_keeper(client, recorder, clock, build_shape(settings.node, node.level), home.root) as keeper,
                 manager.running(),
                 NodeAgent(client, recorder, clock, node).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),

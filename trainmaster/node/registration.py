@@ -19,7 +19,7 @@ from trainmaster import __version__
 from trainmaster.api import quantity
 from trainmaster.api.conditions import Condition, find_condition, is_true, list_conditions
 from trainmaster.api.devices import Device, list_devices, render_devices
-from trainmaster.api.labels import DEVICES
+from trainmaster.api.labels import DEVICES, ISOLATION
 from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, NodePolicy, read_node_policy
 from trainmaster.api.pods.requests import GPU
@@ -60,6 +60,8 @@ class NodeShape:
     pods: int = 1000
     min_free_disk_mib: int = 1024
     labels: Mapping[str, str] = field(default_factory=dict)
+    isolation: str = ""
+    """The level that Pods run at."""
 
 
 async def register_node(client: Client, name: str, now: datetime) -> None:
@@ -203,6 +205,8 @@ def build_node(
     before = {kind: is_true(conditions, kind) for kind in _OWN_CONDITIONS}
     findings = judge(health, shape.min_free_disk_mib * MIB, before) if health is not None else []
     annotations = {DEVICES: render_devices(devices), DECLARED: ",".join(sorted(policy.labels))}
+    if shape.isolation:
+        annotations[ISOLATION] = shape.isolation
     taints = merge_taints(((old or {}).get("spec") or {}).get("taints") or (), findings)
     return {
         "apiVersion": "v1",
