@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from trainmaster.api import tenancy
 from trainmaster.api.meta import Object
 from trainmaster.auth.contract import AUTHENTICATED, MASTERS, RBAC_GROUP, UNAUTHENTICATED
 
@@ -124,6 +125,7 @@ def build_cluster_roles() -> list[Object]:
         _role("trainmaster:training-view", [_rule(g, read, READ) for g, read, _ in _TRAINING], into="view"),
         # Whoever may create a TrainJob must be able to see what it can name; a namespaced binding cannot give that.
         _role("trainmaster:runtime-viewer", [_rule(["trainer.kubeflow.org"], ["clustertrainingruntimes"], READ)]),
+        _role(tenancy.ROLE, tenancy.build_role_rules()),
         _role("system:discovery", [_paths(_DISCOVERY)]),
         _role("system:public-info-viewer", [_paths(_PUBLIC)]),
         _role("system:monitoring", [_paths(["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/readyz",

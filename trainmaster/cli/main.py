@@ -35,6 +35,7 @@ COMMANDS = {
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
     "restore": "Replace all objects by those of a backup",
     "operator": "Work on a Kubernetes cluster in place of Kubeflow Trainer's manager",
+    "tenant": "People who share this installation: add, list, rotate, disable, enable, delete",
     "doctor": "Say what is wrong with this machine, or with a TrainJob, and how to fix it",
     "version": "Print the version",
 }
