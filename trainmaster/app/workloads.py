@@ -20,6 +20,7 @@ from trainmaster.app.home import Home, HomeError
 from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
+from trainmaster.app.tidying import Tidier
 from trainmaster.controllers.frameworks.contract import Context as TrainingContext
 from trainmaster.controllers.frameworks.contract import ProgressServer
 from trainmaster.controllers.install import install_runtimes
@@ -102,6 +103,7 @@ async def running_workloads(
                 manager.running(),
                 NodeAgent(client, recorder, clock, node).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
+                Tidier(client, clock, home.bundles, home.history).running(),
             ):
                 yield agent
     finally:

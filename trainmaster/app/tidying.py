@@ -1,0 +1,98 @@
+"""Forgets code that nobody needs: bundles that no object of the API and no record in history mentions.
+
+Runs with the node, now and then. A bundle that was packed within the last day stays in any case: its job may be about
+to be submitted. Where history cannot be read, everything stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
+
+from trainmaster.api.code import find_mentions
+from trainmaster.api.meta import GVR
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
+from trainmaster.api.status import StatusError
+from trainmaster.bundles import Store
+from trainmaster.client.contract import Client, ListOptions
+from trainmaster.history.archive import ArchiveError
+from trainmaster.history.mentions import find_mentioned
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+KEEP = timedelta(days=1)
+_FIRST_SECONDS = 300.0
+_EVERY_SECONDS = 6 * 3600.0
+_PAGE = 500
+# ConfigMaps hold the snapshots of runtimes, from which jobs go on after the runtime is gone.
+_PLACES: tuple[GVR, ...] = (
+    TRAIN_JOBS, TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, CONFIG_MAPS,
+)  # fmt: skip
+
+
+class Tidier:
+    def __init__(self, client: Client, clock: Clock, bundles: Path, history: Path) -> None:
+        self._client = client
+        self._clock = clock
+        self._store = Store(bundles)
+        self._history = history
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with Scope("tidying") as scope:
+            scope.spawn_forever(self._work(), name="tidying.bundles")
+            yield
+
+    async def _work(self) -> None:
+        await self._clock.sleep(_FIRST_SECONDS)
+        while True:
+            try:
+                gone = await self.tidy()
+                if gone:
+                    log.info("code forgotten", extra={"action": "bundles.forgotten", "count": len(gone)})
+            except (OSError, StatusError) as error:
+                log.warning("code not forgotten", extra={"action": "bundles.failed", "error": str(error)})
+            await self._clock.sleep(_EVERY_SECONDS)
+
+    async def tidy(self) -> list[str]:
+        """The digests that went."""
+        before = (self._clock.now() - KEEP).timestamp()
+        candidates = await asyncio.to_thread(self._store.list_unused, (), before=before)
+        if not candidates:
+            return []
+        left = set(candidates) - await self._find_in_use()
+        try:
+            left -= await asyncio.to_thread(find_mentioned, self._history, left)
+        except ArchiveError as error:
+            log.warning("history cannot be asked", extra={"action": "bundles.failed", "error": str(error)})
+            return []
+        return await asyncio.to_thread(self._store.forget, sorted(left), before=before)
+
+    async def _find_in_use(self) -> set[str]:
+        found: set[str] = set()
+        for gvr in _PLACES:
+            token = ""
+            while True:
+                page = await self._client.list(gvr, "", ListOptions(limit=_PAGE, continue_token=token))
+                found |= find_mentions(orjson.dumps(page.items))
+                token = page.continue_token
+                if not token:
+                    break
+                await asyncio.sleep(0)
+        return found

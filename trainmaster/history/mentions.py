@@ -1,0 +1,36 @@
+"""Which bundles of code the archive still needs: those that a record, or the note of a job that exists, mentions.
+
+Asked before bundles are forgotten, in a thread and on a connection of its own: reading all records takes a while.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+import apsw
+
+from trainmaster.history.archive import FILE, ArchiveError
+
+
+def find_mentioned(directory: Path, texts: Collection[str]) -> set[str]:
+    """Those of the texts that stand anywhere in the archive. ArchiveError when it cannot be read."""
+    path = directory / FILE
+    if not path.exists() or not texts:
+        return set()
+    wanted = {text.encode(): text for text in texts}
+    found: set[str] = set()
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            for (raw,) in connection.execute("SELECT document FROM jobs"):
+                document = zlib.decompress(raw)
+                found.update(text for key, text in wanted.items() if key in document)
+            for (raw,) in connection.execute("SELECT object FROM open"):
+                found.update(text for key, text in wanted.items() if key in raw)
+        finally:
+            connection.close()
+    except (apsw.Error, zlib.error) as error:
+        raise ArchiveError(f"cannot read {path}: {error}") from error
+    return found
