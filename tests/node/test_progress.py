@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.server import command
 from tests.support.training import Lab, training
 from trainmaster import progress
 from trainmaster.progress import Payload, Sender
@@ -181,6 +182,14 @@ def test_a_plain_script_reports_with_one_call(lab: Lab) -> None:
     lab.remove("plain")
 
 
+def find_last_point(lab: Lab, name: str, progress: int) -> Object | None:
+    """Of the series in the job's record, when it is that far."""
+    words = command("history", "get", name, "--home", str(lab.home), "-o", "json")
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    points: list[Object] = json.loads(shown.stdout)["progress"] if shown.returncode == 0 else []
+    return points[-1] if points and points[-1]["progressPercentage"] == progress else None
+
+
 def test_a_hugging_face_trainer_reports_without_a_change(tmp_path_factory: pytest.TempPathFactory) -> None:
     with training(tmp_path_factory.mktemp("progress-hf") / "home") as lab:
         lab.start("huggingface")
@@ -190,3 +199,5 @@ def test_a_hugging_face_trainer_reports_without_a_change(tmp_path_factory: pytes
         assert (report["progressPercentage"], report["estimatedRemainingSeconds"]) == (100, 0)
         names = [entry["name"] for entry in report["metrics"]]
         assert "train_loss" in names and "learning_rate" in names
+        last = lab.wait_until(lambda: find_last_point(lab, "huggingface", 100), "the last report is in the record")
+        assert last["metrics"]["train_loss"] > 0

@@ -127,10 +127,11 @@ def _list(options: argparse.Namespace, context: Context, archive: Archive) -> in
 def _get(options: argparse.Namespace, context: Context, archive: Archive) -> int:
     record = _find(options, archive)
     logs = list_logs(archive.directory, archive.list_jobsets(record.uid))
+    points = archive.list_points(record.uid)
     if options.output != "table":
-        print_data(context, show.to_full_data(record, logs), options.output)
+        print_data(context, show.to_full_data(record, logs, points), options.output)
         return exits.OK
-    for line in show.describe(record, logs):
+    for line in show.describe(record, logs, points):
         context.say(line)
     return exits.OK
 
@@ -192,7 +193,7 @@ def _export(options: argparse.Namespace, context: Context, archive: Archive) -> 
     path = Path(options.file).expanduser().absolute()
     if path.exists():
         raise exits.Failure(f"{path} exists; choose another name")
-    exporting.write(path, record, logs)
+    exporting.write(path, record, logs, archive.list_points(record.uid))
     context.say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB, {len(logs)} logs)")
     return exits.OK
 

@@ -23,7 +23,9 @@ from typing import Any
 import apsw
 import orjson
 
+from trainmaster.history import series
 from trainmaster.history.record import Deletion, Record
+from trainmaster.history.series import Point
 
 FILE = "history.db"
 _VERSION = 1
@@ -39,6 +41,13 @@ CREATE TABLE open (uid TEXT PRIMARY KEY, object BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE jobsets (uid TEXT PRIMARY KEY, trainjob TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX jobsets_by_trainjob ON jobsets (trainjob);
 """
+_SERIES = """
+CREATE TABLE IF NOT EXISTS series (uid TEXT NOT NULL, at INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (uid, at))
+WITHOUT ROWID;
+"""
+"""Came later than the format; an archive without it is one whose jobs have reported nothing."""
+_TABLES = (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob"), ("series", "uid"))
+"""With the column that names the TrainJob."""
 _COLUMNS = "uid, namespace, name, runtime, state, created, finished, deletion, bytes"
 
 
@@ -121,11 +130,25 @@ class Archive:
             self._connection.executemany("INSERT OR REPLACE INTO open VALUES (?, ?)", list(opened.items()))
             self._connection.executemany("INSERT OR IGNORE INTO jobsets VALUES (?, ?)", list(jobsets.items()))
 
+    def add_points(self, points: Sequence[tuple[str, Point]]) -> None:
+        """What jobs have reported, by uid. A series that is full is thinned; the same point twice is one."""
+        with self._transaction("keep what jobs report"):
+            rows = [(uid, point.at, point.dump()) for uid, point in points]
+            self._connection.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?)", rows)
+            for uid in dict.fromkeys(uid for uid, _ in points):
+                ((count,),) = self._connection.execute("SELECT count(*) FROM series WHERE uid = ?", (uid,))
+                if count > series.LIMIT:
+                    found = self._connection.execute("SELECT at FROM series WHERE uid = ? ORDER BY at", (uid,))
+                    gone = series.choose_dropped([at for (at,) in found])
+                    self._connection.executemany(
+                        "DELETE FROM series WHERE uid = ? AND at = ?", [(uid, at) for at in gone]
+                    )
+
     def remove(self, uids: Sequence[str]) -> None:
         """Forgets records. Their logs are up to the caller (`logs.remove`), before this."""
         with self._transaction("remove records"):
             before = self._measure_of(uids)
-            for table, column in (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob")):
+            for table, column in _TABLES:
                 self._connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(uid,) for uid in uids])
         self._adjust(before, (0, 0))
 
@@ -167,6 +190,26 @@ class Archive:
         """The uids of the JobSets that the TrainJob had: logs are kept by them."""
         with _explained("read the archive"):
             return [row[0] for row in self._connection.execute("SELECT uid FROM jobsets WHERE trainjob = ?", (uid,))]
+
+    def list_points(self, uid: str) -> list[Point]:
+        """What the job has reported, the oldest first."""
+        query = "SELECT at, data FROM series WHERE uid = ? ORDER BY at"
+        with _explained("read the archive"):
+            if not self._has_series():
+                return []
+            return [series.load(at, raw) for at, raw in self._connection.execute(query, (uid,))]
+
+    def measure_points(self, uid: str) -> int:
+        with _explained("read the archive"):
+            rows = self._connection.execute(
+                "SELECT coalesce(sum(length(data) + 16), 0) FROM series WHERE uid = ?", (uid,)
+            )
+            ((size,),) = rows
+        return int(size or 0)
+
+    def _has_series(self) -> bool:
+        """An archive that nobody has written to since may lack it, and a reader cannot make it."""
+        return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'series'").fetchone())
 
     def list_open(self) -> dict[str, dict[str, Any]]:
         with _explained("read the archive"):
@@ -236,6 +279,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
         raise ArchiveError(
             f"{path} was written by a newer version of trainmaster (format {version}): upgrade to use it"
         )
+    connection.execute(_SERIES)
 
 
 def _to_row(record: Record) -> tuple[Any, ...]:

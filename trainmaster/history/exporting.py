@@ -17,6 +17,7 @@ from trainmaster.client.contract import Client
 from trainmaster.history import show
 from trainmaster.history.logs import Log
 from trainmaster.history.record import Record
+from trainmaster.history.series import Point
 
 _OF_THE_SERVER = (
     "uid",
@@ -53,7 +54,7 @@ async def submit(client: Client, manifest: Object) -> Object:
     return await client.create(TRAIN_JOBS, manifest, manifest["metadata"]["namespace"])
 
 
-def write(path: Path, record: Record, logs: Sequence[Log]) -> None:
+def write(path: Path, record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) -> None:
     """A .tar.gz, written under another name and renamed when it is whole."""
     temporary = path.with_name(path.name + ".part")
     root = record.name
@@ -61,7 +62,7 @@ def write(path: Path, record: Record, logs: Sequence[Log]) -> None:
     try:
         with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             option = orjson.OPT_INDENT_2
-            _add(archive, f"{root}/record.json", orjson.dumps(show.to_full_data(record, logs), option=option))
+            _add(archive, f"{root}/record.json", orjson.dumps(show.to_full_data(record, logs, points), option=option))
             manifest: Any = build_manifest(record, record.name)
             _add(archive, f"{root}/trainjob.json", orjson.dumps(manifest, option=option))
             if record.document.get("runtime"):

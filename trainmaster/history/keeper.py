@@ -24,12 +24,14 @@ import orjson
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
+from trainmaster.api.training.ends import is_finished
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.history import logs, purging
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gather import Gather
 from trainmaster.history.record import Deletion, Record, Sources, build_record, merge
+from trainmaster.history.series import Point, read_point
 from trainmaster.kit import failpoints
 from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock, format_time
@@ -46,7 +48,11 @@ _NOTE_SECONDS = 1.0
 """How far the notes of what exists may lag behind."""
 _TRIM_SECONDS = 3600.0
 _BATCH = 64
+_MOST_POINTS = 100_000
+"""Held in memory while the disk takes nothing; the oldest go."""
 _RETRY = Policy(first=1.0, cap=60.0)
+
+_COUNTERS = frozenset({"resourceVersion", "managedFields"})
 
 T = TypeVar("T")
 
@@ -109,6 +115,11 @@ class Keeper:
         self._below: dict[str, set[str]] = {}
         """Of TrainJobs that exist: the uids of their JobSets."""
         self._opened: dict[str, bytes] = {}
+        self._noted: dict[str, int] = {}
+        """What the last note of a job was made from, as a hash: reports alone are no news."""
+        self._points: list[tuple[str, Point]] = []
+        """Not yet kept: what jobs have reported."""
+        self._said: dict[str, Point] = {}
         self._waiting: list[_Waiting] = []
         self._work = asyncio.Event()
         self._dirty = asyncio.Event()
@@ -212,7 +223,7 @@ class Keeper:
                 if _wants_no_results(record):
                     purging.remove_results(self._archive.directory, record.uid)
                 size += purging.measure_results(self._archive.directory, record.uid)
-            record = replace(record, kept_bytes=size)
+            record = replace(record, kept_bytes=size + self._archive.measure_points(record.uid))
             merged.append(record if old is None else merge(old, record))
         failpoints.hit("history.before_record")
         self._archive.put(merged)
@@ -261,8 +272,29 @@ class Keeper:
         await follow(self._client, self._clock, JOB_SETS, begin, change, namespace=self._namespace)
 
     def _see(self, trainjob: Object) -> None:
-        self._opened[trainjob["metadata"]["uid"]] = orjson.dumps(trainjob)
-        self._dirty.set()
+        uid = trainjob["metadata"]["uid"]
+        if is_finished(trainjob):
+            # It reports no more, and there may be very many: nothing is remembered of it.
+            if uid not in self._kept:
+                self._see_report(trainjob)
+            self._said.pop(uid, None)
+            self._noted.pop(uid, None)
+            self._opened[uid] = orjson.dumps(trainjob)
+            self._dirty.set()
+            return
+        self._see_report(trainjob)
+        news = hash(orjson.dumps(_drop_report(trainjob)))
+        if news != self._noted.get(uid):
+            self._noted[uid] = news
+            self._opened[uid] = orjson.dumps(trainjob)
+            self._dirty.set()
+
+    def _see_report(self, trainjob: Object) -> None:
+        uid, point = trainjob["metadata"]["uid"], read_point(trainjob)
+        if point is not None and point != self._said.get(uid):
+            self._said[uid] = point
+            self._points.append((uid, point))
+            self._dirty.set()
 
     def _see_jobset(self, jobset: Object) -> None:
         if "deletionTimestamp" in jobset["metadata"]:
@@ -286,6 +318,8 @@ class Keeper:
         meta = trainjob["metadata"]
         uid = meta["uid"]
         self._opened.pop(uid, None)
+        self._noted.pop(uid, None)
+        self._said.pop(uid, None)
         if not gaps:
             await self._client.durable(int(meta["resourceVersion"]))
         failpoints.hit("history.before_last_word")
@@ -331,17 +365,24 @@ class Keeper:
 
     async def _flush(self) -> None:
         self._dirty.clear()
-        opened, jobsets = self._opened, self._jobsets
-        self._opened, self._jobsets = {}, {}
-        if not opened and not jobsets:
+        opened, jobsets, points = self._opened, self._jobsets, self._points
+        self._opened, self._jobsets, self._points = {}, {}, []
+        if not opened and not jobsets and not points:
             return
         try:
-            await self._call(partial(self._archive.note, opened, jobsets))
+            await self._call(partial(self._keep_notes, opened, jobsets, points))
         except ArchiveError:
             # Newer ones may have come meanwhile; they count.
             self._opened, self._jobsets = {**opened, **self._opened}, {**jobsets, **self._jobsets}
+            self._points = [*points, *self._points][-_MOST_POINTS:]
             self._dirty.set()
             raise
+
+    def _keep_notes(self, opened: dict[str, bytes], jobsets: dict[str, str], points: list[tuple[str, Point]]) -> None:
+        if opened or jobsets:
+            self._archive.note(opened, jobsets)
+        if points:
+            self._archive.add_points(points)
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -350,6 +391,13 @@ class Keeper:
 def _wants_no_results(record: Record) -> bool:
     annotations = record.document["trainjob"]["metadata"].get("annotations") or {}
     return annotations.get(DELETE_RESULTS) == "true"
+
+
+def _drop_report(trainjob: Object) -> Object:
+    """The job without what its program says: that comes every few seconds, and is kept as a series."""
+    meta = {key: value for key, value in trainjob["metadata"].items() if key not in _COUNTERS}
+    status = {key: value for key, value in (trainjob.get("status") or {}).items() if key != "trainerStatus"}
+    return {**trainjob, "metadata": meta, "status": status}
 
 
 def _keep_all(keep_logs: KeepLogs, sources: Sources) -> None:

@@ -7,9 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from trainmaster.api.conditions import list_conditions
+from trainmaster.history import series
 from trainmaster.history.archive import Summary
 from trainmaster.history.logs import Log
 from trainmaster.history.record import Record
+from trainmaster.history.series import Point
 
 COLUMNS = ("NAMESPACE", "NAME", "STATE", "ENDED", "DELETED", "BY", "RUNTIME", "UID")
 _EVENTS_SHOWN = 20
@@ -42,8 +44,9 @@ def to_data(line: Summary | Record) -> dict[str, Any]:
     }
 
 
-def to_full_data(record: Record, logs: Sequence[Log]) -> dict[str, Any]:
-    return {**to_data(record), **record.document, "logs": [_log_to_data(log) for log in logs]}
+def to_full_data(record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) -> dict[str, Any]:
+    more = {"logs": [_log_to_data(log) for log in logs], "progress": series.to_data(points)}
+    return {**to_data(record), **record.document, **more}
 
 
 def _log_to_data(log: Log) -> dict[str, Any]:
@@ -70,7 +73,7 @@ def name_logs(logs: Sequence[Log]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def describe(record: Record, logs: Sequence[Log]) -> Iterator[str]:
+def describe(record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) -> Iterator[str]:
     """One job, for people."""
     document = record.document
     yield f"Name:       {record.name}"
@@ -89,6 +92,7 @@ def describe(record: Record, logs: Sequence[Log]) -> Iterator[str]:
     restarts = max((int((js["status"] or {}).get("restarts") or 0) for js in document["jobsets"]), default=0)
     if restarts:
         yield f"Restarts:   {restarts}"
+    yield from _describe_progress(points)
     yield from (f"Gap:        {gap}" for gap in document["gaps"])
     if document["pods"]:
         yield "Pods:"
@@ -102,6 +106,21 @@ def describe(record: Record, logs: Sequence[Log]) -> Iterator[str]:
         for event in events[-_EVENTS_SHOWN:]:
             times = f" (x{event['count']})" if event["count"] > 1 else ""
             yield f"  {event['last'] or event['first']}  {event['reason']}  {event['about']}: {event['message']}{times}"
+
+
+def _describe_progress(points: Sequence[Point]) -> Iterator[str]:
+    if not points:
+        return
+    done = [point.progress for point in points if point.progress is not None]
+    reached = f"{done[-1]} %, " if done else ""
+    yield f"Progress:   {reached}{len(points)} points kept: `-o json` shows them"
+    courses = series.list_courses(points)
+    if courses:
+        yield "Metrics:"
+        width = max(len(course.name) for course in courses)
+        for one in courses:
+            bounds = f"(least {one.least:.6g}, most {one.most:.6g})"
+            yield f"  {one.name:<{width}}  {one.first:.6g} -> {one.last:.6g}  {bounds}"
 
 
 def _describe_pods(pods: Sequence[dict[str, Any]]) -> Iterator[str]:

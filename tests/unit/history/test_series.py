@@ -1,0 +1,137 @@
+"""What jobs report is kept as a series: bounded, even over the whole life, and there after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from tests.flow.plant import Plant
+from tests.flow.stage import make_trainjob
+from tests.unit.history.test_archive import make_record
+from tests.unit.history.test_keeper import run, wait_for_record
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.client.contract import PatchType
+from trainmaster.history import series, show
+from trainmaster.history.archive import FILE, Archive
+from trainmaster.history.series import LIMIT, Point, choose_dropped, list_courses, read_point
+
+pytestmark = pytest.mark.unit
+
+
+def make_status(at: str = "2026-01-31T12:00:00Z", progress: int = 10, **metrics: Any) -> dict[str, Any]:
+    shown = [{"name": name, "value": str(value)} for name, value in metrics.items()]
+    report = {"progressPercentage": progress, "lastUpdatedTime": at, "metrics": shown}
+    return {"status": {"trainerStatus": report}}
+
+
+def test_a_point_is_a_report_with_its_numbers() -> None:
+    point = read_point(make_status(loss="0.5", phase="warm-up", lr="nan", steps=7))
+    assert point == Point(1769860800, 10, None, {"loss": 0.5, "steps": 7.0})
+    assert read_point({"status": {}}) is None
+    assert read_point({"status": {"trainerStatus": {"lastUpdatedTime": "never"}}}) is None
+    crowd: dict[str, Any] = {f"m{number}": number for number in range(200)}
+    many = read_point(make_status(**crowd))
+    assert many is not None and len(many.metrics) == 32
+
+
+def test_a_series_with_room_keeps_everything() -> None:
+    assert choose_dropped(range(LIMIT)) == []
+
+
+@pytest.mark.parametrize(
+    "moments", [list(range(0, 5 * 600, 5)), [0, *range(1_000_000, 1_000_600)]], ids=["even", "gap"]
+)
+def test_a_full_series_is_thinned_evenly_and_keeps_its_ends(moments: list[int]) -> None:
+    gone = set(choose_dropped(moments))
+    kept = [moment for moment in moments if moment not in gone]
+    assert len(kept) <= LIMIT // 2 + 2
+    assert (kept[0], kept[-1]) == (moments[0], moments[-1])
+    widest = max(later - earlier for earlier, later in itertools.pairwise(kept))
+    step = (moments[-1] - moments[0]) / (LIMIT // 2)
+    assert widest <= 2 * max(step, max(b - a for a, b in itertools.pairwise(moments)))
+
+
+def test_a_long_life_stays_bounded_and_the_last_word_is_there(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path)
+    for begin in range(0, 20_000, 100):
+        points = [("u1", Point(5 * number, number % 100, None, {"loss": 1.0})) for number in range(begin, begin + 100)]
+        archive.add_points(points)
+    kept = archive.list_points("u1")
+    assert LIMIT // 4 <= len(kept) <= LIMIT
+    assert (kept[0].at, kept[-1].at) == (0, 5 * 19_999)
+    early = [point for point in kept if point.at < 50_000]
+    assert len(early) > LIMIT // 10, "the beginning is not forgotten"
+    archive.close()
+
+
+def test_points_come_back_are_counted_and_go_with_the_record(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path)
+    archive.put([make_record()])
+    point = Point(7, 10, 20, {"loss": 0.5})
+    archive.add_points([("u1", point), ("u2", point)])
+    archive.add_points([("u1", point)])
+    archive.close()
+    archive = Archive.open(tmp_path)
+    assert archive.list_points("u1") == [point]
+    assert archive.measure_points("u1") > 0
+    archive.remove(["u1"])
+    assert (archive.list_points("u1"), archive.list_points("u2")) == ([], [point])
+    archive.close()
+
+
+def test_an_archive_from_before_there_were_series_can_be_read(tmp_path: Path) -> None:
+    Archive.open(tmp_path).close()
+    connection = apsw.Connection(str(tmp_path / FILE))
+    connection.execute("DROP TABLE series")
+    connection.close()
+    reader = Archive.open(tmp_path, read_only=True)
+    assert reader.list_points("u1") == []
+    reader.close()
+
+
+def test_courses_and_words() -> None:
+    points = [Point(0, 0, None, {"loss": 2.0}), Point(5, 50, 5, {"loss": 0.5, "accuracy": 0.9}), Point(9, 90)]
+    courses = list_courses(points)
+    assert [(one.name, one.first, one.last, one.least, one.most, one.count) for one in courses] == [
+        ("loss", 2.0, 0.5, 0.5, 2.0, 2),
+        ("accuracy", 0.9, 0.9, 0.9, 0.9, 1),
+    ]
+    lines = list(show.describe(make_record(), (), points))
+    assert "Progress:   90 %, 3 points kept: `-o json` shows them" in lines
+    assert "  loss      2 -> 0.5  (least 0.5, most 2)" in lines
+    data = show.to_full_data(make_record(), (), points)["progress"]
+    assert data == series.to_data(points)
+    assert data[1] == {
+        "at": "1970-01-01T00:00:05Z",
+        "progressPercentage": 50,
+        "estimatedRemainingSeconds": 5,
+        "metrics": {"loss": 0.5, "accuracy": 0.9},
+    }
+
+
+def test_reports_of_a_job_become_its_series_and_are_no_news_otherwise(tmp_path: Path) -> None:
+    async def body(plant: Plant, archive: Archive) -> None:
+        await plant.apply((TRAIN_JOBS, make_trainjob()))
+        await asyncio.sleep(10)
+        trainjob = await plant.client.get(TRAIN_JOBS, "first", "default")
+        uid = trainjob["metadata"]["uid"]
+        noted = archive.list_open()[uid]["metadata"]["resourceVersion"]
+        for second in range(5):
+            patch = make_status(f"2100-01-31T12:00:0{second}Z", second * 20, loss=1 / (second + 1))
+            await plant.client.patch(TRAIN_JOBS, "first", PatchType.MERGE, patch, "default", subresource="status")
+            await asyncio.sleep(3)
+        assert [point.progress for point in archive.list_points(uid)] == [0, 20, 40, 60, 80]
+        assert archive.list_open()[uid]["metadata"]["resourceVersion"] == noted
+        last = make_status("2100-01-31T12:00:05Z", 99)
+        await plant.client.patch(TRAIN_JOBS, "first", PatchType.MERGE, last, "default", subresource="status")
+        await plant.client.delete(TRAIN_JOBS, "first", "default")
+        record = await wait_for_record(archive, deleted=True)
+        assert [point.progress for point in archive.list_points(record.uid)] == [0, 20, 40, 60, 80, 99]
+        assert record.kept_bytes > 0
+
+    run(tmp_path, body, seconds=500)

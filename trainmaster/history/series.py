@@ -1,0 +1,113 @@
+"""What a job reported about its progress, as a series. Pure: reports in, points out, and which of many points to keep.
+
+A point is a report with its metrics as numbers. A series is bounded: once it is full it is thinned to less than half,
+evenly over the whole life of the job, and the first and the last point always stay. So a job of a minute keeps every
+report, and one of a month a point every few hours, with the newest part a little denser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from trainmaster.api.meta import Object
+from trainmaster.kit.clock import format_time, parse_time
+
+LIMIT = 512
+"""Points of one job, about 50 to 500 bytes each."""
+_MOST_METRICS = 32
+"""Of one point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    at: int
+    """Seconds since 1970."""
+    progress: int | None = None
+    left: int | None = None
+    """Seconds that the program thought were left."""
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def dump(self) -> bytes:
+        return orjson.dumps([self.progress, self.left, self.metrics])
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One metric over the life of a job."""
+
+    name: str
+    first: float
+    last: float
+    least: float
+    most: float
+    count: int
+
+
+def load(at: int, raw: bytes) -> Point:
+    progress, left, metrics = orjson.loads(raw)
+    return Point(at, progress, left, metrics)
+
+
+def read_point(trainjob: Object) -> Point | None:
+    """What the TrainJob's status says now; None when its program has said nothing."""
+    report = (trainjob.get("status") or {}).get("trainerStatus") or {}
+    try:
+        at = int(parse_time(report["lastUpdatedTime"]).timestamp())
+    except (KeyError, TypeError, ValueError):
+        return None
+    metrics: dict[str, float] = {}
+    for entry in report.get("metrics") or ():
+        number = _read_number(entry.get("value"))
+        if number is not None and len(metrics) < _MOST_METRICS:
+            metrics[entry["name"]] = number
+    return Point(at, report.get("progressPercentage"), report.get("estimatedRemainingSeconds"), metrics)
+
+
+def _read_number(text: Any) -> float | None:
+    """JSON has no word for nan and the infinities; what is no number at all has no place in a curve."""
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def choose_dropped(moments: Sequence[int], limit: int = LIMIT) -> list[int]:
+    """Which of these moments (in order) go; none while there is room."""
+    if len(moments) <= limit:
+        return []
+    step = (moments[-1] - moments[0]) / (limit // 2)
+    due, dropped = moments[0] + step, []
+    for moment in moments[1:-1]:
+        if moment < due:
+            dropped.append(moment)
+        else:
+            due = moments[0] + step * (math.floor((moment - moments[0]) / step) + 1)
+    return dropped
+
+
+def to_data(points: Sequence[Point]) -> list[dict[str, Any]]:
+    return [
+        {
+            "at": format_time(datetime.fromtimestamp(point.at, UTC)),
+            "progressPercentage": point.progress,
+            "estimatedRemainingSeconds": point.left,
+            "metrics": point.metrics,
+        }
+        for point in points
+    ]
+
+
+def list_courses(points: Sequence[Point]) -> list[Course]:
+    """Every metric, in the order in which they came."""
+    values: dict[str, list[float]] = {}
+    for point in points:
+        for name, value in point.metrics.items():
+            values.setdefault(name, []).append(value)
+    return [Course(name, found[0], found[-1], min(found), max(found), len(found)) for name, found in values.items()]
