@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from trainmaster.app.home import Home, default_root
+
+if TYPE_CHECKING:
+    from trainmaster.client.contract import Client
+
+    Serve = Callable[[Callable[[Client], Awaitable[Any]]], Any]
 
 DATA_FORMS = ("table", "json", "yaml")
 OBJECT_FORMS = ("table", "wide", "json", "yaml", "name")
@@ -24,6 +29,8 @@ class Context:
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
     stdin: TextIO = field(default_factory=lambda: sys.stdin)
+    serve: Serve | None = None
+    """In place of a server behind a kubeconfig: does the work with a client of its own. For tests."""
 
     def say(self, line: str = "") -> None:
         print(line, file=self.out, flush=True)

@@ -21,13 +21,24 @@ from trainmaster.cli.context import Context
 COMMANDS = {
     "run": "Train: start a server if none runs, send the code, submit a job, show it, end with its exit code",
     "watch": "Show a job live again, as `run` does, and end with its exit code",
+    "submit": "Submit TrainJobs and what they need from manifests: -f FILE, DIR or -",
+    "list": "List TrainJobs with state, reason, progress and age; --watch goes on",
+    "get": "Show TrainJobs by name; -o yaml for the whole object",
+    "describe": "Describe a TrainJob: state and why, ranks, terms, events, what to type next",
+    "logs": "Print what all ranks print, merged; -f follows across restarts",
+    "explain": "Say why a TrainJob does not run, and the smallest change that would start it now",
+    "wait": "Wait until TrainJobs are complete, running, finished, suspended or gone",
+    "suspend": "Stop the Pods of TrainJobs and give their room to others",
+    "resume": "Let suspended TrainJobs go on",
+    "delete": "Delete TrainJobs and all that belongs to them",
+    "check": "Say what becomes of every field of a manifest here, and whether a server would take it",
+    "runtimes": "List runtimes with framework, nodes and who uses them",
+    "nodes": "List nodes with instance type, architecture, OS, GPUs and capacity type",
     "up": "Start the control plane of a home (foreground; --detach for the background)",
     "status": "Say whether a server runs, where it listens and where its kubeconfig is",
     "down": "Stop the server; Pods live on unless --stop-jobs",
     "kubeconfig": "Print the path of the owner's kubeconfig",
     "config": "Print the effective settings and where each came from",
-    "explain": "Say why a TrainJob does not run, and the smallest change that would start it now",
-    "check": "Say what becomes of every field of a manifest here, and whether a server would take it",
     "outputs": "What jobs left behind, also after they are gone: list, get",
     "code": "Code of jobs without an image: pack a directory, list what is kept",
     "history": "What happened to jobs, also after they are gone: list, get, logs, rerun, export, purge",
@@ -40,7 +51,7 @@ COMMANDS = {
     "version": "Print the version",
 }
 
-_HEADINGS = {"up": "server", "history": "after the end", "backup": "administration"}
+_HEADINGS = {"run": "jobs", "up": "server", "outputs": "what jobs leave", "backup": "administration"}
 """A heading before the command of that name."""
 
 _EPILOG = """\

@@ -51,11 +51,17 @@ def call(context: Context, options: argparse.Namespace, work: Callable[[Client],
             await client.close()
 
     try:
+        if context.serve is not None:
+            result: T = context.serve(work)
+            return result
         return asyncio.run(main())
     except StatusError as error:
         raise explain(error, config, options) from None
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
+    except BrokenPipeError:
+        # Not the server: `trainmaster list | head` has seen enough.
+        raise
     except OSError as error:
         raise exits.Failure(f"{config.server} does not answer: {error}", exits.NOT_READY) from None
 
@@ -75,6 +81,8 @@ def find_server(context: Context, options: argparse.Namespace) -> ClusterConfig:
 
 
 def _find_config(context: Context, options: argparse.Namespace) -> ClusterConfig:
+    if context.serve is not None:
+        return ClusterConfig("in-process")
     try:
         if is_cluster(options):
             home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None

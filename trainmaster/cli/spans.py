@@ -1,4 +1,4 @@
-"""Spans of time as people write them on a command line: 90s, 15m, 12h, 30d."""
+"""Spans of time as people write and read them on a command line: 90s, 15m, 12h, 30d."""
 
 from __future__ import annotations
 
@@ -14,3 +14,23 @@ def parse_span(text: str) -> int:
     if not pieces or "".join(number + unit for number, unit in pieces) != text:
         raise ValueError(f"{text!r} is no span of time: write 90s, 15m, 12h, 30d, or 1d12h")
     return sum(int(number) * _SECONDS[unit] for number, unit in pieces)
+
+
+def show_span(seconds: float) -> str:
+    """In at most two units: 45s, 3m20s, 2h5m, 4d."""
+    left = max(0, int(seconds))
+    if left < 60:
+        return f"{left}s"
+    if left < 3600:
+        return _two(left, 60, "m", 1, "s", 10)
+    if left < 86400:
+        return _two(left, 3600, "h", 60, "m", 10)
+    return _two(left, 86400, "d", 3600, "h", 10)
+
+
+def _two(left: int, large: int, large_unit: str, small: int, small_unit: str, coarse: int) -> str:
+    """From `coarse` of the large unit on, the small one is left out."""
+    count, rest = divmod(left, large)
+    if count >= coarse or rest < small:
+        return f"{count}{large_unit}"
+    return f"{count}{large_unit}{rest // small}{small_unit}"

@@ -233,13 +233,35 @@ async def _read_beginning(
     for log in logs:
         if log.place.pod not in alive and wanted.fits(log.place, log.container):
             sources.append(_Source(log.place, log.container, log.restart, kept=log))
+    entries = _read_attempts(client, trainjob["metadata"]["namespace"], sources, wanted, kept, positions)
+    async with aclosing(entries):
+        async for entry in entries:
+            yield entry
+
+
+async def watch_kept_lines(client: Client, uid: str, wanted: Wanted, kept: Kept) -> AsyncGenerator[Entry, None]:
+    """The same of a TrainJob that is gone: all from what was kept."""
+    sources = [
+        _Source(log.place, log.container, log.restart, kept=log)
+        for log in kept.list_logs(uid, ())
+        if wanted.fits(log.place, log.container)
+    ]
+    entries = _read_attempts(client, "", sources, wanted, kept, Positions())
+    async with aclosing(entries):
+        async for entry in entries:
+            yield entry
+
+
+async def _read_attempts(
+    client: Client, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
     attempts = sorted({source.place.attempt for source in sources})
     for attempt in attempts[-1:] if wanted.last_attempt else attempts:
         positions.attempt = attempt
         if len(attempts) > 1:
             yield Mark(ATTEMPT, attempt, f"attempt {attempt}")
         chosen = [source for source in sources if source.place.attempt == attempt]
-        merged = _merge_sources(client, trainjob["metadata"]["namespace"], chosen, wanted, kept, positions)
+        merged = _merge_sources(client, namespace, chosen, wanted, kept, positions)
         async with aclosing(merged):
             async for entry in merged:
                 yield entry

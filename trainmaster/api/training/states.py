@@ -1,0 +1,72 @@
+"""The state of a TrainJob in one word and one sentence, from the object alone. Pure.
+
+Upstream's conditions say how a job ended; that it waits or runs is read from `status.waiting` and the counts of its
+Jobs (docs/states.md). Used by commands and by whoever shows jobs to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.conditions import find_condition, list_conditions
+
+DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
+WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
+STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    word: str
+    """One of STATES."""
+    reason: str = ""
+    """CamelCase, for programs."""
+    message: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.reason}: {self.message}" if self.reason and self.message else self.reason or self.message
+
+    @property
+    def is_final(self) -> bool:
+        return self.word in (COMPLETE, FAILED)
+
+
+def read_state(trainjob: Mapping[str, Any]) -> State:
+    status = trainjob.get("status") or {}
+    conditions = list_conditions(dict(trainjob))
+    ended = None
+    for kind in (FAILED, COMPLETE):
+        condition = find_condition(conditions, kind)
+        if condition is not None and condition.get("status") == "True":
+            ended = State(kind, condition.get("reason", ""), condition.get("message", ""))
+    if trainjob["metadata"].get("deletionTimestamp"):
+        return State(DELETING, ended.reason if ended else "", ended.message if ended else "")
+    if ended is not None:
+        return ended
+    suspended = find_condition(conditions, SUSPENDED)
+    if suspended is not None and suspended.get("status") == "True":
+        return State(SUSPENDED)
+    waiting = status.get("waiting")
+    if waiting:
+        return State(WAITING, waiting.get("reason", ""), waiting.get("message", ""))
+    counts = status.get("jobsStatus") or ()
+    if any(entry.get("ready") for entry in counts):
+        return State(RUNNING)
+    # On a cluster nobody counts readiness before all Pods of a Job are ready; active is the best there is.
+    return State(STARTING, message="Pods are being started" if any(entry.get("active") for entry in counts) else "")
+
+
+def count_nodes(trainjob: Mapping[str, Any]) -> int | None:
+    """What the TrainJob asks for; None leaves it to the runtime."""
+    nodes = ((trainjob.get("spec") or {}).get("trainer") or {}).get("numNodes")
+    return nodes if isinstance(nodes, int) else None
+
+
+def read_progress(trainjob: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """(percent, seconds left), each None where the job does not say."""
+    report = (trainjob.get("status") or {}).get("trainerStatus") or {}
+    percent, left = report.get("progressPercentage"), report.get("estimatedRemainingSeconds")
+    return (percent if isinstance(percent, int) else None), (left if isinstance(left, int) else None)

@@ -1,0 +1,89 @@
+"""Delete TrainJobs with everything below them: JobSets, Jobs and Pods; running processes are stopped.
+
+  trainmaster delete my-job
+  trainmaster delete a b --wait
+  trainmaster delete -l team=vision --dry-run
+
+Records and logs stay in the history of the home (`trainmaster history`). `trainmaster cleanup` deletes finished jobs
+by age and state.
+
+Exit codes: 0 done, 1 one could not be deleted, 6 timed out (--wait), 7 no such TrainJob.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import Conflict, NotFound
+from trainmaster.api.training.states import read_state
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.jobs import get_trainjob
+from trainmaster.cli.output import name_object
+from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.cli.waiting import DELETED, add_timeout, read_timeout, wait_for
+from trainmaster.client.contract import Client, DeleteOptions, ListOptions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="JOB", help="names of TrainJobs")
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="those with these labels, instead")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--wait", action="store_true", help="return when they and their Pods are gone")
+    add_timeout(parser)
+    add_server(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    if bool(options.names) == bool(options.selector):
+        raise exits.Failure("say which: names, or -l LABELS", exits.USAGE)
+    seconds = read_timeout(options)
+
+    async def work(client: Client) -> int:
+        jobs = await _select(client, options)
+        if not jobs:
+            context.note(f"no TrainJob with {options.selector} in namespace {options.namespace}")
+        if not options.dry_run:
+            deleted = [job for job in jobs if await _delete(client, job, context, wait=options.wait)]
+            if options.wait:
+                await wait_for(client, deleted, DELETED, seconds)
+        for job in jobs:
+            context.say(f"{name_object(TRAIN_JOBS, job['metadata']['name'])} {_describe(options, job)}")
+        return exits.OK
+
+    code = call(context, options, work)
+    if not options.dry_run and not is_cluster(options):
+        context.note("their records and logs stay: `trainmaster history list`")
+    return code
+
+
+async def _select(client: Client, options: argparse.Namespace) -> list[Object]:
+    """All are found before the first is deleted."""
+    if options.selector:
+        return (await client.list(TRAIN_JOBS, options.namespace, ListOptions(options.selector))).items
+    return [await get_trainjob(client, options.namespace, name) for name in dict.fromkeys(options.names)]
+
+
+async def _delete(client: Client, job: Object, context: Context, *, wait: bool) -> bool:
+    meta = job["metadata"]
+    # In the foreground the object goes last, so that its end means the end of all.
+    options = DeleteOptions(propagation="Foreground" if wait else "Background", uid=meta["uid"])
+    try:
+        await client.delete(TRAIN_JOBS, meta["name"], meta["namespace"], options)
+    except NotFound:
+        return False
+    except Conflict:
+        context.note(f"{meta['name']} was made anew meanwhile; that one is left alone")
+        return False
+    return True
+
+
+def _describe(options: argparse.Namespace, job: Object) -> str:
+    state = read_state(job)
+    active = sum(entry.get("active", 0) for entry in (job.get("status") or {}).get("jobsStatus") or ())
+    running = not state.is_final and active
+    if options.dry_run:
+        return f"would be deleted ({state.word}{', its Pods would be stopped' if running else ''})"
+    return f"deleted ({'its Pods are stopped' if running else 'it was ' + state.word})"

@@ -1,0 +1,104 @@
+"""Describe a TrainJob: its state and why, its ranks with their exit codes, its terms, its latest events.
+
+  trainmaster describe my-job
+
+Ends with the commands that help next. Works on the server of a home and on any cluster. Only reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from trainmaster.api.lifecycle import policy
+from trainmaster.api.lifecycle.policy import read_policy
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.pods.phases import get_phase
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    EVENTS,
+    JOB_SETS,
+    TRAINING_RUNTIMES,
+)
+from trainmaster.api.status import StatusError
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.jobpage import Story, build_page
+from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.client.contract import Client, ListOptions
+from trainmaster.client.joblogs import is_owned, list_pods
+from trainmaster.kit.clock import SystemClock
+
+_EVENTS_OF_PODS = 8
+"""Pods whose events are asked for, one request each; those that do not run come first."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_names(parser)
+    add_server(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    # Here, because main loads the commands.
+    from trainmaster.cli.main import COMMANDS  # noqa: PLC0415
+
+    outputs = "trainmaster outputs list" if "outputs" in COMMANDS and not is_cluster(options) else ""
+
+    async def work(client: Client) -> list[Story]:
+        return [await collect(client, options.namespace, name, outputs) for name in options.names]
+
+    for number, story in enumerate(call(context, options, work)):
+        if number:
+            context.say()
+        for line in build_page(context, story):
+            context.say(line)
+    return exits.OK
+
+
+async def collect(client: Client, namespace: str, name: str, outputs: str = "") -> Story:
+    trainjob = await get_trainjob(client, namespace, name)
+    reference = trainjob["spec"]["runtimeRef"]
+    clustered = reference.get("kind", "ClusterTrainingRuntime") == "ClusterTrainingRuntime"
+    gvr = CLUSTER_TRAINING_RUNTIMES if clustered else TRAINING_RUNTIMES
+    runtime, jobset, config, (pods, _) = await asyncio.gather(
+        _find(client, gvr, reference["name"], "" if clustered else namespace),
+        _find(client, JOB_SETS, name, namespace),
+        _find(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE),
+        list_pods(client, trainjob),
+    )
+    if jobset is not None and not is_owned(jobset, trainjob["metadata"]["uid"]):
+        jobset = None
+    troubled = sorted(pods, key=lambda pod: get_phase(pod) in ("Running", "Succeeded"))
+    about = [trainjob, *([jobset] if jobset else []), *troubled[:_EVENTS_OF_PODS]]
+    events = await asyncio.gather(*(_list_events(client, namespace, obj["metadata"]["uid"]) for obj in about))
+    return Story(
+        trainjob,
+        SystemClock().now(),
+        runtime=runtime,
+        jobset=jobset,
+        pods=pods,
+        events=[event for found in events for event in found],
+        policy=read_policy(config).policy,
+        outputs=outputs,
+    )
+
+
+async def _find(client: Client, gvr: GVR, name: str, namespace: str) -> Object | None:
+    """None also where it may not be read: the page goes without it."""
+    try:
+        return await client.get(gvr, name, namespace)
+    except StatusError as error:
+        if error.code in (403, 404):
+            return None
+        raise
+
+
+async def _list_events(client: Client, namespace: str, uid: str) -> list[Object]:
+    try:
+        return (await client.list(EVENTS, namespace, ListOptions(field_selector=f"involvedObject.uid={uid}"))).items
+    except StatusError as error:
+        if error.code == 403:
+            return []
+        raise

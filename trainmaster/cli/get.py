@@ -1,0 +1,34 @@
+"""Show TrainJobs by name: a row each, or the whole object with -o yaml or -o json.
+
+  trainmaster get my-job -o yaml
+  trainmaster get a b c
+
+`trainmaster describe` tells the story of one job; `trainmaster list` lists all.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from trainmaster.api.meta import Object
+from trainmaster.cli import exits
+from trainmaster.cli.context import OBJECT_FORMS, Context, add_output
+from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.list import show
+from trainmaster.cli.server import add_server, call
+from trainmaster.client.contract import Client
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_names(parser)
+    add_server(parser)
+    add_output(parser, OBJECT_FORMS)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    async def work(client: Client) -> list[Object]:
+        return [await get_trainjob(client, options.namespace, name) for name in options.names]
+
+    found = call(context, options, work)
+    show(context, options, found, single=len(found) == 1)
+    return exits.OK

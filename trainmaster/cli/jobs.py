@@ -1,0 +1,120 @@
+"""TrainJobs on the command line: found by name, with a useful answer when there is none, and shown as rows.
+
+Used by list, get, describe, logs, wait, restart and the other daily commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.training import states
+from trainmaster.api.training.ends import find_end
+from trainmaster.cli import exits, terminal
+from trainmaster.cli.spans import show_span
+from trainmaster.client.contract import Client
+from trainmaster.kit.clock import parse_time
+
+_NEAR = 3
+_STYLES = {
+    states.COMPLETE: terminal.GOOD,
+    states.RUNNING: terminal.GOOD,
+    states.FAILED: terminal.BAD,
+    states.WAITING: terminal.WAIT,
+    states.STARTING: terminal.WAIT,
+    states.SUSPENDED: terminal.DIM,
+    states.DELETING: terminal.DIM,
+    "Deleted": terminal.DIM,
+}
+
+
+def style_state(word: str) -> str:
+    return _STYLES.get(word, "")
+
+
+def add_names(parser: argparse.ArgumentParser, text: str = "of TrainJobs") -> None:
+    parser.add_argument("names", nargs="+", metavar="JOB", help=f"names {text}")
+
+
+async def get_trainjob(client: Client, namespace: str, name: str) -> Object:
+    """Failure with near names when there is none."""
+    try:
+        return await client.get(TRAIN_JOBS, name, namespace)
+    except NotFound:
+        raise await build_missing(client, namespace, name) from None
+
+
+async def build_missing(client: Client, namespace: str, name: str) -> exits.Failure:
+    try:
+        found = (await client.list(TRAIN_JOBS)).items
+    except StatusError:
+        try:
+            found = (await client.list(TRAIN_JOBS, namespace)).items
+        except StatusError as error:
+            if error.code == 404:
+                text = "this server has no TrainJobs: neither Trainmaster nor Kubeflow Trainer is installed there"
+                return exits.Failure(text, exits.NOT_FOUND)
+            found = []
+    text = f'there is no TrainJob "{name}" in namespace {namespace}'
+    elsewhere = [job["metadata"]["namespace"] for job in found if job["metadata"]["name"] == name]
+    if elsewhere:
+        return exits.Failure(
+            f"{text}; there is one in {', '.join(elsewhere)}: add `-n {elsewhere[0]}`", exits.NOT_FOUND
+        )
+    near = find_near(name, [job["metadata"]["name"] for job in found if job["metadata"]["namespace"] == namespace])
+    if near:
+        return exits.Failure(f"{text}; did you mean {' or '.join(near)}?", exits.NOT_FOUND)
+    return exits.Failure(
+        f"{text}: `trainmaster list` shows those that exist, `trainmaster history get {name}` one that was deleted",
+        exits.NOT_FOUND,
+    )
+
+
+def find_near(name: str, names: Iterable[str]) -> list[str]:
+    """Names that a mistyped one may have meant."""
+    import difflib  # noqa: PLC0415 - only a mistake needs it
+
+    known = list(names)
+    near = [one for one in known if one.startswith(name)]
+    near += [one for one in difflib.get_close_matches(name, known, n=_NEAR, cutoff=0.6) if one not in near]
+    return near[:_NEAR]
+
+
+def build_header(*, wide: bool, all_namespaces: bool) -> tuple[str, ...]:
+    header = ("NAME", "STATE", "NODES", "PROGRESS", "AGE")
+    more = ("RUNTIME", "DURATION", "ETA") if wide else ()
+    return (*(("NAMESPACE",) if all_namespaces else ()), *header, *more, "REASON")
+
+
+def build_row(job: Object, now: datetime, *, wide: bool, all_namespaces: bool, gone: bool = False) -> Sequence[str]:
+    meta = job["metadata"]
+    state = states.read_state(job)
+    percent, left = states.read_progress(job)
+    row = [
+        meta["name"],
+        "Deleted" if gone else state.word,
+        str(states.count_nodes(job) or "-"),
+        "-" if percent is None else f"{percent}%",
+        show_age(meta.get("creationTimestamp"), now),
+    ]
+    if all_namespaces:
+        row.insert(0, meta["namespace"])
+    if wide:
+        over = state.is_final or left is None
+        row += [job["spec"]["runtimeRef"]["name"], show_duration(job, now), "-" if over else show_span(left or 0)]
+    return [*row, state.sentence or "-"]
+
+
+def show_age(timestamp: str | None, now: datetime) -> str:
+    return show_span((now - parse_time(timestamp)).total_seconds()) if timestamp else "-"
+
+
+def show_duration(job: Object, now: datetime) -> str:
+    """From its creation to its end, or until now."""
+    end = find_end(job)
+    begin = parse_time(job["metadata"]["creationTimestamp"])
+    return show_span(((parse_time(end[1]) if end else now) - begin).total_seconds())

@@ -1,0 +1,149 @@
+"""List TrainJobs with their state and its reason, progress and age.
+
+  trainmaster list                    in the namespace of the kubeconfig
+  trainmaster list -A --watch         everywhere, and every change from now on, until Ctrl-C
+  trainmaster list -l team=vision --state Failed
+
+With --watch, -o json prints one object per line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import StatusError
+from trainmaster.api.training.states import STATES, read_state
+from trainmaster.cli import exits
+from trainmaster.cli.context import OBJECT_FORMS, Context, add_output
+from trainmaster.cli.jobs import build_header, build_row, style_state
+from trainmaster.cli.output import build_table, name_object, print_data, print_objects
+from trainmaster.cli.server import add_server, call
+from trainmaster.client.contract import Client, ListOptions, WatchEvent
+from trainmaster.client.follow import follow
+from trainmaster.kit.clock import SystemClock
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only TrainJobs with these labels")
+    parser.add_argument("--state", choices=STATES, help="only those in this state")
+    parser.add_argument("-w", "--watch", action="store_true", help="go on with every change, until Ctrl-C")
+    add_server(parser, all_namespaces=True)
+    add_output(parser, OBJECT_FORMS)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    async def work(client: Client) -> list[Object]:
+        if options.watch:
+            await Watcher(client, context, options).run()
+        return (await client.list(TRAIN_JOBS, options.namespace, ListOptions(options.selector))).items
+
+    found = [job for job in call(context, options, work) if options.state in (None, read_state(job).word)]
+    show(context, options, sort(found))
+    if not found and options.output in ("table", "wide"):
+        where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
+        more = "" if options.all_namespaces else "; -A lists all namespaces"
+        context.note(f"no TrainJobs {where}{more}; `trainmaster submit -f FILE` makes one")
+    return exits.OK
+
+
+def sort(jobs: Iterable[Object]) -> list[Object]:
+    return sorted(jobs, key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"]))
+
+
+def show(context: Context, options: argparse.Namespace, jobs: list[Object], *, single: bool = False) -> None:
+    if options.output not in ("table", "wide"):
+        print_objects(context, TRAIN_JOBS, jobs, options.output, single=single)
+    elif jobs:
+        for line in build_lines(context, options, jobs):
+            context.say(line)
+
+
+def build_lines(
+    context: Context, options: argparse.Namespace, jobs: Iterable[Object], gone: Iterable[str] = ()
+) -> list[str]:
+    """The table, the header first. `gone` are uids of those that were deleted."""
+    wide, everywhere = options.output == "wide", getattr(options, "all_namespaces", False)
+    now, uids = SystemClock().now(), set(gone)
+    header = build_header(wide=wide, all_namespaces=everywhere)
+    rows = [
+        build_row(job, now, wide=wide, all_namespaces=everywhere, gone=job["metadata"]["uid"] in uids) for job in jobs
+    ]
+    return build_table(context, header, rows, styles={"STATE": style_state})
+
+
+class Watcher:
+    """Prints what there is, then a line for every change that shows."""
+
+    def __init__(self, client: Client, context: Context, options: argparse.Namespace) -> None:
+        self._client, self._context, self._options = client, context, options
+        self._known: dict[str, Object] = {}
+        self._shown: dict[str, str] = {}
+        self._began = self._troubled = False
+
+    async def run(self) -> None:
+        await follow(
+            self._client,
+            SystemClock(),
+            TRAIN_JOBS,
+            self._begin,
+            self._change,
+            namespace=self._options.namespace,
+            label_selector=self._options.selector,
+            trouble=self._hear_trouble,
+        )
+
+    async def _begin(self, items: list[Object]) -> None:
+        self._troubled = False
+        seen = {job["metadata"]["uid"] for job in items}
+        for uid in [uid for uid in self._known if uid not in seen]:
+            self._print(self._known.pop(uid), gone=True)
+        for job in sort(items):
+            self._known[job["metadata"]["uid"]] = job
+        if not self._began:
+            self._began = True
+            if self._options.output in ("table", "wide"):
+                self._context.say(build_lines(self._context, self._options, self._known.values())[0])
+        for job in sort(items):
+            self._print(job)
+
+    async def _change(self, event: WatchEvent) -> None:
+        uid, gone = event.object["metadata"]["uid"], event.type == "DELETED"
+        if gone:
+            self._known.pop(uid, None)
+        else:
+            self._known[uid] = event.object
+        self._print(event.object, gone=gone)
+
+    def _print(self, job: Object, *, gone: bool = False) -> None:
+        """A change that does not show in the table is none to its reader; ages alone are no change."""
+        if self._options.state not in (None, read_state(job).word):
+            return
+        form, uid = self._options.output, job["metadata"]["uid"]
+        key = "gone" if gone else job["metadata"]["resourceVersion"]
+        if form in ("table", "wide"):
+            key = f"{gone} {read_state(job)} {(job.get('status') or {}).get('trainerStatus')}"
+        if self._shown.get(uid) == key:
+            return
+        self._shown[uid] = key
+        if form == "json":
+            self._context.say(json.dumps(job, ensure_ascii=False))
+        elif form == "yaml":
+            self._context.say("---")
+            print_data(self._context, job, "yaml")
+        elif form == "name":
+            self._context.say(name_object(TRAIN_JOBS, job["metadata"]["name"]))
+        else:
+            # Widths come from all that is known, so that lines stay below their column.
+            rest = [other for other in self._known.values() if other["metadata"]["uid"] != uid]
+            self._context.say(build_lines(self._context, self._options, [job, *rest], [uid] if gone else [])[1])
+
+    def _hear_trouble(self, error: Exception) -> None:
+        if isinstance(error, StatusError) and error.code in (401, 403, 404):
+            raise error
+        if not self._troubled:
+            self._context.note("the server does not answer; asking again until it does (Ctrl-C ends this)")
+        self._troubled = True

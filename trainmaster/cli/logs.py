@@ -1,0 +1,180 @@
+"""Print what the processes of a TrainJob print: all ranks merged by time, each line with its origin.
+
+  trainmaster logs my-job                 the newest attempt
+  trainmaster logs -f my-job              waits for the start, follows, crosses restarts, ends with the job
+  trainmaster logs my-job --rank 1 --attempt 0
+  trainmaster logs my-job --step dataset-initializer
+
+Works while the job lives and after it is deleted (from the history of the home); on a cluster (--kubeconfig) while its
+Pods exist. What no process printed (attempts, gaps) goes to standard error.
+
+Exit codes: 0 done (with -f: the job is over), 7 no such TrainJob.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from trainmaster.api.status import NotFound
+from trainmaster.cli import exits, terminal
+from trainmaster.cli.context import Context
+from trainmaster.cli.jobs import build_missing
+from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.cli.spans import parse_span
+from trainmaster.client.contract import Client
+from trainmaster.client.joblogs import ATTEMPT, TROUBLE, Entry, Line, Wanted, watch_kept_lines, watch_lines
+from trainmaster.kit.clock import SystemClock, format_time
+
+if TYPE_CHECKING:
+    from trainmaster.history.kept import KeptLogs
+
+_RANK_COLOURS = ("36", "35", "34", "33", "32", "31")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="JOB", help="name of the TrainJob")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job is over")
+    parser.add_argument(
+        "--rank", type=int, metavar="N", help="only this node (default: all, each line with its origin)"
+    )
+    parser.add_argument(
+        "--attempt", type=int, metavar="N", help="only this attempt of the gang, from 0 (default: the newest)"
+    )
+    parser.add_argument("--all-attempts", action="store_true", help="every attempt that is left, in order")
+    parser.add_argument(
+        "--step", default="", metavar="NAME", help="only this job of the runtime: node, launcher, dataset-initializer"
+    )
+    parser.add_argument("-c", "--container", default="", metavar="NAME", help="only this container")
+    parser.add_argument("--since", default="", metavar="SPAN", help="only what is younger: 30s, 5m, 2h")
+    parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each rank")
+    parser.add_argument("--timestamps", action="store_true", help="begin each line with its time")
+    parser.add_argument("--no-prefix", action="store_true", help="lines as they were printed, without their origin")
+    add_server(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    wanted = read_wanted(options)
+    kept = None if is_cluster(options) else _open_kept(options, context)
+    prefix = not options.no_prefix and options.rank is None
+    printer = Printer(context, prefix=prefix, timestamps=options.timestamps, live=options.follow)
+
+    async def work(client: Client) -> int:
+        try:
+            return await _print_all(
+                watch_lines(client, SystemClock(), options.namespace, options.name, wanted, kept), printer
+            )
+        except NotFound:
+            if kept is None or not (found := _find_record(options, context)):
+                raise await build_missing(client, options.namespace, options.name) from None
+            context.note(f"{options.namespace}/{options.name} was deleted; this is from its history")
+            return await _print_all(watch_kept_lines(client, found, wanted, kept), printer)
+
+    count = call(context, options, work)
+    if not count:
+        context.note(_explain_nothing(options))
+    return exits.OK
+
+
+def read_wanted(options: argparse.Namespace) -> Wanted:
+    since = ""
+    if options.since:
+        try:
+            since = format_time(SystemClock().now() - timedelta(seconds=parse_span(options.since)))
+        except ValueError as error:
+            raise exits.Failure(f"--since: {error}", exits.USAGE) from None
+    if options.tail is not None and options.tail < 0:
+        raise exits.Failure("--tail: a number of lines, 0 or more", exits.USAGE)
+    if options.attempt is not None and options.all_attempts:
+        raise exits.Failure("--attempt and --all-attempts do not go together", exits.USAGE)
+    return Wanted(
+        follow=options.follow,
+        attempt=options.attempt,
+        last_attempt=options.attempt is None and not options.all_attempts,
+        rank=options.rank,
+        job={"trainer": "node"}.get(options.step, options.step),
+        container=options.container,
+        since_time=since,
+        tail=options.tail,
+    )
+
+
+def _explain_nothing(options: argparse.Namespace) -> str:
+    if options.rank is not None or options.attempt is not None or options.step or options.container or options.since:
+        return f"nothing of {options.name} fits; `trainmaster describe {options.name}` shows its ranks and attempts"
+    if options.follow:
+        return f"{options.name} has ended without printing anything"
+    return f"{options.name} has printed nothing yet; `trainmaster logs -f {options.name}` waits for it"
+
+
+async def _print_all(entries: AsyncGenerator[Entry, None], printer: Printer) -> int:
+    async with aclosing(entries):
+        async for entry in entries:
+            printer.show(entry)
+    return printer.count
+
+
+def _open_kept(options: argparse.Namespace, context: Context) -> KeptLogs:
+    # SQLite is loaded only for a home that has a history.
+    module = importlib.import_module("trainmaster.history.kept")
+    kept: KeptLogs = module.KeptLogs(context.home(options).history)
+    return kept
+
+
+def _find_record(options: argparse.Namespace, context: Context) -> str:
+    """The uid of the newest deleted TrainJob of that name; "" for none."""
+    archive_module = importlib.import_module("trainmaster.history.archive")
+    directory = context.home(options).history
+    if not (directory / archive_module.FILE).exists():
+        return ""
+    archive = archive_module.Archive.open(directory, read_only=True)
+    try:
+        found = archive.select(archive_module.Filter(options.namespace, options.name))
+        return str(found[0].uid) if found else ""
+    finally:
+        archive.close()
+
+
+class Printer:
+    """Lines to standard output as bytes, marks to standard error."""
+
+    def __init__(self, context: Context, *, prefix: bool, timestamps: bool, live: bool) -> None:
+        self._context = context
+        self._flush = live or terminal.is_terminal(context.out)
+        self._prefix, self._timestamps = prefix, timestamps
+        self._colours = terminal.has_colours(context)
+        self.count = 0
+        # A terminal and a pipe get bytes; a stand-in for them gets text.
+        self._write: Callable[[bytes], object] = (
+            sys.stdout.buffer.write
+            if context.out is sys.stdout
+            else lambda raw: context.out.write(raw.decode(errors="replace"))
+        )
+
+    def show(self, entry: Entry) -> None:
+        if isinstance(entry, Line):
+            self.count += 1
+            time = f"{entry.time} ".encode() if self._timestamps else b""
+            self._write(self._build_prefix(entry) + time + entry.raw + b"\n")
+            if self._flush:
+                self._context.out.flush()
+        elif entry.kind == ATTEMPT:
+            self._context.note(f"--- {entry.text}")
+        else:
+            head = "" if entry.kind == TROUBLE else f"{entry.kind}: "
+            self._context.note(f"--- {head}{terminal.clean(entry.text)}")
+
+    def _build_prefix(self, line: Line) -> bytes:
+        if not self._prefix:
+            return b""
+        text = f"[{line.rank}]" if line.job == "node" else f"[{line.job} {line.rank}]"
+        if line.container not in ("node", line.job):
+            text = f"{text[:-1]} {line.container}]"
+        if self._colours:
+            text = f"\x1b[{_RANK_COLOURS[line.rank % len(_RANK_COLOURS)]}m{text}\x1b[0m"
+        return f"{text} ".encode()

@@ -1,0 +1,117 @@
+"""List the runtimes that TrainJobs can name: framework, nodes, and which TrainJobs use each.
+
+  trainmaster runtimes                        cluster-wide ones and those of the namespace
+  trainmaster runtimes torch-distributed      one of them; -o yaml for the whole object
+
+A TrainJob names one in `spec.runtimeRef`. `kubectl edit clustertrainingruntime NAME` changes one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+from trainmaster.api.labels import FRAMEWORK
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.training.ends import is_finished
+from trainmaster.api.training.steps import find_policy
+from trainmaster.cli import exits
+from trainmaster.cli.context import OBJECT_FORMS, Context, add_output
+from trainmaster.cli.jobs import find_near, show_age
+from trainmaster.cli.output import print_objects, print_table
+from trainmaster.cli.server import add_server, call
+from trainmaster.client.contract import Client
+from trainmaster.kit.clock import SystemClock
+
+_SHOWN = 3
+_CLUSTER_WIDE = "ClusterTrainingRuntime"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="RUNTIME", help="only these")
+    add_server(parser, all_namespaces=True)
+    add_output(parser, OBJECT_FORMS)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    async def work(client: Client) -> tuple[list[Object], list[Object]]:
+        wide, narrow, jobs = await asyncio.gather(
+            client.list(CLUSTER_TRAINING_RUNTIMES),
+            client.list(TRAINING_RUNTIMES, options.namespace),
+            # A cluster-wide runtime is used from everywhere; who may not look there sees the namespace alone.
+            client.list(TRAIN_JOBS, options.namespace),
+        )
+        return [*wide.items, *narrow.items], jobs.items
+
+    runtimes, jobs = call(context, options, work)
+    if options.names:
+        known = [runtime["metadata"]["name"] for runtime in runtimes]
+        for name in options.names:
+            if name not in known:
+                near = find_near(name, known)
+                hint = f"; did you mean {' or '.join(near)}?" if near else ": `trainmaster runtimes` lists them"
+                raise exits.Failure(f'there is no runtime "{name}"{hint}', exits.NOT_FOUND)
+        runtimes = [runtime for runtime in runtimes if runtime["metadata"]["name"] in options.names]
+    if options.output in ("table", "wide"):
+        _show(context, options, runtimes, jobs)
+    else:
+        _print_objects(context, options, runtimes)
+    return exits.OK
+
+
+def _print_objects(context: Context, options: argparse.Namespace, runtimes: Sequence[Object]) -> None:
+    if options.output == "name":
+        for gvr, kind in ((CLUSTER_TRAINING_RUNTIMES, _CLUSTER_WIDE), (TRAINING_RUNTIMES, "TrainingRuntime")):
+            print_objects(context, gvr, [one for one in runtimes if one["kind"] == kind], "name")
+        return
+    single = len(options.names) == 1 and len(runtimes) == 1
+    print_objects(context, CLUSTER_TRAINING_RUNTIMES, runtimes, options.output, single=single)
+
+
+def _show(context: Context, options: argparse.Namespace, runtimes: list[Object], jobs: list[Object]) -> None:
+    if not runtimes:
+        context.note("there are no runtimes; `trainmaster submit -f RUNTIME.yaml` makes one")
+        return
+    now, wide = SystemClock().now(), options.output == "wide"
+    header = ["NAME", "NAMESPACE", "FRAMEWORK", "NODES", *(["POLICY", "RESTARTS"] if wide else []), "AGE", "IN USE BY"]
+    rows = []
+    for runtime in runtimes:
+        meta, policy = runtime["metadata"], find_policy(runtime)[0] or "-"
+        template = ((runtime["spec"].get("template") or {}).get("spec")) or {}
+        most = (template.get("failurePolicy") or {}).get("maxRestarts", 0)
+        rows.append(
+            [
+                meta["name"],
+                meta.get("namespace") or "(all)",
+                (meta.get("labels") or {}).get(FRAMEWORK, "-"),
+                str((runtime["spec"].get("mlPolicy") or {}).get("numNodes") or "-"),
+                *([policy, str(most)] if wide else []),
+                show_age(meta.get("creationTimestamp"), now),
+                _describe_use(runtime, jobs),
+            ]
+        )
+    print_table(context, header, rows)
+
+
+def _describe_use(runtime: Object, jobs: Sequence[Object]) -> str:
+    users = [job for job in jobs if _uses(job, runtime)]
+    if not users:
+        return "-"
+    active = [job["metadata"]["name"] for job in users if not is_finished(job)]
+    over = len(users) - len(active)
+    named = ", ".join(active[:_SHOWN]) + (f" and {len(active) - _SHOWN} more" if len(active) > _SHOWN else "")
+    ended = f"{over} ended" if over else ""
+    return "; ".join(text for text in (named, ended) if text)
+
+
+def _uses(job: Object, runtime: Object) -> bool:
+    reference, meta = job["spec"]["runtimeRef"], runtime["metadata"]
+    kind = reference.get("kind", _CLUSTER_WIDE)
+    own = meta.get("namespace", "")
+    return bool(
+        reference.get("name") == meta["name"]
+        and kind == (_CLUSTER_WIDE if not own else "TrainingRuntime")
+        and own in ("", job["metadata"]["namespace"])
+    )

@@ -1,0 +1,147 @@
+"""Submit manifests: TrainJobs and what they need beside them, from files, directories or standard input.
+
+  trainmaster submit -f train.yaml
+  trainmaster submit -f manifests/ --wait
+  cat train.yaml | trainmaster submit -f -
+
+Files may hold several documents. All are read before the first is sent; runtimes and other objects go before TrainJobs,
+whatever their order in the files. A TrainJob is always new: one of that name must not exist. Other objects are applied
+(made, or changed to what the file says). --dry-run lets the server check everything that it can without storing it.
+
+Exit codes: 0 done (with --wait: all are complete), 1 refused (with --wait: one failed), 2 a file cannot be used,
+6 timed out (--wait).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
+from trainmaster.cli import exits, terminal
+from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.manifests import Document, ManifestError, read_manifests
+from trainmaster.cli.output import name_object, print_data
+from trainmaster.cli.resources import find_resource
+from trainmaster.cli.server import add_server, call
+from trainmaster.cli.waiting import COMPLETE, add_timeout, read_timeout, wait_for
+from trainmaster.client.contract import Client, PatchType, WriteOptions
+
+MANAGER = "trainmaster-submit"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--file", action="append", required=True, metavar="FILE", help="a file, a directory, or - (repeatable)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="let the server check, and store nothing")
+    parser.add_argument("--wait", action="store_true", help="return when the TrainJobs are over")
+    add_timeout(parser)
+    add_server(parser)
+    add_output(parser, ("table", "json", "yaml", "name"))
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    seconds = read_timeout(options)
+    try:
+        documents = read_manifests(options.file, context.stdin)
+    except ManifestError as error:
+        raise exits.Failure(str(error), exits.USAGE) from None
+    named = options.namespace
+
+    async def work(client: Client) -> list[str]:
+        for document in documents:
+            _place(document, named, options.namespace)
+        made = await _send(client, documents, options, context)
+        jobs = [obj for gvr, obj in made if gvr == TRAIN_JOBS]
+        if not options.wait or options.dry_run or not jobs:
+            return []
+        return await wait_for(client, jobs, COMPLETE, seconds)
+
+    problems = call(context, options, work)
+    for problem in problems:
+        context.note(f"trainmaster: {problem}; `trainmaster logs` and `trainmaster describe` say more")
+    return exits.FAILED if problems else exits.OK
+
+
+def _place(document: Document, named: str | None, namespace: str) -> None:
+    own = document.obj["metadata"].get("namespace")
+    if named and own and own != named:
+        text = f"{document.place} is for namespace {own}, and -n says {named}: leave out one of the two"
+        raise exits.Failure(text, exits.USAGE)
+    document.namespace = own or namespace
+
+
+async def _send(
+    client: Client, documents: list[Document], options: argparse.Namespace, context: Context
+) -> list[tuple[GVR, Object]]:
+    made: list[tuple[GVR, Object]] = []
+    written: list[str] = []
+    planned: set[str] = set()
+    for document in documents:
+        gvr, namespaced = await find_resource(client, document)
+        namespace = document.namespace if namespaced else ""
+        try:
+            obj, verb = await _send_one(client, gvr, document.obj, namespace, dry_run=options.dry_run)
+        except StatusError as error:
+            if options.dry_run and _waits_for(error, planned):
+                obj, verb = document.obj, "not checked: it needs an object of this submission"
+            else:
+                raise _explain(document, error, written) from None
+        planned.add(document.obj["metadata"].get("name", ""))
+        made.append((gvr, obj))
+        if verb != "unchanged" and not options.dry_run:
+            written.append(name_object(gvr, obj["metadata"]["name"]))
+        _tell(context, options, gvr, obj, verb)
+    return made
+
+
+def _waits_for(error: StatusError, planned: set[str]) -> bool:
+    """In a dry run nothing is stored, so what refers to something of the same submission cannot be checked."""
+    return any(name and f'"{name}"' in error.message and "not found" in error.message for name in planned)
+
+
+async def _send_one(client: Client, gvr: GVR, obj: Object, namespace: str, *, dry_run: bool) -> tuple[Object, str]:
+    """The object as stored, and what was done."""
+    options = WriteOptions(dry_run=dry_run, field_manager=MANAGER, field_validation="Strict")
+    if gvr == TRAIN_JOBS or not obj["metadata"].get("name"):
+        return await client.create(gvr, obj, namespace, options=options), "created"
+    name = obj["metadata"]["name"]
+    try:
+        before = (await client.get(gvr, name, namespace))["metadata"].get("resourceVersion")
+    except NotFound:
+        before = None
+    stored = await client.patch(gvr, name, PatchType.APPLY, obj, namespace, options=options)
+    if before is None:
+        return stored, "created"
+    return stored, "unchanged" if stored["metadata"].get("resourceVersion") == before else "changed"
+
+
+def _tell(context: Context, options: argparse.Namespace, gvr: GVR, obj: Object, verb: str) -> None:
+    name = name_object(gvr, obj["metadata"].get("name", ""))
+    if options.output == "name":
+        context.say(name)
+    elif options.output == "table":
+        context.say(f"{name} {verb}{' (dry run)' if options.dry_run else ''}")
+    else:
+        if options.output == "yaml":
+            context.say("---")
+        print_data(context, obj, options.output)
+
+
+def _explain(document: Document, error: StatusError, written: list[str]) -> exits.Failure:
+    """Where it stands, what is wrong, field by field, and what was already made."""
+    name = document.obj["metadata"].get("name") or document.obj["metadata"].get("generateName", "")
+    lines = [f'{document.place}: {document.obj["kind"]} "{name}" was refused']
+    if error.causes and error.code == 422:
+        lines += [f"  {cause.get('field') or '(object)'}: {cause.get('message', '')}" for cause in error.causes]
+    else:
+        lines[0] += f": {terminal.clean(error.message)}"
+    if isinstance(error, AlreadyExists):
+        lines.append(f"  delete it first (`trainmaster delete {name}`), or submit under another name")
+    elif isinstance(error, Conflict):
+        lines.append("  somebody else set these fields: `kubectl apply` decides whose they are")
+    if written:
+        lines.append(f"  written before it: {', '.join(written)}")
+    return exits.Failure("\n".join(lines))

@@ -1,0 +1,62 @@
+"""Suspending and resuming TrainJobs: one field of the spec. Used by the commands suspend and resume."""
+
+from __future__ import annotations
+
+import argparse
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.training.states import read_state
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.server import add_server, call
+from trainmaster.cli.waiting import RESUMED, SUSPENDED, add_timeout, read_timeout, wait_for
+from trainmaster.client.contract import Client, PatchType
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_names(parser)
+    parser.add_argument("--wait", action="store_true", help="return when it has happened")
+    add_timeout(parser)
+    add_server(parser)
+
+
+def run(options: argparse.Namespace, context: Context, *, suspend: bool) -> int:
+    word = "suspended" if suspend else "resumed"
+    seconds = read_timeout(options)
+
+    async def work(client: Client) -> list[str]:
+        jobs = [await get_trainjob(client, options.namespace, name) for name in options.names]
+        for job in jobs:
+            _check(job, suspend)
+        for job in jobs:
+            changed = await _set(client, job, suspend)
+            context.say(f"{job['metadata']['name']} {word}" + ("" if changed else " already"))
+        return await wait_for(client, jobs, SUSPENDED if suspend else RESUMED, seconds) if options.wait else []
+
+    problems = call(context, options, work)
+    for problem in problems:
+        context.note(f"trainmaster: {problem}")
+    return exits.FAILED if problems else exits.OK
+
+
+def _check(job: Object, suspend: bool) -> None:
+    state, name = read_state(job), job["metadata"]["name"]
+    if state.is_final:
+        step = "" if suspend else f"; `trainmaster restart {name}` submits it again"
+        raise exits.Failure(f"{name} has ended ({state.word}): there is nothing to {_verb(suspend)}{step}")
+
+
+def _verb(suspend: bool) -> str:
+    return "suspend" if suspend else "resume"
+
+
+async def _set(client: Client, job: Object, suspend: bool) -> bool:
+    meta = job["metadata"]
+    if bool(job["spec"].get("suspend")) is suspend:
+        return False
+    # The uid: a job that was made anew under this name meanwhile is not meant.
+    patch = {"metadata": {"uid": meta["uid"]}, "spec": {"suspend": suspend}}
+    await client.patch(TRAIN_JOBS, meta["name"], PatchType.MERGE, patch, meta["namespace"])
+    return True

@@ -1,0 +1,46 @@
+"""Wait until TrainJobs are in a state; the exit code says whether they got there.
+
+  trainmaster wait my-job                               until it is complete
+  trainmaster wait a b --for finished --timeout 2h      until both are over, either way
+
+Goes on across restarts of the server. A job that can no longer get there ends the waiting at once.
+
+Exit codes: 0 all are there, 1 one has ended otherwise or was deleted, 6 timed out, 7 no such TrainJob.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from trainmaster.api.training.states import read_state
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.server import add_server, call
+from trainmaster.cli.waiting import COMPLETE, GOALS, add_timeout, read_timeout, wait_for
+from trainmaster.client.contract import Client
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_names(parser)
+    parser.add_argument("--for", dest="goal", choices=GOALS, default=COMPLETE, help="default: complete")
+    add_timeout(parser)
+    add_server(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    seconds = read_timeout(options)
+
+    async def work(client: Client) -> list[str]:
+        jobs = [await get_trainjob(client, options.namespace, name) for name in options.names]
+        for job in jobs:
+            state = read_state(job)
+            context.note(f"{job['metadata']['name']} is {state.word}{': ' + state.sentence if state.sentence else ''}")
+        return await wait_for(client, jobs, options.goal, seconds)
+
+    problems = call(context, options, work)
+    for problem in problems:
+        context.note(f"trainmaster: {problem}; `trainmaster logs` and `trainmaster describe` say more")
+    if not problems:
+        context.say(f"{', '.join(options.names)}: {options.goal}")
+    return exits.FAILED if problems else exits.OK

@@ -1,0 +1,131 @@
+"""Waiting for TrainJobs to get into a state, across broken connections and restarts of the server.
+
+Used by wait, submit, delete, suspend, resume and restart. A job that can no longer get there ends the waiting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import StatusError
+from trainmaster.api.training import states
+from trainmaster.cli import exits
+from trainmaster.cli.spans import parse_span
+from trainmaster.client.contract import Client, WatchEvent
+from trainmaster.client.follow import follow
+from trainmaster.kit.clock import SystemClock
+
+COMPLETE, FAILED, RUNNING, FINISHED = "complete", "failed", "running", "finished"
+SUSPENDED, RESUMED, DELETED = "suspended", "resumed", "deleted"
+GOALS = (COMPLETE, FAILED, RUNNING, FINISHED, SUSPENDED, DELETED)
+
+Judge = Callable[[Object | None], str | None]
+"""Of the job, None when it is gone: "" when it is there, a sentence when it can never be, None to go on waiting."""
+
+
+class _Decided(Exception):
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--timeout", default="", metavar="SPAN", help="give up after that: 30s, 10m (default: never)")
+
+
+def read_timeout(options: argparse.Namespace) -> float | None:
+    if not options.timeout:
+        return None
+    try:
+        return float(parse_span(options.timeout))
+    except ValueError as error:
+        raise exits.Failure(f"--timeout: {error}", exits.USAGE) from None
+
+
+def build_judge(goal: str, name: str) -> Judge:
+    def judge(job: Object | None) -> str | None:
+        if job is None:
+            return "" if goal == DELETED else f"{name} was deleted"
+        state = states.read_state(job)
+        if _is_met(goal, state.word):
+            return ""
+        if state.is_final and goal not in (DELETED, FINISHED):
+            return f"{name} has ended: {state.word}" + (f", {state.sentence}" if state.sentence else "")
+        return None
+
+    return judge
+
+
+def _is_met(goal: str, word: str) -> bool:
+    return (
+        word
+        in {
+            COMPLETE: (states.COMPLETE,),
+            FAILED: (states.FAILED,),
+            FINISHED: (states.COMPLETE, states.FAILED),
+            # One that has ended well has run, however briefly.
+            RUNNING: (states.RUNNING, states.COMPLETE),
+            SUSPENDED: (states.SUSPENDED,),
+            RESUMED: (states.STARTING, states.WAITING, states.RUNNING, states.COMPLETE),
+            DELETED: (),
+        }[goal]
+    )
+
+
+async def wait_for(client: Client, jobs: Sequence[Object], goal: str, seconds: float | None = None) -> list[str]:
+    """Waits until all of these very objects are there; sentences about those that will never be.
+
+    Failure with TIMED_OUT when that took too long.
+    """
+    waits = [wait_until(client, job, build_judge(goal, job["metadata"]["name"])) for job in jobs]
+    return [problem for problem in await limit(waits, seconds, f"not all are {goal}") if problem]
+
+
+async def limit(waits: Sequence[Coroutine[Any, Any, str]], seconds: float | None, text: str) -> list[str]:
+    try:
+        async with asyncio.timeout(seconds):
+            return list(await asyncio.gather(*waits))
+    except TimeoutError:
+        after = f"after {seconds:g} s {text}; `trainmaster list` shows how far they are"
+        raise exits.Failure(after, exits.TIMED_OUT) from None
+
+
+async def wait_until(client: Client, job: Object, judge: Judge) -> str:
+    """What the judge says in the end about this very object."""
+    uid, name, namespace = (job["metadata"][key] for key in ("uid", "name", "namespace"))
+
+    async def begin(items: list[Object]) -> None:
+        decide(next((item for item in items if item["metadata"]["uid"] == uid), None))
+
+    async def change(event: WatchEvent) -> None:
+        if event.object["metadata"]["uid"] == uid:
+            decide(None if event.type == "DELETED" else event.object)
+
+    def decide(seen: Object | None) -> None:
+        answer = judge(seen)
+        if answer is not None:
+            raise _Decided(answer)
+
+    try:
+        await follow(
+            client,
+            SystemClock(),
+            TRAIN_JOBS,
+            begin,
+            change,
+            namespace=namespace,
+            field_selector=f"metadata.name={name}",
+            trouble=_pass_on_refusals,
+        )
+    except _Decided as decided:
+        return decided.problem
+
+
+def _pass_on_refusals(error: Exception) -> None:
+    if isinstance(error, StatusError) and error.code in (401, 403, 404):
+        raise error
