@@ -42,6 +42,8 @@ SDK_PINS = (
     "nbclient>=0.10",
     "ipykernel>=6.29",
 )
+TENSORFLOW = "tensorflow"
+TENSORFLOW_PINS = ("tensorflow-cpu==2.21.0",)
 LAYOUT = "1"
 """Goes up when the environment is made in another way."""
 
@@ -92,6 +94,25 @@ def ensure_sdk(cache: Cache | None = None, say: Callable[[str], None] = print) -
         make_environment(folder, cache.path(SDK, _get_sdk_key()), SDK_PINS)
 
     return cache.ensure(SDK, _get_sdk_key(), make)
+
+
+def find_tensorflow(cache: Cache | None = None) -> Path | None:
+    """The prefix of the environment with TensorFlow. One of its own: it pins what the other frameworks have newer."""
+    return (cache or Cache(cache_root())).find(TENSORFLOW, _get_tensorflow_key())
+
+
+def ensure_tensorflow(cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
+    cache = cache or Cache(cache_root())
+
+    def make(folder: Path) -> None:
+        say("installing TensorFlow for the tests (once, 1.5 GB)")
+        make_environment(folder, cache.path(TENSORFLOW, _get_tensorflow_key()), TENSORFLOW_PINS)
+
+    return cache.ensure(TENSORFLOW, _get_tensorflow_key(), make)
+
+
+def _get_tensorflow_key() -> str:
+    return content_hash([*TENSORFLOW_PINS, f"{sys.version_info[:2]}", LAYOUT])
 
 
 def _get_sdk_key() -> str:

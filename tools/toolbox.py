@@ -146,6 +146,7 @@ class Toolbox:
             "debian-kubectl": self.ensure_debian_kubectl,
             "promtool": self.ensure_promtool,
             frameworks.SDK: self.ensure_sdk,
+            frameworks.TENSORFLOW: self.ensure_tensorflow,
         }
         for tool, ensure in others.items():
             try:
@@ -238,6 +239,12 @@ class Toolbox:
     def ensure_sdk(self) -> Path:
         try:
             return frameworks.ensure_sdk(self.cache, self.say)
+        except frameworks.NotInstalled as error:
+            raise Unavailable(str(error)) from None
+
+    def ensure_tensorflow(self) -> Path:
+        try:
+            return frameworks.ensure_tensorflow(self.cache, self.say)
         except frameworks.NotInstalled as error:
             raise Unavailable(str(error)) from None
 

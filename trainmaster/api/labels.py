@@ -82,3 +82,11 @@ Pod. The formats are in `api.devices`; the node turns the latter into environmen
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation on Pods that only show something which runs elsewhere: the parts of the control plane. Written by `app`;
 the scheduler and the node leave such Pods alone."""
+MANAGED_BY = "app.kubernetes.io/managed-by"
+"""Label on everything that the REST API makes: `trainmaster-rest`."""
+USER = "trainmaster.dev/user"
+"""Label on TrainJobs and scripts, by the REST API: the user_id of the request."""
+REST_FRAMEWORK = "trainmaster.dev/framework"
+"""Label on TrainJobs, by the REST API: the framework of the request."""
+SCRIPT_OF = "trainmaster.dev/script-of"
+"""Label on ConfigMaps, by the REST API: the TrainJob whose code it holds. Without an owner it is looked at again."""

@@ -33,18 +33,18 @@ from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStreams
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.http.usage import Meter, Usage
-from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.registry import Registry
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
+from trainmaster.app.embedded_rest import serving_rest
 from trainmaster.app.health import CommitCheck, declare_gauges
 from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.maintenance import serve_backup
 from trainmaster.app.policies import NoEscalation, StorePolicies
-from trainmaster.app.rest import build_limits, build_log_source, build_tls, build_url, open_listener, serving_on_demand
+from trainmaster.app.rest import WILDCARDS
 from trainmaster.app.settings import Settings
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.app.workloads import running_workloads
@@ -61,8 +61,6 @@ from trainmaster.node.agent import NodeAgent
 from trainmaster.node.hardware import read_hardware, read_health
 from trainmaster.node.meter import NodeMeter
 from trainmaster.node.pod_streams import ShimStreams
-from trainmaster.rest.callers import ReviewingCallers
-from trainmaster.rest.contract import Backend
 from trainmaster.store.contract import Store, StoreError
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
 from trainmaster.store.state import WindowLimits
@@ -78,7 +76,6 @@ _GC_THRESHOLDS = (20_000, 20, 50)
 # A commit thread asks for the interpreter once per row, and a busy loop lets it wait this long each time. While a job
 # of 2,000 Pods started, durable writes waited up to 540 ms with Python's 5 ms, up to 50 ms with this (one run each).
 SWITCH_SECONDS = 0.0005
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,39 +177,11 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             await stack.enter_async_context(serve_control(home.root, operations))
             rest: Mapping[str, str] = {}
             if settings.rest.enabled:
-                rest = await stack.enter_async_context(_serving_rest(api, pki, pods, notes))
+                rest = await stack.enter_async_context(serving_rest(api, pki, pods.logs, notes))
             info = ServerInfo(info.pid, info.version, info.home, url, str(home.kubeconfig), info.started, rest)
             home.write_info(info)
             log.info("serving", extra={"action": "app.serving", "server": url, "revision": store.revision})
             yield info, notes
-
-
-@asynccontextmanager
-async def _serving_rest(
-    api: ControlPlane, pki: Pki, pods: PodAccess, notes: list[str]
-) -> AsyncIterator[Mapping[str, str]]:
-    """The REST API's address, as `trainmaster status` tells it."""
-    home, settings = api.world.home, api.world.settings.rest
-    listener, more = open_listener(settings, home.find_port("rest"))
-    notes += more
-    home.write_port(listener.getsockname()[1], "rest")
-    tls = build_tls(str(pki.server.certificate), str(pki.server.key))
-    async with serving_on_demand(listener, tls, functools.partial(_build_rest_backend, api, pods)):
-        yield {"url": build_url(listener, _WILDCARDS), "ca": str(pki.ca.certificate)}
-
-
-def _build_rest_backend(api: ControlPlane, pods: PodAccess) -> Backend:
-    registry, store, world = api.registry, api.store, api.world
-    log_source = None if pods.logs is None else build_log_source(registry, pods.logs)
-    client = LocalClient(
-        registry, user_agent=f"trainmaster-rest/{__version__}", authorizer=api.authorizer, log_source=log_source
-    )
-    callers = ReviewingCallers(client, lambda identity, _: client.as_user(identity), lambda: store.revision)
-    return Backend(callers, world.clock, world.ids, check_ready=_always_ready, limits=build_limits(world.settings.rest))
-
-
-async def _always_ready() -> None:
-    """Embedded, the server behind is this process."""
 
 
 class ControlPlane:
@@ -316,13 +285,13 @@ def _is_free(address: str, port: int) -> bool:
 
 def _certificate_names(settings: Settings) -> list[str]:
     address = settings.server.address
-    return [*settings.server.names, *(one for one in (address, settings.rest.address) if one not in _WILDCARDS)]
+    return [*settings.server.names, *(one for one in (address, settings.rest.address) if one not in WILDCARDS)]
 
 
 def _advertised_url(server: ApiServer) -> str:
     """The address for clients on this machine."""
     host, port = server.address
-    host = _WILDCARDS.get(host, host)
+    host = WILDCARDS.get(host, host)
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 

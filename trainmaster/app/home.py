@@ -12,6 +12,7 @@
       pods/           working directories and logs of Pods
       history/        records and logs of jobs that are over
       bundles/        code that jobs run, by its content
+      templates/      yours, over the templates of the REST API (optional)
       logs/           server.log (--detach), audit.log
 
 Whether a server runs is decided by the lock alone: the kernel lets go of it when the process ends, however it ends, so
@@ -89,6 +90,7 @@ class Home:
         self.pods = self.root / "pods"
         self.history = self.root / "history"
         self.bundles = self.root / "bundles"
+        self.templates = self.root / "templates"
         self.results = self.history / "results"
         self.server_log = self.logs / "server.log"
         self.audit_log = self.logs / "audit.log"

@@ -13,8 +13,9 @@ import importlib
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -27,12 +28,22 @@ from trainmaster.apiserver.registry import Registry
 from trainmaster.app.home import HomeError
 from trainmaster.app.settings import Rest
 from trainmaster.client.contract import LogOptions
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import Ids
 from trainmaster.kit.scopes import Scope
+from trainmaster.rest.callers import Callers
 from trainmaster.rest.contract import Backend, Limits
+from trainmaster.rest.services.creating import JobMaker, Rules
+from trainmaster.rest.services.offers import FindFields, Offers
+from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.records import Records
+from trainmaster.rest.services.templates import Templates
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that mean all, and where a client on this machine finds what listens there."""
 
 
 def open_listener(settings: Rest, last: int | None) -> tuple[socket.socket, list[str]]:
@@ -62,9 +73,10 @@ def _listen(address: str, port: int) -> socket.socket:
     return listener
 
 
-def build_url(listener: socket.socket, wildcards: dict[str, str]) -> str:
+def build_url(listener: socket.socket) -> str:
+    """The address for clients on this machine."""
     host, port = listener.getsockname()[:2]
-    host = wildcards.get(host, host)
+    host = WILDCARDS.get(host, host)
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
@@ -94,8 +106,23 @@ def build_log_source(registry: Registry, logs: PodLogs) -> LogSource:
     return read
 
 
-def build_limits(settings: Rest) -> Limits:
-    return Limits(body_bytes=settings.max_body_bytes, check_code=settings.check_code)
+def build_backend(
+    settings: Rest,
+    callers: Callers,
+    clock: Clock,
+    ids: Ids,
+    *,
+    templates: Path | None,
+    records: Records,
+    find_fields: FindFields,
+    remind: Callable[[], None],
+    check_ready: Callable[[], Awaitable[None]],
+) -> Backend:
+    """What the routes work with, in either mode."""
+    rules = Rules(settings.max_nodes, settings.check_code)
+    jobs = JobMaker(Templates(templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
+    limits = Limits(settings.max_body_bytes)
+    return Backend(callers, clock, ids, jobs, JobReader(records, clock), check_ready, limits)
 
 
 @asynccontextmanager

@@ -56,6 +56,8 @@ class Rest:
     """TCP port; 0 picks a free one at the first start and keeps it for this home."""
     max_body_bytes: int = 2 * 1024 * 1024
     """Largest body of a request; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
+    max_nodes: int = 1_000
+    """Most nodes of one job."""
     check_code: bool = True
     """Refuse training code that the Python of the server cannot parse. false where jobs run on a newer Python."""
 

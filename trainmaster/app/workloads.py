@@ -85,7 +85,7 @@ async def running_workloads(
     witness = Witness()
     registry.state.admission.add(witness)
     try:
-        await install_runtimes(client)
+        await install_runtimes(client, home.templates)
         async with running_history(home, settings.history, client, view, clock, witness, metrics) as history:
             lifecycle = Context(ledger=history)
             manager = Manager(

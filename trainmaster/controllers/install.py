@@ -1,4 +1,7 @@
-"""Installs the shipped runtimes (`trainmaster/manifests/*.yaml`) at start, and never overwrites an edited one.
+"""Installs the shipped runtimes (`trainmaster/manifests/`) at start, and never overwrites an edited one.
+
+Those of the REST API lie in folders with its other templates, `manifests/FRAMEWORK/runtime.yaml`; an administrator's
+file of the same name, in the home's `templates/`, goes over ours.
 
 Each installed runtime carries the hash of the spec that the server stored for it. While the hash still fits, nobody
 has edited it, and a newer release may replace it; when it does not fit, it belongs to whoever edited it. One that was
@@ -9,8 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 
 import orjson
 
@@ -23,15 +28,25 @@ from trainmaster.client.contract import Client, PatchType, WriteOptions
 log = logging.getLogger(__name__)
 
 _MANAGER = WriteOptions(field_manager="trainmaster-installer")
+_RUNTIME = "runtime.yaml"
+_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: [\"']?([a-z0-9.-]+)", re.MULTILINE)
 SOURCE_HASH = "trainmaster.dev/shipped-source"
 """Annotation: the hash of the file it was made from. Equal means that there is nothing to do."""
 
 
-def list_manifests() -> Iterator[tuple[str, str]]:
-    """Name (the file's) and text of each shipped runtime."""
+def list_manifests(templates: Path | None = None) -> Iterator[tuple[str, str]]:
+    """Name and text of each shipped runtime; `templates` are the administrator's folders."""
     for entry in sorted(resources.files("trainmaster").joinpath("manifests").iterdir(), key=lambda path: path.name):
         if entry.name.endswith(".yaml"):
             yield entry.name.removesuffix(".yaml"), entry.read_text()
+        elif (shipped := entry.joinpath(_RUNTIME)).is_file():
+            own = None if templates is None else templates / entry.name / _RUNTIME
+            text = own.read_text() if own is not None and own.is_file() else shipped.read_text()
+            # Without parsing, which an ordinary start does not pay for.
+            if match := _NAME.search(text):
+                yield match[1], text
+            else:
+                log.error("a runtime has no name", extra={"action": "runtimes.nameless", "file": str(own or shipped)})
 
 
 def parse_manifest(text: str) -> Object:
@@ -45,8 +60,8 @@ def compute_hash(value: Object) -> str:
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
-async def install_runtimes(client: Client) -> None:
-    for name, text in list_manifests():
+async def install_runtimes(client: Client, templates: Path | None = None) -> None:
+    for name, text in list_manifests(templates):
         try:
             await _install(client, name, text)
         except Conflict:

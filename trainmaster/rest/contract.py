@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.rest.callers import Callers
+from trainmaster.rest.services.creating import JobMaker
+from trainmaster.rest.services.reading import JobReader
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     body_bytes: int = 2 * 1024 * 1024
     """Largest request body; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
-    check_code: bool = True
-    """Refuse training code that this interpreter cannot parse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Backend:
     callers: Callers
     clock: Clock
     ids: Ids
+    jobs: JobMaker
+    reader: JobReader
     check_ready: Callable[[], Awaitable[None]]
     """Raises StatusError while the server behind does not answer."""
     limits: Limits = field(default_factory=Limits)

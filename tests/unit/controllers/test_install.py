@@ -31,7 +31,7 @@ def run(test: Callable[[Cluster], Awaitable[None]]) -> None:
 
 
 def ship(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(install, "list_manifests", lambda: iter([("plain", text)]))
+    monkeypatch.setattr(install, "list_manifests", lambda templates: iter([("plain", text)]))
 
 
 async def get_restarts(cluster: Cluster) -> int:
@@ -62,6 +62,8 @@ def test_these_runtimes_are_shipped() -> None:
         "jax-distributed",
         "mlx-distributed",
         "plain",
+        "pytorch-simple",
+        "tensorflow-distributed",
         "torch-distributed",
         "torchtune-llama3.2-1b",
         "torchtune-llama3.2-3b",

@@ -22,6 +22,11 @@ from trainmaster.rest.contract import Backend, Limits
 from trainmaster.rest.edge import Edge
 from trainmaster.rest.models.problems import ProblemDocument
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS
+from trainmaster.rest.services.creating import JobMaker
+from trainmaster.rest.services.offers import Offers
+from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.records import NoRecords
+from trainmaster.rest.services.templates import Templates
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -45,7 +50,14 @@ async def ready() -> None:
 
 
 def build_backend(callers: Any = None, limits: Limits | None = None) -> Backend:
-    return Backend(callers or OnlyGood(_Silent()), SystemClock(), SeededIds(1), ready, limits or Limits())  # type: ignore[arg-type]
+    clock = SystemClock()
+    jobs = JobMaker(Templates(), Offers(find_fields, clock), clock)
+    known = callers or OnlyGood(_Silent())  # type: ignore[arg-type]
+    return Backend(known, clock, SeededIds(1), jobs, JobReader(NoRecords(), clock), ready, limits or Limits())
+
+
+async def find_fields() -> frozenset[str]:
+    return frozenset()
 
 
 class _Silent:

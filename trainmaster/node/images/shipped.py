@@ -50,6 +50,7 @@ SHIPPED: tuple[Rule, ...] = (
     Rule("*/trainer/deepspeed-runtime*"),
     Rule("*/trainer/mlx-runtime*"),
     Rule("*pytorch/pytorch*"),
+    Rule("*tensorflow/tensorflow*"),
     Rule("*/trainer/torchtune-trainer*"),
     Rule("*/trainer/xgboost-runtime*"),
     Rule("*/nvidia/jax*"),

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 class FieldDetail(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    pointer: str | None = Field(None, description="JSON pointer to the field of the body that is wrong.")
-    parameter: str | None = Field(None, description="Name of the parameter that is wrong.")
+    pointer: str | None = Field(default=None, description="JSON pointer to the field of the body that is wrong.")
+    parameter: str | None = Field(default=None, description="Name of the parameter that is wrong.")
     detail: str = Field(description="What is wrong with it.")
 
 
@@ -38,6 +38,6 @@ class ProblemDocument(BaseModel):
     title: str = Field(description="The kind in words; the same for every problem of this status.")
     status: int = Field(description="The HTTP status again.")
     detail: str = Field(description="What is wrong with this request.")
-    hint: str | None = Field(None, description="What to do about it.")
-    errors: list[FieldDetail] | None = Field(None, description="Each field that is wrong.")
-    request_id: str | None = Field(None, description="Names the request in the server's log.")
+    hint: str | None = Field(default=None, description="What to do about it.")
+    errors: list[FieldDetail] | None = Field(default=None, description="Each field that is wrong.")
+    request_id: str | None = Field(default=None, description="Names the request in the server's log.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainmaster.rest.routes import docs, health
+from trainmaster.rest.routes import docs, guide, health
 
-ROUTERS = (health.router, docs.router)
+ROUTERS = (guide.router, health.router, docs.router)
 
 PUBLIC = frozenset({*health.PUBLIC, *docs.PUBLIC})
 """Exact paths. Everything else, also what does not exist, needs a token."""

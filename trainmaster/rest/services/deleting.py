@@ -1,0 +1,80 @@
+"""Deletes a job: its Pods and its copy of the code follow. Doing it again is no error.
+
+The system ConfigMap stays, because other jobs use it. The user's newest code goes only when that is asked for, and
+only when no other job of the user is there that has not ended: whoever looks at such a job expects to find its code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainmaster.api.labels import USER
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.api.status import NotFound
+from trainmaster.client.contract import Client, DeleteOptions, ListOptions
+from trainmaster.rest.services import naming
+from trainmaster.rest.services.reading import JobReader, describe_ended
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    message: str
+
+
+async def delete_job(
+    client: Client, reader: JobReader, namespace: str, name: str, *, with_user_script: bool = False
+) -> Deletion:
+    try:
+        job: Object | None = await client.get(TRAIN_JOBS, name, namespace)
+    except NotFound:
+        job = None
+    said = await _delete(client, reader, namespace, name, job)
+    if not with_user_script:
+        return Deletion(said)
+    user = _find_user(name, job)
+    if not user:
+        return Deletion(f"{said}; whose script it used is not known, so none was deleted")
+    return Deletion(f"{said}; {await _delete_script(client, namespace, name, user)}")
+
+
+async def _delete(client: Client, reader: JobReader, namespace: str, name: str, job: Object | None) -> str:
+    if job is not None:
+        reader.note_deleted(namespace, name)
+        try:
+            options = DeleteOptions(propagation="Background", uid=job["metadata"]["uid"])
+            await client.delete(TRAIN_JOBS, name, namespace, options)
+        except NotFound:
+            job = None
+    if job is not None:
+        return "the job is deleted; its workers end and its logs stay in history"
+    record = await reader.find_record(namespace, name)
+    if record is not None and record.deletion is not None:
+        return f"the job was deleted before, at {record.deletion.at}"
+    return "there is no such job; nothing was deleted"
+
+
+def _find_user(name: str, job: Object | None) -> str:
+    """From the job's label, else from its name."""
+    label = "" if job is None else (job["metadata"].get("labels") or {}).get(USER, "")
+    user, _, second = name.rpartition("-job-")
+    return label or (user if second.isdigit() and naming.is_user(user) else "")
+
+
+async def _delete_script(client: Client, namespace: str, name: str, user: str) -> str:
+    script = naming.get_latest_script(user)
+    others = (await client.list(TRAIN_JOBS, namespace, ListOptions(label_selector=f"{USER}={user}"))).items
+    needed = [
+        other["metadata"]["name"]
+        for other in others
+        if other["metadata"]["name"] != name
+        and "deletionTimestamp" not in other["metadata"]
+        and describe_ended(other) is None
+    ]
+    if needed:
+        return f"{script} stays: {needed[0]} has not ended"
+    try:
+        await client.delete(CONFIG_MAPS, script, namespace)
+    except NotFound:
+        return f"there is no {script}"
+    return f"{script} is deleted"

@@ -1,0 +1,70 @@
+"""Names of what a create makes: `{user_id}-job-{YYYYmmddHHMMSS}` and its ConfigMaps.
+
+The second in a TrainJob's name is that of its creation, or the next one that is free: names keep their form however
+fast a user is. A process goes straight to a free one; whether it is free is decided by the server, which refuses the
+second ConfigMap of a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from datetime import datetime, timedelta
+
+USER_RULE = (
+    "a user id is a DNS label that begins with a letter: lower-case letters, digits and '-', "
+    "no '-' at the end, at most 29 characters"
+)
+USER_LENGTH = 29
+"""A Pod's name, `{user_id}-job-{14 digits}-node-0-{worker}-{5 letters}`, has 63 characters at most."""
+_USER = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_REMEMBERED = 4096
+
+
+def is_user(text: str) -> bool:
+    return len(text) <= USER_LENGTH and _USER.fullmatch(text) is not None
+
+
+def is_namespace(text: str) -> bool:
+    return _NAMESPACE.fullmatch(text) is not None
+
+
+def suggest_user(text: str) -> str:
+    """The nearest user id that would be taken; "" when there is none."""
+    mapped = re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")[:USER_LENGTH].rstrip("-")
+    return mapped if is_user(mapped) else ""
+
+
+def get_latest_script(user_id: str) -> str:
+    """The ConfigMap with the user's newest code."""
+    return f"{user_id}-train-script"
+
+
+def get_job_script(trainjob: str) -> str:
+    """The ConfigMap with the code of one job; it never changes."""
+    return f"{trainjob}-script"
+
+
+def build_job_name(user_id: str, moment: datetime) -> str:
+    return f"{user_id}-job-{moment:%Y%m%d%H%M%S}"
+
+
+class Seconds:
+    """The seconds that this process has given to each user, so that it does not try them again."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[tuple[str, str], datetime] = OrderedDict()
+
+    def take(self, namespace: str, user_id: str, now: datetime, ahead: int = 0) -> datetime:
+        """The next second after all that were taken; `ahead` more when the server said that it is not free."""
+        key = (namespace, user_id)
+        last = self._last.pop(key, None)
+        moment = now.replace(microsecond=0)
+        if last is not None and last >= moment:
+            moment = last + timedelta(seconds=1)
+        moment += timedelta(seconds=ahead)
+        self._last[key] = moment
+        while len(self._last) > _REMEMBERED:
+            self._last.popitem(last=False)
+        return moment

@@ -1,0 +1,138 @@
+"""What a user asks for when creating a job, and the rules that it must keep before anything is made.
+
+Rules that the server has anyway (quotas, names of runtimes) are left to it; these are the ones about what only we see:
+the code, the user's id, numbers that make no sense. All mistakes are told at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import sys
+from dataclasses import dataclass
+
+from trainmaster.api import quantity
+from trainmaster.rest.problems import FieldProblem, invalid
+from trainmaster.rest.services import naming
+
+CODE_BYTES = 1_000_000
+"""A ConfigMap holds 1 MiB, its names included."""
+INLINE_BYTES = 64 * 1024
+"""Larger code is parsed by another process: parsing a megabyte would keep everybody else waiting for a second."""
+_PARSE_SECONDS = 20.0
+_PARSER = "import ast, sys; ast.parse(sys.stdin.buffer.read().decode(), 'train.py')"
+_MOST_CPU, _MOST_MEMORY = 100_000, 2**50
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrder:
+    user_id: str
+    namespace: str
+    framework: str
+    code: str
+    num_nodes: int = 1
+    gpu_per_node: int = 0
+    cpu_per_node: str | None = None
+    """A quantity; None asks for nothing."""
+    memory_per_node: str | None = None
+
+
+async def check_order(order: JobOrder, *, max_nodes: int, check_code: bool) -> None:
+    """Problem 422 that names every field that is wrong."""
+    errors = [*_check_names(order), *_check_numbers(order, max_nodes)]
+    found = _check_text(order.code)
+    if not found and check_code:
+        found = await find_syntax_error(order.code)
+    if found:
+        errors.append(FieldProblem(found, pointer="/training_code"))
+    if errors:
+        raise invalid(errors)
+
+
+def _check_names(order: JobOrder) -> list[FieldProblem]:
+    errors = []
+    if not naming.is_user(order.user_id):
+        near = naming.suggest_user(order.user_id)
+        text = f"{naming.USER_RULE}{f'; try {near!r}' if near else ''}"
+        errors.append(FieldProblem(text, pointer="/user_id"))
+    elif len(order.user_id) > (most := naming.USER_LENGTH + 1 - len(str(max(order.num_nodes, 1) - 1))):
+        text = f"is too long for {order.num_nodes} nodes, whose names contain it: at most {most} characters"
+        errors.append(FieldProblem(text, pointer="/user_id"))
+    if not naming.is_namespace(order.namespace):
+        text = "a namespace is a DNS label: lower-case letters, digits and '-', at most 63 characters"
+        errors.append(FieldProblem(text, pointer="/namespace"))
+    return errors
+
+
+def _check_numbers(order: JobOrder, max_nodes: int) -> list[FieldProblem]:
+    errors = []
+    if not 1 <= order.num_nodes <= max_nodes:
+        errors.append(FieldProblem(f"must be 1 to {max_nodes}, not {order.num_nodes}", pointer="/config/num_nodes"))
+    if not 0 <= order.gpu_per_node <= 1024:
+        errors.append(FieldProblem(f"must be 0 to 1024, not {order.gpu_per_node}", pointer="/config/gpu_per_node"))
+    for name, text, most, example in (
+        ("cpu_per_node", order.cpu_per_node, _MOST_CPU, "4 or 500m"),
+        ("memory_per_node", order.memory_per_node, _MOST_MEMORY, "16Gi or 512Mi"),
+    ):
+        if text is not None and not _is_amount(text, most):
+            errors.append(FieldProblem(f"{text[:40]!r} is no amount: write {example}", pointer=f"/config/{name}"))
+    return errors
+
+
+def _is_amount(text: str, most: int) -> bool:
+    try:
+        return 0 < quantity.parse(text) <= most
+    except ValueError:
+        return False
+
+
+def _check_text(code: str) -> str:
+    """What is wrong with the code as a text, or ""."""
+    if not code.strip():
+        return "is empty: send the text of a Python program"
+    try:
+        size = len(code.encode())
+    except UnicodeEncodeError as error:
+        return f"is not UTF-8 at character {error.start}: it has half of a surrogate pair"
+    if size > CODE_BYTES:
+        return f"has {size} bytes; at most {CODE_BYTES} fit: keep data in files or volumes"
+    if "\0" in code:
+        return "has a NUL character, which no Python program may have"
+    return ""
+
+
+async def find_syntax_error(code: str) -> str:
+    """What the parser says, or "" when it is a Python program."""
+    if len(code) <= INLINE_BYTES:
+        try:
+            ast.parse(code, "train.py")
+        except SyntaxError as error:
+            return _describe(error.msg, error.lineno)
+        except (ValueError, RecursionError, MemoryError) as error:
+            return _describe(str(error) or type(error).__name__, None)
+        return ""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", "-c", _PARSER),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_PARSE_SECONDS):
+            _, said = await process.communicate(code.encode())
+    except TimeoutError:
+        return f"takes more than {_PARSE_SECONDS:.0f} s to parse"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode == 0:
+        return ""
+    last = said.decode(errors="replace").strip().splitlines()
+    return _describe(last[-1] if last else f"the parser ended with {process.returncode}", None)
+
+
+def _describe(text: str, line: int | None) -> str:
+    where = f" at line {line}" if line else ""
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    return f"is not a Python {version} program{where}: {text}"

@@ -1,0 +1,258 @@
+"""The state of a job and the log of a worker, from the server while the job is there, from history afterwards.
+
+States are the guide's three: what has not ended is Running, and the message says what that means (Pending, Suspended,
+and why). Whoever may not read TrainJobs of a namespace learns nothing, not from history either.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trainmaster.api.conditions import find_condition, is_true, list_conditions
+from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import get_phase
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.client.contract import Client, ListOptions, LogOptions
+from trainmaster.history.record import DELETED, Record
+from trainmaster.kit.clock import Clock
+from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
+from trainmaster.rest.services.records import TAIL_BYTES, Records, keep_end
+
+State = Literal["Running", "Complete", "Failed"]
+RUNNING: State = "Running"
+ENDS: tuple[State, ...] = ("Complete", "Failed")
+NODE_JOB = "node"
+_REMEMBERED = 1024
+_ARCHIVE_SECONDS = 2.0
+"""How long the record of a job that was deleted just now may take to appear."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    name: str
+    state: State
+    message: str
+    created_at: str
+    completed_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLog:
+    name: str
+    worker: int
+    text: str
+    truncated: bool = False
+    """Its beginning is left out."""
+
+
+class JobReader:
+    def __init__(self, records: Records, clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+        self._gone: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def note_deleted(self, namespace: str, name: str) -> None:
+        """Its record may not be there yet."""
+        self._gone[namespace, name] = self._clock.boot()
+        while len(self._gone) > _REMEMBERED:
+            self._gone.popitem(last=False)
+
+    async def find(self, client: Client, namespace: str, name: str) -> Object | Record:
+        """The TrainJob, or what history has of it. Problem 404."""
+        try:
+            return await client.get(TRAIN_JOBS, name, namespace)
+        except NotFound:
+            record = await self.find_record(namespace, name)
+        if record is None:
+            raise not_found(
+                f"there is no job {name!r} in the namespace {namespace!r}, and history has none",
+                hint="trainjob_name in the answer of create is its name; namespace is that of the create",
+            )
+        return record
+
+    async def find_record(self, namespace: str, name: str) -> Record | None:
+        """Waits a moment for the record of a job that was deleted through us just now."""
+        while True:
+            record = await self._records.find(namespace, name)
+            deleted = self._gone.get((namespace, name))
+            if record is not None or deleted is None or self._clock.boot() - deleted > _ARCHIVE_SECONDS:
+                return record
+            await self._clock.sleep(0.1)
+
+    async def get_state(self, client: Client, namespace: str, name: str) -> JobState:
+        found = await self.find(client, namespace, name)
+        if isinstance(found, Record):
+            return describe_record(found)
+        ended = describe_ended(found)
+        if ended is not None:
+            return ended
+        meta = found["metadata"]
+        return JobState(meta["name"], RUNNING, await _explain(client, found), meta["creationTimestamp"])
+
+    async def get_log(
+        self, client: Client, namespace: str, name: str, worker: int, tail_lines: int | None = None
+    ) -> WorkerLog:
+        found = await self.find(client, namespace, name)
+        trainjob = found.document["trainjob"] if isinstance(found, Record) else found
+        count = await _count_workers(client, trainjob)
+        if worker >= count:
+            there = "one, 0" if count == 1 else f"{count}, 0 to {count - 1}"
+            raise invalid([FieldProblem(f"there is no worker {worker}; this job has {there}", parameter="worker")])
+        text = None
+        if not isinstance(found, Record):
+            text = await _read_live(client, namespace, name, worker, tail_lines)
+        if text is None:
+            record = found if isinstance(found, Record) else await self._records.find(namespace, name)
+            kept = None if record is None else await self._records.find_log(record, NODE_JOB, worker)
+            if kept is not None:
+                text = kept
+            elif isinstance(found, Record) or describe_ended(found) is not None:
+                raise not_found(f"no log of worker {worker} was kept", hint="it may never have started")
+            else:
+                raise _build_waiting(worker, await _explain(client, found))
+        raw, truncated = text
+        decoded = raw.decode(errors="replace")
+        if tail_lines is not None:
+            lines = decoded.splitlines(keepends=True)
+            truncated = truncated or len(lines) > tail_lines
+            decoded = "".join(lines[-tail_lines:] if tail_lines else ())
+        return WorkerLog(name, worker, decoded, truncated)
+
+
+def describe_ended(trainjob: Mapping[str, Any]) -> JobState | None:
+    """None while it has not ended."""
+    meta, conditions = trainjob["metadata"], list_conditions(dict(trainjob))
+    for state in ENDS:
+        if is_true(conditions, state):
+            condition = find_condition(conditions, state) or {}
+            message = str(condition.get("message") or condition.get("reason") or state)
+            return JobState(
+                meta["name"], state, message, meta["creationTimestamp"], condition.get("lastTransitionTime")
+            )
+    return None
+
+
+def describe_record(record: Record) -> JobState:
+    deletion = record.deletion
+    gone = "" if deletion is None else f" (deleted {deletion.at} by {deletion.by or 'somebody unknown'})"
+    ended = describe_ended(record.document["trainjob"])
+    if record.state == DELETED or ended is None:
+        text = f"deleted before its end{gone}"
+        return JobState(record.name, "Failed", text, record.created, record.finished or None)
+    return JobState(record.name, ended.state, ended.message + gone, record.created, ended.completed_at)
+
+
+async def _explain(client: Client, trainjob: Object) -> str:
+    """What a job that has not ended is doing, for people."""
+    status = trainjob.get("status") or {}
+    if "deletionTimestamp" in trainjob["metadata"]:
+        return "Deleting: it was deleted, and its workers are ending"
+    if trainjob["spec"].get("suspend"):
+        return "Suspended: somebody suspended it; it goes on when it is resumed"
+    waiting = status.get("waiting")
+    if isinstance(waiting, dict):
+        return f"Pending: {waiting.get('reason', '')}: {waiting.get('message', '')}"
+    for job in status.get("jobsStatus") or ():
+        if job.get("name") == NODE_JOB and (job.get("ready") or job.get("succeeded")):
+            return "Running: its workers are at work"
+    pods = await _list_workers(client, trainjob["metadata"]["namespace"], trainjob["metadata"]["name"])
+    if not pods:
+        return "Pending: its workers are being made"
+    running = sum(get_phase(pod) == "Running" for pod in pods)
+    if running:
+        return f"Running: {running} of {len(pods)} workers are at work"
+    return f"Pending: {next((why for why in map(_find_reason, pods) if why), 'its workers are starting')}"
+
+
+def _find_reason(pod: Object) -> str:
+    """Why a Pod does not run; "" when it does not say."""
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("message") or condition.get("reason") or "")
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting:
+            return ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
+    return ""
+
+
+async def _list_workers(client: Client, namespace: str, name: str, worker: int | None = None) -> list[Object]:
+    """The newest attempt's first."""
+    selector = f"{JOBSET_NAME}={name},{REPLICATED_JOB_NAME}={NODE_JOB}"
+    if worker is not None:
+        selector += f",{COMPLETION_INDEX}={worker}"
+    pods = list((await client.list(PODS, namespace, ListOptions(label_selector=selector))).items)
+    return sorted(pods, key=_get_age, reverse=True)
+
+
+def _get_age(pod: Object) -> tuple[int, str]:
+    attempt = (pod["metadata"].get("labels") or {}).get(RESTART_ATTEMPT, "0")
+    return int(attempt) if attempt.isdigit() else 0, pod["metadata"]["creationTimestamp"]
+
+
+async def _count_workers(client: Client, trainjob: Mapping[str, Any]) -> int:
+    """As many nodes as the job asks for, else as its runtime has."""
+    spec = trainjob["spec"]
+    count = (spec.get("trainer") or {}).get("numNodes")
+    if isinstance(count, int):
+        return count
+    reference = spec["runtimeRef"]
+    namespaced = reference.get("kind") == "TrainingRuntime"
+    try:
+        if namespaced:
+            runtime = await client.get(TRAINING_RUNTIMES, reference["name"], trainjob["metadata"]["namespace"])
+        else:
+            runtime = await client.get(CLUSTER_TRAINING_RUNTIMES, reference["name"])
+    except StatusError:
+        # Gone, or not for everybody to see: one is what a runtime has that does not say.
+        return 1
+    return int(((runtime["spec"].get("mlPolicy") or {}).get("numNodes")) or 1)
+
+
+async def _read_live(
+    client: Client, namespace: str, name: str, worker: int, tail_lines: int | None
+) -> tuple[bytes, bool] | None:
+    """The log of the worker's newest Pod; None when there is none, or it has not started."""
+    for pod in await _list_workers(client, namespace, name, worker):
+        if not _has_started(pod):
+            continue
+        pieces: list[bytes] = []
+        size, truncated = 0, False
+        options = LogOptions(container=NODE_JOB, tail_lines=tail_lines)
+        try:
+            async for piece in client.logs(pod["metadata"]["name"], namespace, options):
+                pieces.append(piece)
+                size += len(piece)
+                if size > 2 * TAIL_BYTES:
+                    end, cut = keep_end(pieces)
+                    pieces, size, truncated = [end], len(end), truncated or cut
+        except StatusError as error:
+            if error.code in (400, 404):
+                continue
+            raise
+        end, cut = keep_end(pieces)
+        return end, truncated or cut
+    return None
+
+
+def _has_started(pod: Object) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any(
+        {"running", "terminated"} & {*(one.get("state") or ()), *(one.get("lastState") or ())} for one in statuses
+    )
+
+
+def _build_waiting(worker: int, why: str) -> Problem:
+    return Problem(
+        409,
+        "not-started",
+        f"worker {worker} has not started: {why}",
+        hint="ask again; the job's status says what it waits for",
+        retry_after=1,
+    )

@@ -1,0 +1,98 @@
+"""What history knows of jobs that are gone: the last record of a name, and the log that a worker left.
+
+Reads the archive in a thread, with a connection of its own that can not write. An installation without an archive has
+no records. Who may read them is decided by the caller, before: whoever may read TrainJobs of that namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+from trainmaster.history import logs
+from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
+from trainmaster.history.record import Record
+
+TAIL_BYTES = 8 * 1024 * 1024
+"""The end of a log that one answer holds."""
+
+
+class Records(Protocol):
+    async def find(self, namespace: str, name: str) -> Record | None:
+        """The newest record of that name."""
+        ...
+
+    async def find_log(self, record: Record, job: str, worker: int) -> tuple[bytes, bool] | None:
+        """The end of what a worker printed in its last attempt, and whether that is not all; None: nothing is kept."""
+        ...
+
+
+class NoRecords:
+    """`Records` where nothing is kept."""
+
+    async def find(self, namespace: str, name: str) -> Record | None:
+        return None
+
+    async def find_log(self, record: Record, job: str, worker: int) -> tuple[bytes, bool] | None:
+        return None
+
+
+class ArchivedRecords:
+    """`Records` in the archive of a home, or of an operator's `--history`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def find(self, namespace: str, name: str) -> Record | None:
+        return await asyncio.to_thread(self._find, namespace, name)
+
+    async def find_log(self, record: Record, job: str, worker: int) -> tuple[bytes, bool] | None:
+        return await asyncio.to_thread(self._find_log, record, job, worker)
+
+    def _open(self) -> Archive | None:
+        if not (self._directory / FILE).exists():
+            return None
+        try:
+            return Archive.open(self._directory, read_only=True)
+        except ArchiveError:
+            return None
+
+    def _find(self, namespace: str, name: str) -> Record | None:
+        archive = self._open()
+        if archive is None:
+            return None
+        try:
+            lines = archive.select(Filter(namespace=namespace, name=name))
+            # Two jobs of one name: the younger one is meant.
+            lines.sort(key=lambda line: line.created, reverse=True)
+            return archive.find(lines[0].uid) if lines else None
+        finally:
+            archive.close()
+
+    def _find_log(self, record: Record, job: str, worker: int) -> tuple[bytes, bool] | None:
+        archive = self._open()
+        if archive is None:
+            return None
+        try:
+            jobsets = archive.list_jobsets(record.uid)
+        finally:
+            archive.close()
+        kept = [
+            log
+            for log in logs.list_logs(self._directory, jobsets)
+            if (log.place.job, log.place.index, log.container) == (job, worker, job)
+        ]
+        if not kept:
+            return None
+        last = max(kept, key=lambda log: (log.place.attempt, log.restart))
+        return keep_end([text + b"\n" for _, _, text in logs.read_lines(last)])
+
+
+def keep_end(pieces: list[bytes], limit: int = TAIL_BYTES) -> tuple[bytes, bool]:
+    """The last bytes, from the beginning of a line, and whether something is missing."""
+    whole = b"".join(pieces)
+    if len(whole) <= limit:
+        return whole, False
+    end = whole[-limit:]
+    return end[end.find(b"\n") + 1 :], True
