@@ -212,7 +212,7 @@ def test_list_shows_progress_and_namespaces(shell: Shell) -> None:
             "trainerStatus": {
                 "progressPercentage": 40,
                 "estimatedRemainingSeconds": 200,
-                "lastUpdatedTime": "2026-01-01T00:00:00Z",
+                "lastUpdatedTime": "2026-01-01T00:05:00Z",
             }
         }
         body = {"status": status}
