@@ -50,13 +50,18 @@ class Person:
         assert answer.code == 0, f"kubectl {' '.join(arguments)}: {answer.err}"
         return answer.out
 
-    def train(self, name: str, script: str) -> None:
-        """Submits a TrainJob of one node that runs a shell script, and returns when its Pod runs."""
-        trainer = {"numNodes": 1, "command": ["sh", "-c", script]}
+    def submit(self, name: str, script: str, *, nodes: int = 1, cpu: str = "") -> None:
+        """Submits a TrainJob whose nodes run a shell script."""
+        requests = {"cpu": cpu} if cpu else {}
+        trainer = {"numNodes": nodes, "command": ["sh", "-c", script], "resourcesPerNode": {"requests": requests}}
         metadata = {"name": name, "namespace": "default"}
         spec = {"runtimeRef": {"name": "plain"}, "trainer": trainer}
         job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
         self.kubectl("create", "-f", "-", stdin=json.dumps(job))
+
+    def train(self, name: str, script: str, *, cpu: str = "") -> None:
+        """Submits a TrainJob of one node that runs a shell script, and returns when its Pod runs."""
+        self.submit(name, script, cpu=cpu)
         for _ in range(_TRIES):
             if [pod["status"]["phase"] for pod in self.pods(name)] == ["Running"]:
                 return

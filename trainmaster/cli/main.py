@@ -27,6 +27,8 @@ COMMANDS = {
     "describe": "Describe a TrainJob: state and why, ranks, terms, events, what to type next",
     "logs": "Print what all ranks print, merged; -f follows across restarts",
     "explain": "Say why a TrainJob does not run, and the smallest change that would start it now",
+    "top": "Show what jobs use now: CPU, memory and GPUs, per job and rank",
+    "exec": "Run a program beside a rank of a TrainJob, a shell for example",
     "wait": "Wait until TrainJobs are complete, running, finished, suspended or gone",
     "suspend": "Stop the Pods of TrainJobs and give their room to others",
     "resume": "Let suspended TrainJobs go on",

@@ -1,8 +1,8 @@
 """NVIDIA's management library through ctypes: which GPUs there are, who computes on them, and whether they are well.
 
-Only what leasing needs. The library is looked up by name and may be missing; tests put a stand-in with the same
-functions in its place (`tests/unit/node/fake_nvml.py`) and run the same suite on both. Calls may take long on a machine
-whose driver sleeps, so the node makes them in a thread.
+Only what leasing and `trainmaster top` need. The library is looked up by name and may be missing; tests put a stand-in
+with the same functions in its place (`tests/unit/node/fake_nvml.py`) and run the same suite on both. Calls may take
+long on a machine whose driver sleeps, so the node makes them in a thread.
 
 A GPU is broken when the driver has lost it, or has reported a critical error (Xid) that no program can have caused.
 """
@@ -30,6 +30,10 @@ class NvmlError(Exception):
 
 class _Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class _Rates(ctypes.Structure):
+    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
 
 class _Process(ctypes.Structure):
@@ -62,6 +66,16 @@ class Gpu:
     trouble: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy one GPU is."""
+
+    uuid: str
+    percent: int | None
+    """Of the last moments in which something computed; None where the driver does not say."""
+    memory_mib: int
+
+
 class Nvml:
     """Open from construction to `close`. NvmlError when there is nothing to open."""
 
@@ -80,6 +94,17 @@ class Nvml:
     def list_gpus(self) -> list[Gpu]:
         self._hear()
         return [self._read(index, uuid, handle) for index, (uuid, handle) in enumerate(self._handles)]
+
+    def list_loads(self) -> list[Load]:
+        """Of the GPUs that answer."""
+        found = []
+        for uuid, handle in self._handles:
+            memory, rates = _Memory(), _Rates()
+            if uuid in self._broken or self._library.nvmlDeviceGetMemoryInfo(handle, byref(memory)) != _OK:
+                continue
+            code = self._library.nvmlDeviceGetUtilizationRates(handle, byref(rates))
+            found.append(Load(uuid, rates.gpu if code == _OK else None, memory.used // 1024**2))
+        return found
 
     def _find_handles(self) -> list[tuple[str, Any]]:
         count = ctypes.c_uint()

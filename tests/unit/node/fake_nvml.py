@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-OK, NOT_FOUND, INSUFFICIENT_SIZE, TIMEOUT, LOST = 0, 6, 7, 10, 15
+OK, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE, TIMEOUT, LOST = 0, 3, 6, 7, 10, 15
 XID = 0x8
 
 
@@ -18,6 +18,9 @@ class FakeGpu:
     pids: list[int] = field(default_factory=list)
     lost: bool = False
     opens: bool = True
+    busy: int | None = 0
+    """None: the driver does not say."""
+    used: int = 0
 
 
 class _Function:
@@ -78,6 +81,14 @@ class FakeNvml:
         if self._get(handle).lost:
             return LOST
         memory.total = self._get(handle).memory
+        memory.used = self._get(handle).used
+        return OK
+
+    def do_nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:
+        busy = self._get(handle).busy
+        if busy is None:
+            return NOT_SUPPORTED
+        rates.gpu = busy
         return OK
 
     def do_nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, found: Any) -> int:

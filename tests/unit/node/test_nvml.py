@@ -13,7 +13,7 @@ import pytest
 from tests.unit.node.fake_nvml import XID, FakeGpu, FakeNvml
 from trainmaster.api.devices import Device
 from trainmaster.node.devices import Inventory, describe_process_of
-from trainmaster.node.nvml import LIBRARY, Nvml, NvmlError
+from trainmaster.node.nvml import LIBRARY, Load, Nvml, NvmlError
 
 pytestmark = pytest.mark.unit
 
@@ -50,6 +50,20 @@ def test_looking_again_shows_the_same(nvml: Nvml) -> None:
     assert [(gpu.uuid, gpu.product, gpu.memory_mib) for gpu in first] == [
         (gpu.uuid, gpu.product, gpu.memory_mib) for gpu in second
     ]
+
+
+def test_loads_are_shares_of_time_and_memory_that_is_taken(nvml: Nvml) -> None:
+    loads = nvml.list_loads()
+    assert [load.uuid for load in loads] == [gpu.uuid for gpu in nvml.list_gpus()]
+    for load in loads:
+        assert load.percent is None or 0 <= load.percent <= 100
+        assert load.memory_mib >= 0
+
+
+def test_gpus_that_do_not_answer_have_no_load_and_a_silent_driver_no_share() -> None:
+    quiet = FakeGpu("GPU-a", busy=None, used=512 * 1024**2)
+    nvml = Nvml(FakeNvml(quiet, FakeGpu("GPU-b", lost=True), FakeGpu("GPU-c", busy=87)))
+    assert nvml.list_loads() == [Load("GPU-a", None, 512), Load("GPU-c", 87, 0)]
 
 
 def open_inventory(library: FakeNvml) -> Inventory:

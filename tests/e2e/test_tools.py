@@ -1,0 +1,168 @@
+"""explain, top and exec on a real server, as a person uses them; a terminal through a pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.shell import Person
+from tests.support.server import clean_environ, command
+
+pytestmark = pytest.mark.e2e
+
+_SECONDS = 60.0
+_READY = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.2; done"
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory, kubectl_path: Path) -> Iterator[Person]:
+    """A server on which `first` runs and `second` waits for CPUs."""
+    person = Person(tmp_path_factory.mktemp("tools") / "home", kubectl_path)
+    person.home.mkdir()
+    (person.home / "config.toml").write_text("[node]\ncpus = 2.0\n")
+    person.must("up", "--detach")
+    try:
+        person.train("first", _READY, cpu="1500m")
+        person.submit("second", "true", nodes=2, cpu="400m")
+        person.kubectl("wait", "--for=jsonpath={.status.waiting.reason}=Queued", "trainjob/second", "--timeout=60s")
+        yield person
+    finally:
+        if person.trainmaster("down", "--stop-jobs", "--timeout", "20").code:
+            person.trainmaster("down")
+
+
+def test_explain_tells_the_place_and_the_smallest_change(busy: Person) -> None:
+    said = busy.must("explain")
+    assert said.startswith("default/second: Waiting (Queued)\n")
+    assert "queue:      1 of 1" in said
+    assert "next:       when default/first ends" in said
+    assert "starts now: with 0.25 CPUs instead of 0.4 on each node" in said
+    assert "with 1 node instead of 2" in said
+    (found,) = json.loads(busy.must("explain", "second", "-o", "json"))
+    assert found["changes"][1]["patch"] == {"spec": {"trainer": {"numNodes": 1}}}
+    assert busy.must("explain", "first").startswith("default/first: Running\n  why:        runs since ")
+    missing = busy.trainmaster("explain", "nobody")
+    assert (missing.code, missing.out) == (7, "")
+    assert "trainmaster history get nobody" in missing.err
+
+
+def test_top_shows_what_a_rank_uses(busy: Person) -> None:
+    lines = busy.must("top").splitlines()
+    assert lines[0].split() == ["JOB", "RANK", "CPU", "MEMORY", "GPU", "POD"]
+    assert lines[1].split()[:2] == ["first", "0"] and len(lines) == 2
+    (found,) = json.loads(busy.must("top", "-A", "-o", "json"))
+    assert found["memory"] > 0 and found["cpu_asked"] == 1.5
+    assert busy.trainmaster("top", "second").code == 7
+
+
+def test_exec_passes_input_outputs_and_the_exit_code_on(busy: Person) -> None:
+    done = busy.trainmaster("exec", "first", "--", "sh", "-c", "echo out; echo bad >&2; exit 7")
+    assert (done.code, done.out, done.err) == (7, "out\n", "bad\n")
+    data = os.urandom(300_000)
+    environ = clean_environ({"TRAINMASTER_HOME": str(busy.home)})
+    full = command("exec", "-i", "first", "--", "cat")
+    echoed = subprocess.run(full, env=environ, input=data, capture_output=True, timeout=90)
+    assert (echoed.returncode, echoed.stdout == data, echoed.stderr) == (0, True, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("nobody", "--", "ls"), 7, "there is no TrainJob default/nobody"),
+        (("second", "--", "ls"), 7, "trainmaster explain second -n default"),
+        (("first", "--rank", "9", "--", "ls"), 7, "running: node-0"),
+        (("first", "--", "/no/such/program"), 1, "no such file"),
+        (("first", "-c", "none", "--", "ls"), 1, "none"),
+        (("first", "--rank", "-1", "--", "ls"), 2, "--rank must be 0 or more"),
+    ],
+)
+def test_exec_says_why_nothing_was_run(busy: Person, arguments: tuple[str, ...], code: int, words: str) -> None:
+    answer = busy.trainmaster("exec", *arguments)
+    assert answer.code == code
+    assert words in answer.err
+
+
+def test_a_shell_has_a_terminal_that_follows_ours_and_ctrl_c_goes_to_the_program(busy: Person) -> None:
+    terminal = Terminal(busy, "exec", "first", "-it", "--", "sh", "-c", "PS1='ready> ' exec sh -i")
+    try:
+        terminal.expect(b"ready> ")
+        terminal.resize(33, 111)
+        terminal.type_until(b"stty size\r", b"33 111")
+        terminal.write(b"echo be''gun; sleep 1000\r")
+        terminal.expect(b"begun")
+        terminal.type_until(b"\x03", b"ready> ")
+        terminal.write(b"echo back ag''ain\r")
+        terminal.expect(b"back again")
+        terminal.write(b"exit 9\r")
+        assert terminal.wait() == 9
+    finally:
+        terminal.close()
+
+
+class Terminal:
+    """A command in a terminal of its own."""
+
+    def __init__(self, person: Person, *arguments: str) -> None:
+        self._pid, self._master = pty.fork()
+        if self._pid == 0:
+            full = command(*arguments)
+            os.execve(full[0], full, clean_environ({"TRAINMASTER_HOME": str(person.home), "TERM": "xterm"}))
+        self._text = b""
+        self._ended = False
+
+    def expect(self, words: bytes, seconds: float = _SECONDS) -> bool:
+        end = time.monotonic() + seconds
+        while words not in self._text:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self._master], [], [], left)[0]:
+                assert seconds < _SECONDS, f"no {words!r} in {self._text!r}"
+                return False
+            try:
+                self._text += os.read(self._master, 4096)
+            except OSError:
+                raise AssertionError(f"it ended without {words!r}: {self._text!r}") from None
+        self._text = self._text.partition(words)[2]
+        return True
+
+    def type_until(self, keys: bytes, words: bytes) -> None:
+        """Types again until the answer comes: a size arrives when it arrives."""
+        for _ in range(30):
+            self.write(keys)
+            if self.expect(words, 2.0):
+                return
+        raise AssertionError(f"{keys!r} never led to {words!r}: {self._text!r}")
+
+    def write(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def wait(self) -> int:
+        end = time.monotonic() + _SECONDS
+        while time.monotonic() < end:
+            if select.select([self._master], [], [], 0.2)[0]:
+                try:
+                    os.read(self._master, 4096)
+                except OSError:
+                    break
+        self._ended = True
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+    def close(self) -> None:
+        if not self._ended:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        os.close(self._master)

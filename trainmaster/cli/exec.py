@@ -1,0 +1,223 @@
+"""Run a program beside a rank of a TrainJob: `trainmaster exec JOB [--rank N] [-it] -- CMD ...`.
+
+The program runs in the container of the rank, with its files, variables and limits. With -i it reads standard input,
+with -t it gets a terminal of its own (`-it` for a shell), which follows the size of yours. Ctrl-C goes to the program.
+
+Exit codes: the program's own; 1 to 7 of this command when there was none, with one sentence that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import Object
+from trainmaster.api.places import find_place
+from trainmaster.api.resources import PODS, TRAIN_JOBS
+from trainmaster.api.status import NotFound
+from trainmaster.api.training.steps import NODE
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.server import add_server, call, find_server
+from trainmaster.client.contract import Client, ListOptions
+from trainmaster.client.pod_exec import STDERR, ExecSession, Wanted, open_exec
+from trainmaster.kit.scopes import Scope
+
+_PIECE = 64 * 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "trainmaster exec JOB [--rank N] [-it] [options] -- COMMAND [ARG ...]"
+    _add_options(parser)
+    parser.add_argument("job", metavar="JOB", help="the TrainJob")
+    # Everything behind the name, because argparse cannot tell options of ours from those of the command.
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, behind --")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rank", type=int, default=argparse.SUPPRESS, metavar="N", help="which node (default 0)")
+    parser.add_argument("--job-name", default=argparse.SUPPRESS, metavar="NAME", help="of which replicated job")
+    parser.add_argument("-c", "--container", default=argparse.SUPPRESS, metavar="NAME", help="default: the trainer's")
+    parser.add_argument("-i", "--stdin", action="store_true", default=argparse.SUPPRESS, help="pass standard input on")
+    parser.add_argument("-t", "--tty", action="store_true", default=argparse.SUPPRESS, help="with a terminal")
+    add_server(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    command = _split(options)
+    rank, job = getattr(options, "rank", None), getattr(options, "job_name", "")
+    if rank is not None and rank < 0:
+        raise exits.Failure("--rank must be 0 or more", exits.USAGE)
+    stdin, wants_tty = getattr(options, "stdin", False), getattr(options, "tty", False)
+    on_terminal = wants_tty and stdin and context.stdin.isatty()
+    if wants_tty and not on_terminal:
+        context.note("no terminal: standard input is none, or -i is missing")
+    config = find_server(context, options)
+
+    async def work(client: Client) -> int:
+        pod = await find_pod(client, options.namespace, options.job, rank, job)
+        name = getattr(options, "container", "") or _choose_container(pod)
+        wanted = Wanted(command, name, stdin=stdin, tty=on_terminal)
+        async with open_exec(config, options.namespace, pod["metadata"]["name"], wanted) as session:
+            return await _converse(session, context, wanted)
+
+    return call(context, options, work)
+
+
+def _split(options: argparse.Namespace) -> list[str]:
+    """The command behind `--`; options between the name and it are read as if they stood before the name."""
+    rest: list[str] = options.rest
+    if rest and not rest[0].startswith("-"):
+        head, command = [], rest  # argparse has taken a -- right behind the name for itself
+    elif "--" in rest:
+        place = rest.index("--")
+        head, command = rest[:place], rest[place + 1 :]
+    else:
+        head, command = rest, []
+    if head:
+        parser = argparse.ArgumentParser(prog="trainmaster exec", add_help=False, argument_default=argparse.SUPPRESS)
+        _add_options(parser)
+        given = parser.parse_args(head)
+        for name, value in vars(given).items():
+            if value not in (None, "", False):
+                setattr(options, name, value)
+    if not command:
+        text = f"say what to run behind --: `trainmaster exec {options.job} -it -- bash`"
+        raise exits.Failure(text, exits.USAGE)
+    return command
+
+
+async def find_pod(client: Client, namespace: str, name: str, rank: int | None, job: str = "") -> Object:
+    """The running Pod of that rank, of the newest attempt. Failure says what there is instead."""
+    listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{JOBSET_NAME}={name}"))
+    places = [(place, pod) for pod in listed.items if (place := find_place(pod)) is not None]
+    running = [(place, pod) for place, pod in places if (pod.get("status") or {}).get("phase") == "Running"]
+    newest = max((place.attempt for place, _ in running), default=0)
+    running = [(place, pod) for place, pod in running if place.attempt == newest]
+    jobs = {place.job for place, _ in running}
+    wanted_job = job or (NODE if NODE in jobs else min(jobs, default=""))
+    for place, pod in running:
+        if place.job == wanted_job and place.index == (rank or 0):
+            return pod
+    await _explain_missing(client, namespace, name)
+    there = ", ".join(sorted(f"{place.job}-{place.index}" for place, _ in running)) or "none"
+    text = f"no Pod of rank {rank or 0}{f' of {wanted_job}' if wanted_job else ''} runs (running: {there})"
+    raise exits.Failure(f"{text}: `trainmaster explain {name} -n {namespace}` says why", exits.NOT_FOUND)
+
+
+async def _explain_missing(client: Client, namespace: str, name: str) -> None:
+    try:
+        await client.get(TRAIN_JOBS, name, namespace)
+    except NotFound:
+        text = f"there is no TrainJob {namespace}/{name}: `kubectl get trainjobs -A` lists all"
+        raise exits.Failure(text, exits.NOT_FOUND) from None
+
+
+def _choose_container(pod: Object) -> str:
+    names: Sequence[str] = [container["name"] for container in pod["spec"]["containers"]]
+    return NODE if NODE in names else names[0]
+
+
+async def _converse(session: ExecSession, context: Context, wanted: Wanted) -> int:
+    async with AsyncExitStack() as stack:
+        scope = await stack.enter_async_context(Scope("exec"))
+        if wanted.tty:
+            stack.enter_context(_raw(context))
+            stack.enter_context(_following_size(session))
+        if wanted.stdin:
+            pieces = await stack.enter_async_context(_reading(context))
+            scope.spawn(_pump(session, pieces), name="exec.stdin")
+        async for channel, data in session.outputs():
+            stream = context.err if channel == STDERR else context.out
+            stream.flush()
+            _write(stream.fileno(), data)
+    assert session.code is not None, "outputs end with it"
+    return session.code
+
+
+async def _pump(session: ExecSession, pieces: asyncio.Queue[bytes]) -> None:
+    while data := await pieces.get():
+        await session.write(data)
+    session.close_input()
+
+
+@asynccontextmanager
+async def _reading(context: Context) -> AsyncIterator[asyncio.Queue[bytes]]:
+    """What comes on standard input; b"" at its end. Files cannot be waited for, so they are read in a thread."""
+    pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
+    loop = asyncio.get_running_loop()
+    descriptor = context.stdin.fileno()
+
+    async def read() -> None:
+        while True:
+            data = await loop.run_in_executor(None, os.read, descriptor, _PIECE)
+            await pieces.put(data)
+            if not data:
+                return
+
+    async def watch() -> None:
+        while True:
+            ready = asyncio.Event()
+            loop.add_reader(descriptor, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                # Before the read: it would be announced again, and the next read would wait and hold up everything.
+                loop.remove_reader(descriptor)
+            data = os.read(descriptor, _PIECE)
+            await pieces.put(data)
+            if not data:
+                return
+
+    async with Scope("exec.input") as scope:
+        try:
+            loop.add_reader(descriptor, lambda: None)
+            loop.remove_reader(descriptor)
+            scope.spawn(watch(), name="exec.read")
+        except PermissionError:  # epoll takes no files
+            scope.spawn(read(), name="exec.read")
+        yield pieces
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+@contextmanager
+def _raw(context: Context) -> Iterator[None]:
+    """Every key goes to the program; the terminal is as before afterwards, whatever happens."""
+    descriptor = context.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setraw(descriptor)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _following_size(session: ExecSession) -> Iterator[None]:
+    def tell() -> None:
+        try:
+            size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+        except OSError:
+            return
+        session.resize(size.columns, size.lines)
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGWINCH, tell)
+    try:
+        tell()
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)

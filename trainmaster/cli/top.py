@@ -1,0 +1,247 @@
+"""Show what jobs use now: CPU, memory and GPUs, per job and per rank.
+
+CPU is in cores, its share in parenthesis that of the request (of the limit where there is no request). GPUs are those
+leased to the rank, with how busy they are and the memory taken on them, read from the driver on this machine; on a
+cluster only their number is known. `--watch` refreshes until Ctrl-C.
+
+Exit codes: 0 shown, 7 no such TrainJob, or nothing of it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from trainmaster.api import quantity
+from trainmaster.api.devices import list_shares
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.places import find_place
+from trainmaster.api.pods.requests import CPU, GPU, count_requests, read_amounts
+from trainmaster.api.resources import PODS
+from trainmaster.api.status import StatusError
+from trainmaster.cli import exits, terminal
+from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.output import build_table, print_data
+from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.client.contract import Client, ListOptions
+from trainmaster.kit.clock import SystemClock
+
+POD_METRICS = GVR("metrics.k8s.io", "v1beta1", "pods")
+_HEADER = ("JOB", "RANK", "CPU", "MEMORY", "GPU", "POD")
+_MEBI = 1 << 20
+_CLEAR = "\x1b[H\x1b[J"
+_NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    index: int
+    id: str
+    percent: int | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of one Pod that runs for a job."""
+
+    namespace: str
+    job: str
+    role: str
+    """The replicated job: `node`, `launcher`."""
+    rank: int
+    attempt: int
+    pod: str
+    cpu: float | None
+    """Cores; None where nobody has measured yet."""
+    memory: int | None
+    cpu_asked: float = 0.0
+    memory_limit: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    gpu_count: int = 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="JOB", help="only these TrainJobs (default: all that run)")
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh until Ctrl-C")
+    parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks (default 2)")
+    add_server(parser, all_namespaces=True)
+    add_output(parser)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    if not 0.2 <= options.interval <= 3600:
+        raise exits.Failure("--interval must be between 0.2 and 3600 seconds", exits.USAGE)
+    loads = (lambda: {}) if is_cluster(options) else _read_loads
+
+    async def work(client: Client) -> int:
+        shown = await look(client, options.namespace, options.names, loads())
+        _show(options, context, shown)
+        while options.watch:
+            await SystemClock().sleep(options.interval)
+            shown = await look(client, options.namespace, options.names, loads())
+            _show(options, context, shown)
+        return _judge(options, context, shown)
+
+    return call(context, options, work)
+
+
+async def look(
+    client: Client, namespace: str, names: Sequence[str], loads: Mapping[str, tuple[int | None, int]]
+) -> list[Usage]:
+    """What the Pods of the jobs use, by job, attempt and rank."""
+    selector = ListOptions(label_selector=f"{JOBSET_NAME} in ({','.join(names)})" if names else JOBSET_NAME)
+    pods = (await client.list(PODS, namespace, selector)).items
+    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
+    measured = await _measure(client, namespace, selector) if running else {}
+    found = []
+    for pod in running:
+        meta = pod["metadata"]
+        usage = _build(pod, measured.get((meta["namespace"], meta["name"])), loads)
+        if usage is not None:
+            found.append(usage)
+    return sorted(found, key=lambda one: (one.namespace, one.job, one.role, one.rank, one.pod))
+
+
+async def _measure(client: Client, namespace: str, selector: ListOptions) -> dict[tuple[str, str], Object]:
+    try:
+        items = (await client.list(POD_METRICS, namespace, selector)).items
+    except StatusError as error:
+        if error.code not in (404, 503):
+            raise
+        text = "this server measures nothing: a cluster needs the metrics-server for it (`kubectl top pods` works then)"
+        raise exits.Failure(text) from None
+    return {(item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in items}
+
+
+def _build(pod: Object, measured: Object | None, loads: Mapping[str, tuple[int | None, int]]) -> Usage | None:
+    place = find_place(pod)
+    if place is None:
+        return None
+    meta = pod["metadata"]
+    requests, limits = count_requests(pod["spec"]), _add_limits(pod)
+    gpus = tuple(Gpu(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(pod))
+    return Usage(
+        namespace=meta["namespace"],
+        job=meta["labels"][JOBSET_NAME],
+        role=place.job,
+        rank=place.index,
+        attempt=place.attempt,
+        pod=meta["name"],
+        cpu=None if measured is None else float(_add(measured, CPU)),
+        memory=None if measured is None else int(_add(measured, "memory")),
+        cpu_asked=(requests.get(CPU) or limits.get(CPU, 0)) / 1000,
+        memory_limit=limits.get("memory", 0),
+        gpus=gpus,
+        gpu_count=len(gpus) or requests.get(GPU, 0),
+    )
+
+
+def _add(measured: Object, name: str) -> float:
+    usages = (container.get("usage") or {} for container in measured.get("containers") or ())
+    return float(sum(quantity.parse(usage.get(name, "0")) for usage in usages))
+
+
+def _add_limits(pod: Object) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for container in pod["spec"].get("containers") or ():
+        for name, amount in read_amounts((container.get("resources") or {}).get("limits")).items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _read_loads() -> dict[str, tuple[int | None, int]]:
+    """Of the GPUs of this machine; nothing where there are none."""
+    nvml = importlib.import_module("trainmaster.node.nvml")
+    try:
+        library = nvml.Nvml()
+    except nvml.NvmlError:
+        return {}
+    try:
+        return {load.uuid: (load.percent, load.memory_mib) for load in library.list_loads()}
+    finally:
+        library.close()
+
+
+def _show(options: argparse.Namespace, context: Context, shown: Sequence[Usage]) -> None:
+    if options.output != "table":
+        print_data(context, [asdict(one) for one in shown], options.output)
+        return
+    lines = build_table(context, *build_rows(shown, with_namespace=not options.namespace)) if shown else []
+    if options.watch and terminal.is_terminal(context.out):
+        context.out.write(_CLEAR)
+        lines = lines or ["nothing runs"]
+    elif options.watch:
+        lines.append("")
+    for line in lines:
+        context.say(line)
+
+
+def build_rows(shown: Sequence[Usage], *, with_namespace: bool = False) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Header and rows: a job's ranks, and its sum where it has more than one."""
+    rows: list[Sequence[str]] = []
+    jobs: dict[tuple[str, str], list[Usage]] = {}
+    for one in shown:
+        jobs.setdefault((one.namespace, one.job), []).append(one)
+    for (namespace, name), ranks in jobs.items():
+        head = (namespace,) if with_namespace else ()
+        if len(ranks) > 1:
+            rows.append((*head, name, "all", *_sum(ranks), f"{len(ranks)} Pods"))
+        many = len({one.role for one in ranks}) > 1
+        for one in ranks:
+            rank = f"{one.role} {one.rank}" if many else str(one.rank)
+            rows.append((*head, name, rank, *_describe(one), one.pod))
+    return (("NAMESPACE", *_HEADER) if with_namespace else _HEADER), rows
+
+
+def _describe(one: Usage) -> Iterator[str]:
+    yield _render_cpu(one.cpu, one.cpu_asked)
+    yield _render_memory(one.memory, one.memory_limit)
+    yield _render_gpus(one.gpus, one.gpu_count)
+
+
+def _sum(ranks: Sequence[Usage]) -> Iterator[str]:
+    known = [one for one in ranks if one.cpu is not None and one.memory is not None]
+    yield _render_cpu(sum(one.cpu or 0 for one in known), sum(one.cpu_asked for one in ranks)) if known else _NONE
+    limits = [one.memory_limit for one in ranks]
+    yield _render_memory(sum(one.memory or 0 for one in known), sum(limits) if all(limits) else 0) if known else _NONE
+    yield _render_gpus(tuple(gpu for one in ranks for gpu in one.gpus), sum(one.gpu_count for one in ranks))
+
+
+def _render_cpu(cores: float | None, asked: float) -> str:
+    if cores is None:
+        return _NONE
+    return f"{cores:.2f}" + (f" ({100 * cores / asked:.0f}%)" if asked else "")
+
+
+def _render_memory(size: int | None, limit: int) -> str:
+    if size is None:
+        return _NONE
+    text = f"{size / _MEBI:.0f}Mi" if size < 10240 * _MEBI else f"{size / _MEBI / 1024:.1f}Gi"
+    return text + (f" ({100 * size / limit:.0f}%)" if limit else "")
+
+
+def _render_gpus(gpus: Sequence[Gpu], count: int) -> str:
+    if not count:
+        return _NONE
+    busy = [gpu.percent for gpu in gpus if gpu.percent is not None]
+    memory = [gpu.memory_mib for gpu in gpus if gpu.memory_mib is not None]
+    text = f"{count}"
+    if busy:
+        text += f" at {sum(busy) / len(busy):.0f}%"
+    if memory:
+        text += f", {sum(memory)}Mi"
+    return text
+
+
+def _judge(options: argparse.Namespace, context: Context, shown: Sequence[Usage]) -> int:
+    missing = [name for name in options.names if name not in {one.job for one in shown}]
+    for name in missing:
+        where = f" -n {options.namespace}" if options.namespace else ""
+        context.note(f"trainmaster: nothing of {name} runs: `trainmaster explain {name}{where}` says why")
+    if not shown and not options.names and options.output == "table":
+        context.note("no TrainJob runs; `trainmaster explain` says why those that wait do")
+    return exits.NOT_FOUND if missing else exits.OK

@@ -1,0 +1,249 @@
+"""Runs a program in a Pod's container over a WebSocket: any Kubernetes API server from 1.29 on, ours included.
+
+    async with open_exec(config, "default", "my-pod", Wanted(["sh"], stdin=True, tty=True)) as session:
+        async for channel, data in session.outputs(): ...
+        session.code
+
+Channels are numbered as Kubernetes numbers them. The end is a Status on the error channel, from which the exit code
+comes. With the newer of the two subprotocols (v5) the end of our input can be told; the older one knows no such thing.
+Own framing: the HTTP client here has no WebSockets, and a client's side is a page. Used by `trainmaster exec`.
+
+Invariant: at most one frame is held, and writing waits for a server that is behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from trainmaster import __version__
+from trainmaster.api import status
+from trainmaster.api.resources import PODS
+from trainmaster.api.status import StatusError
+from trainmaster.client.http import Unreachable, build_path
+from trainmaster.client.kubeconfig import ClusterConfig, build_tls
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+_CLOSE_CHANNEL = 255
+_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_CONTINUATION, _BINARY, _CLOSE, _PING, _PONG = 0, 2, 8, 9, 10
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 30.0
+_LARGEST_HEAD = 64 * 1024
+_LARGEST_FRAME = 16 << 20
+_LARGEST_ANSWER = 1 << 20
+_PIECE = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    command: Sequence[str]
+    container: str = ""
+    stdin: bool = False
+    tty: bool = False
+
+
+class ExecSession:
+    """One program. `code` is its exit code once `outputs` has ended."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: str) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._can_half_close = protocol == V5
+        self._end: bytes = b""
+        self.code: int | None = None
+
+    async def outputs(self) -> AsyncIterator[tuple[int, bytes]]:
+        """(STDOUT or STDERR, bytes) until the program has ended. StatusError when it could not be run."""
+        channel = -1
+        async for first, data in self._frames():
+            if first:
+                channel = data[0] if data else -1
+                data = data[1:]
+            if channel in (STDOUT, STDERR) and data:
+                yield channel, data
+            elif channel == ERROR:
+                self._end += data
+        self.code = read_end(self._end)
+
+    async def write(self, data: bytes) -> None:
+        for start in range(0, len(data), _PIECE):
+            self._send(_BINARY, bytes((STDIN,)) + data[start : start + _PIECE])
+            await self._writer.drain()
+
+    def close_input(self) -> bool:
+        """Tells the program that nothing more comes; False where the protocol cannot."""
+        if self._can_half_close:
+            self._send(_BINARY, bytes((_CLOSE_CHANNEL, STDIN)))
+        return self._can_half_close
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._send(_BINARY, bytes((RESIZE,)) + orjson.dumps({"Width": columns, "Height": rows}))
+
+    def _send(self, opcode: int, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(build_frame(opcode, data, os.urandom(4)))
+
+    async def _frames(self) -> AsyncIterator[tuple[bool, bytes]]:
+        """(whether a message begins, bytes of it)."""
+        while True:
+            try:
+                opcode, data = await self._read_frame()
+            except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+                return  # without a Status the end stays unknown, and `read_end` says so
+            if opcode == _CLOSE:
+                self._send(_CLOSE, data[:2])
+                return
+            if opcode == _PING:
+                self._send(_PONG, data)
+            elif opcode < _CLOSE:
+                yield opcode != _CONTINUATION, data
+
+    async def _read_frame(self) -> tuple[int, bytes]:
+        head = await self._reader.readexactly(2)
+        size = head[1] & 0x7F
+        if size >= 126:
+            size = int.from_bytes(await self._reader.readexactly(2 if size == 126 else 8), "big")
+        if head[1] & 0x80 or size > _LARGEST_FRAME:
+            raise StatusError(500, "InternalError", "the server's answer is no WebSocket as Kubernetes speaks it")
+        return head[0] & 0x0F, await self._reader.readexactly(size)
+
+
+@asynccontextmanager
+async def open_exec(config: ClusterConfig, namespace: str, pod: str, wanted: Wanted) -> AsyncIterator[ExecSession]:
+    """StatusError when the server refuses; `Unreachable` when there is none."""
+    reader, writer = await _connect(config)
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            protocol = await _shake_hands(reader, writer, config, _build_target(config, namespace, pod, wanted))
+        yield ExecSession(reader, writer, protocol)
+    except TimeoutError:
+        raise Unreachable(f"no answer from {config.server} within {_ANSWER_SECONDS:g} s", sent=True) from None
+    finally:
+        writer.close()
+        with suppress(OSError, ssl.SSLError):  # it is gone either way
+            await writer.wait_closed()
+
+
+async def _connect(config: ClusterConfig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    parts = urlsplit(config.server)
+    tls = build_tls(config)
+    host, port = parts.hostname or "", parts.port or (443 if tls else 80)
+    name = (config.tls_server_name or host) if tls else None
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
+    except TimeoutError:
+        raise Unreachable(f"no connection to {config.server} within {_CONNECT_SECONDS:g} s", sent=False) from None
+    except (OSError, ssl.SSLError) as error:
+        raise Unreachable(f"cannot connect to {config.server}: {error}", sent=False) from error
+
+
+def _build_target(config: ClusterConfig, namespace: str, pod: str, wanted: Wanted) -> str:
+    query: list[tuple[str, str]] = [("command", word) for word in wanted.command]
+    if wanted.container:
+        query.append(("container", wanted.container))
+    asked = {"stdin": wanted.stdin, "stdout": True, "stderr": not wanted.tty, "tty": wanted.tty}
+    query += [(name, "true") for name, value in asked.items() if value]
+    path = build_path(PODS, namespace, pod, "exec")
+    return f"{urlsplit(config.server).path.rstrip('/')}{path}?{urlencode(query)}"
+
+
+async def _shake_hands(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, config: ClusterConfig, target: str
+) -> str:
+    """The subprotocol that the server chose."""
+    key = base64.b64encode(os.urandom(16)).decode()
+    headers = [
+        ("Host", urlsplit(config.server).netloc),
+        ("User-Agent", f"trainmaster/{__version__}"),
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", key),
+        ("Sec-WebSocket-Protocol", f"{V5}, {V4}"),
+    ]
+    token = config.read_token()
+    if token:
+        headers.append(("Authorization", f"Bearer {token}"))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    writer.write(f"GET {target} HTTP/1.1\r\n{lines}\r\n".encode())
+    try:
+        raw = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
+        raise Unreachable(f"{config.server} ended the connection without an answer", sent=True) from error
+    code, answer = _read_head(raw)
+    if code != 101:
+        raise await _read_refusal(reader, code, answer)
+    expected = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest()).decode()
+    protocol = answer.get("sec-websocket-protocol", "")
+    if answer.get("sec-websocket-accept") != expected or protocol not in (V5, V4):
+        raise StatusError(500, "InternalError", "the server speaks no protocol for exec that is known here")
+    return protocol
+
+
+def _read_head(raw: bytes) -> tuple[int, dict[str, str]]:
+    first, *lines = raw[:_LARGEST_HEAD].decode("latin-1").split("\r\n")
+    words = first.split(" ", 2)
+    code = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+    pairs = (line.partition(":") for line in lines if ":" in line)
+    return code, {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+async def _read_refusal(reader: asyncio.StreamReader, code: int, headers: dict[str, str]) -> StatusError:
+    size = headers.get("content-length", "")
+    body = b""
+    if size.isdigit() and int(size) <= _LARGEST_ANSWER:
+        body = await reader.readexactly(int(size))
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        found = None
+    if isinstance(found, dict) and found.get("kind") == "Status":
+        return status.from_object(found, code=code)
+    text = body[:200].decode(errors="replace").strip() or f"the server answered {code}"
+    return status.from_object({"message": text, "code": code})
+
+
+def build_frame(opcode: int, data: bytes, mask: bytes) -> bytes:
+    """A client's frames are masked."""
+    size = len(data)
+    if size < 126:
+        head = bytes((0x80 | opcode, 0x80 | size))
+    elif size < 1 << 16:
+        head = bytes((0x80 | opcode, 0x80 | 126)) + size.to_bytes(2, "big")
+    else:
+        head = bytes((0x80 | opcode, 0x80 | 127)) + size.to_bytes(8, "big")
+    # As one big number: byte by byte takes 50 times as long.
+    key = (mask * (size // 4 + 1))[:size]
+    mixed = int.from_bytes(data, "little") ^ int.from_bytes(key, "little")
+    return head + mask + mixed.to_bytes(size, "little")
+
+
+def read_end(text: bytes) -> int:
+    """The exit code in the Status with which a program ends. StatusError when it says that there was no program, or
+    when there is none: the connection broke."""
+    if not text:
+        raise Unreachable("the connection ended before the program did", sent=True)
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise StatusError(500, "InternalError", f"the server's last word is no Status: {text[:200]!r}")
+    if found.get("status") == "Success":
+        return 0
+    for cause in (found.get("details") or {}).get("causes") or ():
+        if cause.get("reason") == "ExitCode" and str(cause.get("message", "")).isdigit():
+            return int(cause["message"])
+    raise status.from_object(found, code=int(found.get("code") or 500))
