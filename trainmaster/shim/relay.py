@@ -6,6 +6,8 @@ connection, serves with a thread each (it is a process of its own), and dies wit
 work while no control plane runs.
 
 The proxy does not lead to the machine's own loopback or link-local addresses: what listens there trusts local users.
+Asked for the place of a forward, it is that forward: there are Kubernetes clients that send everything to a proxy that
+the environment names, also what NO_PROXY excepts.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ def _close_others(kept: set[int]) -> None:
 
 def run(listeners: Sequence[socket.socket], relays: Sequence[Relay]) -> None:
     threads = [
-        threading.Thread(target=_accept, args=(listener, relay), daemon=True)
+        threading.Thread(target=_accept, args=(listener, relay, relays), daemon=True)
         for listener, relay in zip(listeners, relays, strict=True)
     ]
     for thread in threads:
@@ -84,20 +86,20 @@ def run(listeners: Sequence[socket.socket], relays: Sequence[Relay]) -> None:
         thread.join()
 
 
-def _accept(listener: socket.socket, relay: Relay) -> None:
+def _accept(listener: socket.socket, relay: Relay, relays: Sequence[Relay]) -> None:
     listener.setblocking(True)
     while True:
         try:
             client, _ = listener.accept()
         except OSError:
             return
-        threading.Thread(target=_serve, args=(client, relay), daemon=True).start()
+        threading.Thread(target=_serve, args=(client, relay, relays), daemon=True).start()
 
 
-def _serve(client: socket.socket, relay: Relay) -> None:
+def _serve(client: socket.socket, relay: Relay, relays: Sequence[Relay]) -> None:
     with client:
         try:
-            server = _forward(relay) if is_forward(relay) else _propose(client, relay.upstream)
+            server = _forward(relay) if is_forward(relay) else _propose(client, relay.upstream, relays)
         except Refused as error:
             _refuse(client, error.status, str(error))
             return
@@ -111,6 +113,11 @@ def _serve(client: socket.socket, relay: Relay) -> None:
 
 def is_forward(relay: Relay) -> bool:
     return bool(relay.host or relay.server_file)
+
+
+def find_forward(relays: Sequence[Relay], host: str, port: int) -> Relay | None:
+    places = {(relay.address, relay.port): relay for relay in relays if is_forward(relay)}
+    return places.get((host, port))
 
 
 def _forward(relay: Relay) -> socket.socket:
@@ -131,15 +138,16 @@ def read_server(path: str) -> tuple[str, int]:
     return where.hostname, where.port or 443
 
 
-def _propose(client: socket.socket, upstream: str) -> socket.socket:
+def _propose(client: socket.socket, upstream: str, relays: Sequence[Relay]) -> socket.socket:
     """Reads the client's request and connects where it wants to go."""
     head, rest = read_head(client)
     request = parse_request(head)
-    if upstream:
+    near = find_forward(relays, request.host, request.port)
+    if upstream and near is None:
         server = _connect_upstream(upstream, head)
         server.sendall(rest)
         return server
-    server = _connect(request.host, request.port)
+    server = _connect(request.host, request.port) if near is None else _forward(near)
     if request.method == "CONNECT":
         client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
     server.sendall(request.head + rest)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.shim.relay import Refused, check_address, parse_request, read_server
+from trainmaster.shim.protocol import Relay
+from trainmaster.shim.relay import Refused, check_address, find_forward, parse_request, read_server
 
 pytestmark = pytest.mark.unit
 
@@ -60,3 +61,10 @@ def test_a_server_is_looked_up_in_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["93.184.216.34", "10.0.0.7", "2606:2800::1"])
 def test_other_addresses_are_not(address: str) -> None:
     check_address(address)
+
+
+def test_the_proxy_knows_the_forwards_beside_it() -> None:
+    api = Relay("10.96.0.1", 443, server_file="server.json")
+    relays = [Relay("10.96.0.2", 3128), api]
+    assert find_forward(relays, "10.96.0.1", 443) is api
+    assert find_forward(relays, "10.96.0.1", 80) is None and find_forward(relays, "10.96.0.2", 3128) is None

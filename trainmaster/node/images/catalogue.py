@@ -73,6 +73,7 @@ class Images:
             stand_ins=rule.stand_ins,
             variables=rule.env,
             gang_directory=gang,
+            home=rule.home,
             shown=(*rule.shown, *base.list_prefixes()[1:], *find_interpreter(base)),
             note=_describe(image, rule, base),
         )

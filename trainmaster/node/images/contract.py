@@ -29,6 +29,8 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)
     gang_directory: str = ""
     """A directory that all Pods of the gang share, for stand-ins that must find one another."""
+    home: str = ""
+    """Where programs believe the home of the image's user to be: the Pod's working directory is seen there too."""
     shown: tuple[str, ...] = ()
     """Further files of this machine that the program must see."""
     note: str = ""

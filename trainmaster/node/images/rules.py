@@ -53,6 +53,7 @@ class Rule:
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Only in shipped rules."""
     gang: bool = False
+    home: str = ""
     shown: tuple[str, ...] = ()
     """Files of this machine that the program needs; only in shipped rules."""
     note: str = ""

@@ -16,6 +16,8 @@ _REMOTE_START = (
 # By path: a Pod's environment need not have our package, and these import nothing of it.
 _REMOTE = str(files("trainmaster").joinpath("remote_start", "program.py"))
 _LOADER = str(files("trainmaster").joinpath("initializer", "program.py"))
+_MPI_HOME = "/home/mpiuser"
+"""Of the user in upstream's MPI images; the Kubeflow SDK writes the training function there."""
 _SSHD = ("python3", _REMOTE, "serve")
 _MPI_VARIABLES = {
     "OMPI_MCA_plm_rsh_agent": f"python3 {_REMOTE} start",
@@ -39,6 +41,7 @@ def add_remote_start(rule: Rule) -> Rule:
         env={**_MPI_VARIABLES, **rule.env},
         stand_ins={"/usr/sbin/sshd": _SSHD, "sshd": _SSHD},
         gang=True,
+        home=_MPI_HOME,
         shown=(*rule.shown, _REMOTE),
         note="; ".join(filter(None, (rule.note, _REMOTE_START))),
     )

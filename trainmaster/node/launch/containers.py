@@ -58,6 +58,8 @@ def build_layout(site: Site, image: Environment) -> Layout:
     if site.level == PLAIN:
         return Layout(work, f"{work}/{_ENV}", ())
     mounts = [Mount(f"{INSIDE}/work", work)]
+    if image.home:
+        mounts.append(Mount(image.home, work))
     if image.gang_directory:
         mounts.append(Mount(f"{INSIDE}/gang", image.gang_directory))
     # Shared environments may lie in the home, which a sandbox does not show.
@@ -76,6 +78,8 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
     message = container.get("terminationMessagePath") or DEFAULT_MESSAGE
     given = {message: Paths(site.directory).message(name, attempt)}
     paths = given if message.startswith("/") else {}
+    if image.home:
+        paths = {image.home: layout.work, **paths}
     rewriter = _build_rewriter(pod, site, {**paths, **{entry.target: entry.source for entry in bound}})
     api_access = site.api is not None and API_ACCESS in prepared.volumes
     devices = () if site.level == PLAIN else list_nodes(pod, name)
