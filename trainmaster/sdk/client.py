@@ -1,18 +1,22 @@
 """`trainmaster.TrainerClient`: the Kubeflow SDK's client with two arguments more. Everything else is the SDK's.
 
-What the server says when it refuses a job is part of the error's text; the SDK leaves it in the error's cause.
+Two things are put right on the way: what the server says when it refuses a job is part of the error's text (the SDK
+leaves it in the error's cause), and the code of a function arrives as it was written (the SDK lets the job's shell
+replace what looks like a variable or a command in it).
 Loaded when somebody asks for `trainmaster.TrainerClient`, never before: the SDK takes a second to import and is an
 optional dependency.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
 try:
-    from kubeflow.trainer import KubernetesBackendConfig
+    from kubeflow.trainer import CustomTrainer, KubernetesBackendConfig
     from kubeflow.trainer import TrainerClient as _SdkClient
+    from kubeflow.trainer.constants.constants import DEFAULT_TRAINING_RUNTIME
 except ImportError as error:
     raise ImportError(
         "trainmaster.connect and trainmaster.TrainerClient need the Kubeflow SDK: pip install 'trainmaster[sdk]'"
@@ -46,6 +50,8 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
         if ttl_seconds_after_finished is not None:
             chosen.append(TTLSecondsAfterFinished(ttl_seconds_after_finished))
         try:
+            if isinstance(trainer, CustomTrainer):
+                runtime = _quote_code(self._find_runtime(runtime))
             name: str = super().train(runtime=runtime, initializer=initializer, trainer=trainer, options=chosen)
         except RuntimeError as error:
             message = read_message(error.__cause__)
@@ -53,6 +59,17 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
                 raise
             raise RuntimeError(f"{error}: {message}") from error.__cause__
         return name
+
+    def _find_runtime(self, runtime: Any) -> Any:
+        if runtime is None or isinstance(runtime, str):
+            return self.get_runtime(runtime or DEFAULT_TRAINING_RUNTIME)
+        return copy.deepcopy(runtime)
+
+
+def _quote_code(runtime: Any) -> Any:
+    """The function travels as a here-document of the job's shell; one with a quoted end is taken as it is."""
+    runtime.trainer.set_command(tuple(part.replace("<< EOM", "<< 'EOM'", 1) for part in runtime.trainer.command))
+    return runtime
 
 
 def read_message(error: object) -> str:

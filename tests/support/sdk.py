@@ -1,0 +1,103 @@
+"""The Kubeflow SDK, unmodified, in the environment that `tools/frameworks.py` keeps for it, talking to a server.
+
+    with running_sdk(tmp_path, server.home) as sdk:
+        sdk.run("name", "client.train(...)")
+
+What a program prints is returned; what it raises fails the test, with the server's log. Nothing of the developer's own
+configuration is seen: HOME is the test's, and there is no KUBECONFIG.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tools.frameworks import SDK, find_sdk
+from tools.toolbox import Toolbox
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PRELUDE = r"""
+import logging, os, sys
+from kubeflow.trainer import *
+from kubeflow.trainer.options import *
+import trainmaster
+
+client = trainmaster.connect()
+
+def wait(name, *status, client=client):
+    wanted = set(status or ("Complete",))
+    try:
+        return client.wait_for_job_status(name, status=wanted, timeout=100, polling_interval=0.2)
+    except (RuntimeError, TimeoutError):
+        print(*client.get_job_logs(name), *client.get_job_events(name), sep="\n", file=sys.stderr)
+        raise
+"""
+
+
+def find_sdk_or_skip() -> Path:
+    sdk = find_sdk()
+    if sdk is None:
+        pytest.skip(Toolbox().why_missing(SDK))
+    return sdk
+
+
+def build_environ(folder: Path, home: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(folder),
+        "TRAINMASTER_HOME": str(home),
+    }
+
+
+class Sdk:
+    def __init__(self, process: subprocess.Popen[str], folder: Path, home: Path) -> None:
+        self._process = process
+        self._folder = folder
+        self._home = home
+
+    def run(self, name: str, program: str) -> str:
+        """What it printed. The program lies in a file of that name while it runs, as a person's would."""
+        path = self._folder / f"{name}.py"
+        path.write_text(dedent(program))
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(f"{path}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the SDK's process ended with {self._process.wait()}"
+        answer = json.loads(line)
+        if answer["error"]:
+            log = (self._home / "logs" / "test.log").read_text(errors="replace")
+            raise AssertionError(f"{answer['out']}\n{answer['error']}\n{log[-2000:]}")
+        assert path.read_text() == dedent(program), "the job has written over the program that made it"
+        return str(answer["out"])
+
+
+@contextmanager
+def running_sdk(folder: Path, home: Path) -> Iterator[Sdk]:
+    sdk = find_sdk_or_skip()
+    folder.mkdir(parents=True, exist_ok=True)
+    process = subprocess.Popen(
+        [str(sdk / "bin" / "python"), str(Path(__file__).with_name("sdk_worker.py"))],
+        cwd=folder,
+        env=build_environ(folder, home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        found = Sdk(process, folder, home)
+        found.run("prelude", PRELUDE)
+        yield found
+    finally:
+        assert process.stdin and process.stdout
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
