@@ -24,6 +24,7 @@ from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.pods import find_index
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOBSET
+from trainmaster.controllers.lifecycle.derived import CONTROLLER as DERIVED
 from trainmaster.controllers.lifecycle.limits import CONTROLLER as HISTORY_LIMITS
 from trainmaster.controllers.lifecycle.retention import CONTROLLER as RETENTION
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
@@ -39,7 +40,7 @@ from trainmaster.store.contract import Store
 from trainmaster.testing.cluster import Cluster, running_cluster
 
 CHAIN = (TRAINJOB, JOBSET, JOB, SCHEDULER)
-LIFECYCLE = (RETENTION, HISTORY_LIMITS)
+LIFECYCLE = (RETENTION, HISTORY_LIMITS, DERIVED)
 CONTROLLERS = CHAIN + LIFECYCLE
 NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}}
 

@@ -53,6 +53,7 @@ from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.view import View
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.install import install_runtimes
+from trainmaster.controllers.lifecycle import derived
 from trainmaster.controllers.lifecycle.contract import Context as LifecycleContext
 from trainmaster.controllers.lifecycle.finish import is_policy
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
@@ -108,7 +109,7 @@ async def running_operator(
     client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids, metrics: Metrics | None = None
 ) -> AsyncIterator[Operator]:
     """Entering returns once it leads and works. LeaseLost ends the body."""
-    operated = () if settings.companion else (build_operated_controller(settings),)
+    operated = () if settings.companion else (build_operated_controller(settings), derived.CONTROLLER)
     async with AsyncExitStack() as stack:
         cache = build_cache(client, list_collections(operated), settings, clock=clock, ids=ids)
         await stack.enter_async_context(cache)

@@ -42,7 +42,8 @@ COMPANION_RULES: list[Object] = [
 ]
 RULES: list[Object] = [
     *_LIFECYCLE,
-    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainingruntimes"], "verbs": _READ},
+    # Those that were derived for single jobs go with them.
+    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainingruntimes"], "verbs": [*_READ, "delete"]},
     {
         "apiGroups": [TRAIN_JOBS.group],
         "resources": ["clustertrainingruntimes"],

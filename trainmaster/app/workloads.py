@@ -27,7 +27,7 @@ from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.job.reconciler import build_controller as build_job_controller
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
-from trainmaster.controllers.lifecycle import census, limits, retention
+from trainmaster.controllers.lifecycle import census, derived, limits, retention
 from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
@@ -52,7 +52,7 @@ from trainmaster.node.warm import WarmSettings
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
 """The API server itself, wherever a Pod reaches it: by the relay in its network, or where it listens just now."""
 CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
-CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER)
+CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER, derived.CONTROLLER)
 """All of them, as they are without a history and with every setting at its default."""
 
 
@@ -89,7 +89,12 @@ async def running_workloads(
         async with running_history(home, settings.history, client, view, clock, witness, metrics) as history:
             lifecycle = Context(ledger=history)
             manager = Manager(
-                (*build_chain(settings), retention.build_controller(lifecycle), limits.build_controller(lifecycle)),
+                (
+                    *build_chain(settings),
+                    retention.build_controller(lifecycle),
+                    limits.build_controller(lifecycle),
+                    derived.CONTROLLER,
+                ),
                 view=view,
                 feed=view,
                 apply=deletions.watch(apply_in_one(client)),
