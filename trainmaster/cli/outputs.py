@@ -72,10 +72,13 @@ def describe_outputs(home: Home, uid: str, job: str, namespace: str = "default")
     found = list_outputs(home.history, uid)
     if not found:
         return ""
-    size = format_bytes(sum(output.bytes for output in found))
     where = "" if namespace == "default" else f" -n {namespace}"
-    files = "1 file" if len(found) == 1 else f"{len(found)} files"
-    return f"outputs: {files}, {size}: trainmaster outputs get {job}{where}"
+    return f"outputs: {_count(found)}: trainmaster outputs get {job}{where}"
+
+
+def _count(found: Sequence[Output]) -> str:
+    size = format_bytes(sum(output.bytes for output in found))
+    return f"1 file, {size}" if len(found) == 1 else f"{len(found):,} files, {size}"
 
 
 def find_uid(options: argparse.Namespace, context: Context, home: Home) -> str:
@@ -133,8 +136,7 @@ def _get(options: argparse.Namespace, context: Context, found: Sequence[Output])
         )
     for output in chosen:
         copy(output, target / output.path)
-    size = format_bytes(sum(output.bytes for output in chosen))
-    context.say(f"{len(chosen)} files, {size}: {target}" if chosen else f"{options.job} has left no files so far")
+    context.say(f"{_count(chosen)}: {target}" if chosen else f"{options.job} has left no files so far")
     return exits.OK
 
 

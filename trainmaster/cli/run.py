@@ -22,6 +22,8 @@ from typing import NoReturn
 
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
+from trainmaster.bundles import BundleError
+from trainmaster.bundles.requirements import read_requirements
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.cli.launch import codes, programs, submission, wishes
@@ -184,9 +186,9 @@ def _read_requirements(file: str) -> list[str]:
     if not file:
         return []
     try:
-        return wishes.read_requirements(Path(file).expanduser().read_text())
-    except OSError as error:
-        raise WishError(f"--requirements {file}: {error.strerror}") from None
+        return read_requirements(Path(file).expanduser())
+    except BundleError as error:
+        raise WishError(f"--requirements: {error}") from None
 
 
 def compile_job(

@@ -176,18 +176,6 @@ def build_name(first_word: str, suffix: str) -> str:
     return f"{stem if stem[:1].isalpha() else 'job'}-{suffix}"
 
 
-def read_requirements(text: str) -> list[str]:
-    """The requirements of a file, one a line; options such as -r are not understood and are refused."""
-    found = []
-    for line in text.splitlines():
-        requirement = re.sub(r"(^|\s)#.*", "", line).strip()
-        if requirement.startswith("-"):
-            raise WishError(f"--requirements: {requirement!r} is an option of pip; only requirements can be given")
-        if requirement:
-            found.append(requirement)
-    return found
-
-
 def with_command(wish: Wish, command: tuple[str, ...], namespace: str) -> Wish:
     """The wish once it is known where it goes and what starts it there."""
     return replace(wish, command=command, namespace=namespace or wish.namespace)

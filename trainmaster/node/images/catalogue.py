@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from trainmaster.api import packages
 from trainmaster.api.labels import ENVIRONMENT, JOBSET_UID, PACKAGES
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS
@@ -100,9 +101,9 @@ class Images:
             known = ", ".join((DEFAULT, *table.environments))
             raise ImageError(f"there is no environment {rule.environment!r}: the image rules know {known}")
         base = self._read_base(named.path or self._settings.prefix)
-        for packages in (named.packages, rule.packages):
-            if packages:
-                base = self._read_base(await self._environments.ensure(base, packages))
+        for wanted in (named.packages, rule.packages):
+            if wanted:
+                base = self._read_base(await self._environments.ensure(base, wanted))
         return base
 
     def _read_base(self, prefix: str) -> Base:
@@ -148,7 +149,7 @@ def _add_annotations(rule: Rule, pod: Object) -> Rule:
     if name := annotations.get(ENVIRONMENT):
         rule = replace(rule, environment=name)
     if text := annotations.get(PACKAGES):
-        asked = tuple(entry.strip() for line in text.splitlines() for entry in line.split(",") if entry.strip())
+        asked = tuple(packages.split(text))
         bad = [entry for entry in asked if entry.startswith("-")]
         if bad:
             raise ImageError(f"annotation {PACKAGES} lists requirements, not options: {', '.join(bad)}")

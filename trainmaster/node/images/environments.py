@@ -22,6 +22,7 @@ from trainmaster.node.images.layers import Base, BaseError, make_layer, read_bas
 log = logging.getLogger(__name__)
 
 _READY = ".ready"
+_FOR_UV = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS"}
 _LAST_LINES = 5
 
 
@@ -48,7 +49,8 @@ class Environments:
         make_layer(str(directory), base)
         argv = self._build_command(directory, packages)
         log.info("making an environment", extra={"action": "images.making", "directory": str(directory)})
-        env = {**self._environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "VIRTUAL_ENV": str(directory)}
+        own = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "VIRTUAL_ENV": str(directory)}
+        env = {**_translate(self._environ), **self._environ, **own}
         # In a thread: the event loop of the control plane starts no processes.
         call = functools.partial(_run, argv, env, self._seconds)
         try:
@@ -67,6 +69,11 @@ class Environments:
         if uv is not None:
             return [uv, "pip", "install", "--python", python, *packages]
         return [python, "-m", "pip", "install", "--no-input", *packages]
+
+
+def _translate(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where packages come from is said once, in pip's words; uv has others."""
+    return {ours: environ[theirs] for theirs, ours in _FOR_UV.items() if environ.get(theirs)}
 
 
 def hash_packages(base: Base, packages: Sequence[str]) -> str:

@@ -115,12 +115,3 @@ def test_labels_and_processes_are_checked() -> None:
     for bad in ("0", "-1", "many"):
         with pytest.raises(WishError, match="--nproc"):
             wishes.parse_processes(bad)
-
-
-def test_requirements_are_read_line_by_line_and_options_of_pip_are_refused() -> None:
-    assert wishes.read_requirements("numpy==2.0  # fast\n\n# all\npandas[sql]>=2 ; python_version>'3'\n") == [
-        "numpy==2.0",
-        "pandas[sql]>=2 ; python_version>'3'",
-    ]
-    with pytest.raises(WishError, match="option of pip"):
-        wishes.read_requirements("-r other.txt")
