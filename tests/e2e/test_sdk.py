@@ -6,27 +6,21 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.clients import Raw, Target
-from tests.support.sdk import Sdk, find_sdk_or_skip, running_sdk
-from tests.support.server import ServerProcess, start_server
+from tests.house.tree import ROOT
+from tests.support.clients import Raw
+from tests.support.sdk import Sdk, find_sdk_or_skip
 from tools.frameworks import TOOL, find_frameworks
 from tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.e2e
 
 TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
+EXAMPLES = ROOT / "examples" / "sdk"
 TRAINJOBS = f"{TRAINER}/namespaces/default/trainjobs"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with start_server(tmp_path_factory.mktemp("sdk") / "home") as server:
-        yield server
 
 
 def write_rules(raw: Raw, environments: dict[str, Path], rules: dict[str, str]) -> None:
@@ -40,23 +34,6 @@ def write_rules(raw: Raw, environments: dict[str, Path], rules: dict[str, str]) 
     if raw.exists(f"{path}/image-rules"):
         raw.delete(f"{path}/image-rules")
     raw.create(path, body)
-
-
-@pytest.fixture
-def raw(server: ServerProcess) -> Iterator[Raw]:
-    client = Target("ours", server.kubeconfig, _issue_nothing).raw()
-    yield client
-    client.close()
-
-
-def _issue_nothing(user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
-    raise AssertionError("these tests are the administrator, or have a token")
-
-
-@pytest.fixture(scope="module")
-def sdk(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sdk]:
-    with running_sdk(tmp_path_factory.mktemp("work"), server.home) as sdk:
-        yield sdk
 
 
 def make_runtime(name: str, *, restarts: int = 0, job: dict[str, object] | None = None) -> dict[str, object]:
@@ -308,6 +285,7 @@ def test_connecting_leaves_alone_what_others_share_and_needs_no_proxy(sdk: Sdk) 
         "manners",
         """
         from kubernetes import client as kubernetes_client
+        kubernetes_client.Configuration.set_default(None)
         proxies = ("HTTP_PROXY", "HTTPS_PROXY")
         os.environ.update({name: "http://127.0.0.1:9" for name in proxies})
         try:
@@ -398,32 +376,21 @@ def test_functions_run_under_torchrun_and_mpirun(sdk: Sdk, raw: Raw) -> None:
         pytest.skip(Toolbox().why_missing(TOOL))
     images = {"*pytorch/pytorch*": "frameworks", "*/trainer/deepspeed-runtime*": "frameworks"}
     write_rules(raw, {"frameworks": frameworks}, images)
-    out = sdk.run(
-        "frameworks",
+    sdk.run(
+        "mpi",
         """
-        def ddp():
-            import torch
-            import torch.distributed as dist
-            dist.init_process_group("gloo")
-            total = torch.tensor([float(dist.get_rank() + 1)])
-            dist.all_reduce(total)
-            print(f"torch rank {dist.get_rank()} of {dist.get_world_size()}: {total.item()}")
-            dist.destroy_process_group()
-
         def mpi():
             from mpi4py import MPI
             print(f"mpi {MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1)}", flush=True)
 
-        names = [
-            client.train(trainer=CustomTrainer(func=ddp, num_nodes=2)),  # torch-distributed
-            client.train("deepspeed-distributed", trainer=CustomTrainer(func=mpi, num_nodes=2)),
-        ]
-        for name in names:
-            job = wait(name)
-            print(*client.get_job_logs(name), sep="\\n")
+        client.train("deepspeed-distributed", trainer=CustomTrainer(func=mpi, num_nodes=2), options=[Name("mpi")])
         """,
     )
-    assert "torch rank 0 of 2: 3.0" in out and out.count("mpi 3") == 2, out
+    out = sdk.run("torch_ddp", (EXAMPLES / "torch_ddp.py").read_text())
+    losses = [float(line.split()[-1]) for line in out.splitlines() if line.startswith("rank 0 of 2 step")]
+    assert len(losses) == 4 and losses[-1] < losses[0], out
+    out = sdk.run("mpi_end", 'wait("mpi"); print(*client.get_job_logs("mpi"))')
+    assert out.count("mpi 3") == 2, out
 
 
 def make_stand_in(folder: Path) -> Path:
