@@ -64,6 +64,23 @@ def test_what_a_container_wrote_is_there_when_it_starts_again(tmp_path: Path, so
     run(tmp_path, test)
 
 
+def test_a_container_that_runs_as_another_user_may_write_over_its_code(
+    tmp_path: Path, source: Path, level: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
+        script = "id -u; echo more >> pkg/settings; touch new pkg/new; ./train.sh | tail -n 1"
+        async with bench.running_agent(level=level) as agent:
+            await bench.create(script, main=MOUNT, volumes=volumes, securityContext={"runAsUser": 4242})
+            pod = await bench.wait_for(is_over)
+            # The plain level has one user for all.
+            user = "0" if level == PLAIN else "4242"
+            assert await bench.read_log(agent, pod) == f"{user}\n./train.sh\n"
+            await bench.remove()
+
+    run(tmp_path, test)
+
+
 def test_containers_of_a_pod_share_its_view_and_read_only_mounts_are_that(
     tmp_path: Path, source: Path, level: str
 ) -> None:
@@ -154,5 +171,30 @@ def test_what_rank_0_wrote_is_kept_also_when_it_failed_and_that_of_others_is_not
             for name in ("r0", "r1"):
                 await bench.remove(name)
             assert (place / "files/out/model").read_text() == "1\n"
+
+    run(tmp_path, test)
+
+
+def test_what_rank_0_wrote_is_kept_when_its_pod_was_deleted_while_nobody_ran_the_node(
+    tmp_path: Path, source: Path, level: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        results = tmp_path / "results"
+        volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
+        jobset = await put_jobset(bench)
+        labels = {JOBSET_NAME: "j", JOBSET_UID: jobset["metadata"]["uid"], REPLICATED_JOB_NAME: "node"}
+        async with bench.running_agent(level=level, results=results):
+            script = "echo 1 > model; echo written; sleep 600"
+            await bench.create(script, metadata={"labels": labels}, main=MOUNT, volumes=volumes)
+            pod = await bench.wait_for(has_phase("Running"))
+            uid = pod["metadata"]["uid"]
+            log = bench.get_paths(pod).log("main", 0)
+            await bench.wait_until(lambda: "written" in Path(log).read_text())
+        await bench.delete(grace=0)
+        kept = results / TRAINJOB / "workdirs" / uid
+        assert not kept.exists()
+        async with bench.running_agent(level=level, results=results):
+            await bench.wait_until(lambda: not (bench.root / uid).exists())
+        assert (kept / "files/model").read_text() == "1\n"
 
     run(tmp_path, test)

@@ -182,7 +182,7 @@ def _explain_size(found: _Walk, limits: Limits) -> str:
     named = ", ".join(f"{_show(tree, name)} ({format_bytes(size)})" for name, size in largest)
     if tree.bytes > limits.bytes:
         least = "at least " if found.is_enough else ""
-        much = f"{least}{format_bytes(tree.bytes)}, more than the limit of {format_bytes(limits.bytes)}"
+        much = f"{least}{format_bytes(tree.bytes)}, more than the limit of {format_bytes(limits.bytes)} (--code-limit)"
     else:
         much = f"{len(tree.files):,} files, more than the limit of {limits.files:,}"
     return (

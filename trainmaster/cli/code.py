@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     packing = commands.add_parser("pack", help="keep a directory as it is now, and print its digest")
     packing.add_argument("directory", nargs="?", default=".", metavar="DIR", help="default: the current one")
-    packing.add_argument("--limit", type=parse_size, default=Limits().bytes, metavar="SIZE", help="default: 1Gi")
+    packing.add_argument("--code-limit", type=parse_size, default=Limits().bytes, metavar="SIZE", help="default: 1Gi")
     listing = commands.add_parser("list", help="what is kept")
     for command in (packing, listing):
         add_home(command)
@@ -54,7 +54,7 @@ def _pack(options: argparse.Namespace, context: Context) -> int:
     home = context.home(options)
     home.prepare()
     try:
-        bundle = pack(Path(options.directory), home.bundles, Limits(bytes=options.limit))
+        bundle = pack(Path(options.directory), home.bundles, Limits(bytes=options.code_limit))
     except BundleError as error:
         raise exits.Failure(str(error)) from None
     if options.output != "table":

@@ -22,9 +22,10 @@ from typing import NoReturn
 
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
-from trainmaster.bundles import BundleError
+from trainmaster.bundles import BundleError, Limits
 from trainmaster.bundles.requirements import read_requirements
 from trainmaster.cli import exits
+from trainmaster.cli.code import parse_size
 from trainmaster.cli.context import Context
 from trainmaster.cli.launch import codes, programs, submission, wishes
 from trainmaster.cli.launch.manifests import Code, Manifests, build_manifests, list_local
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ttl", default="", metavar="SPAN", help="it is deleted so long after its end, such as 7d")
     add("--label", action="append", default=[], metavar="KEY=VALUE", help="a label of the job")
     add("--code", default="", metavar="DIR", help="the code that is sent (default: the directory you are in)")
+    add("--code-limit", type=parse_size, default=Limits().bytes, metavar="SIZE", help="how much code may be sent (1Gi)")
     add("--no-code", action="store_true", help="send no code: the image has it")
     add("-d", "--detach", action="store_true", help="do not wait for its end")
     add("--dry-run", action="store_true", help="print what would be submitted")
@@ -210,7 +212,7 @@ def _print_manifests(options: argparse.Namespace, context: Context, program: Pro
     """Starts nothing. The runtime is that of a running server, else the shipped one; the code is packed, so that
     what is printed can be submitted with kubectl."""
     base = asyncio.run(submission.find_runtime_anyhow(context, options, find_runtime_name(options, program)))
-    code = None if options.no_code else codes.send(program.root, context.home(options))
+    code = None if options.no_code else codes.send(program.root, context.home(options), options.code_limit)
     manifests = compile_job(wish, program, options, base, code)
     if options.output_format == "json":
         context.say(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests.objects)}, indent=2))
@@ -230,7 +232,7 @@ async def _run(options: argparse.Namespace, context: Context, program: Program, 
     if server.home is None and not options.no_code:
         raise WishError("code can be sent to the server of this machine only: add --no-code, and --image with the code")
     # While a server starts, the code is packed.
-    code = None if options.no_code or server.home is None else codes.send(program.root, server.home)
+    code = None if options.no_code or server.home is None else codes.send(program.root, server.home, options.code_limit)
     if server.is_starting:
         context.note("trainmaster: starting a server; `trainmaster down` stops it")
     config = await server.find(clock)

@@ -55,6 +55,9 @@ class Outputs:
         }
         write_whole(path, orjson.dumps(content))
 
+    def has_note(self, directory: Path) -> bool:
+        return (directory / NOTE).exists()
+
     def keep(self, directory: Path) -> int:
         """How many files are kept; 0 when there is nothing to do, or it was done before. Blocking; OSError when the
         disk refuses, and then it can be tried again."""

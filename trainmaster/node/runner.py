@@ -221,9 +221,16 @@ class PodRunner:
             log.debug("no directory for a stop notice", extra={"uid": uid})
 
     async def keep_outputs(self, uid: str) -> None:
-        """What rank 0 wrote into its working directory. An error keeps the Pod's directory: it is tried again."""
-        if self._outputs is not None:
-            await asyncio.to_thread(self._outputs.keep, self._settings.root / uid)
+        """What rank 0 wrote into its working directory. An error keeps the Pod's directory: it is tried again.
+
+        The sandbox goes first: nothing of the Pod may exchange directories for links while they are looked through.
+        """
+        directory = self._settings.root / uid
+        if self._outputs is not None and self._outputs.has_note(directory):
+            await self._supervisor.close(uid)
+            failpoints.hit("node.before_outputs")
+            await asyncio.to_thread(self._outputs.keep, directory)
+            failpoints.hit("node.after_outputs")
 
     async def settle(self, uid: str) -> None:
         """The Pod is over: its sandbox goes, its records and logs stay."""

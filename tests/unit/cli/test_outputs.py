@@ -137,9 +137,9 @@ def test_pack_says_what_is_wrong(tmp_path: Path) -> None:
     assert shell.run("code", "pack", str(tmp_path / "nowhere")) == exits.FAILED
     assert "is not a directory" in shell.err
     (tmp_path / "big").write_bytes(b"x" * 2048)
-    assert shell.run("code", "pack", str(tmp_path), "--limit", "1Ki") == exits.FAILED
+    assert shell.run("code", "pack", str(tmp_path), "--code-limit", "1Ki") == exits.FAILED
     assert "more than the limit of 1.0 KiB" in shell.err
-    assert shell.run("code", "pack", str(tmp_path), "--limit", "much") == exits.USAGE
+    assert shell.run("code", "pack", str(tmp_path), "--code-limit", "much") == exits.USAGE
     assert shell.run("code", "list") == exits.OK
 
 

@@ -6,7 +6,7 @@ import errno
 from pathlib import Path
 
 from trainmaster.app.home import Home
-from trainmaster.bundles import Bundle, BundleError, pack
+from trainmaster.bundles import Bundle, BundleError, Limits, pack
 from trainmaster.cli import exits
 from trainmaster.cli.launch.manifests import Code
 
@@ -15,11 +15,11 @@ COMMIT = "trainmaster.dev/git-commit"
 DIRTY = "trainmaster.dev/git-dirty"
 
 
-def send(directory: Path, home: Home) -> Code:
+def send(directory: Path, home: Home, most_bytes: int = Limits().bytes) -> Code:
     """Failure in one sentence when it is too much, cannot be read, or the disk is full."""
     try:
         home.prepare()
-        return describe(pack(directory, home.bundles))
+        return describe(pack(directory, home.bundles, Limits(bytes=most_bytes)))
     except BundleError as error:
         text = str(error)
         if not isinstance(error.__cause__, OSError):
