@@ -29,6 +29,7 @@ from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.offers import OVERRIDES, PATCHES
 from trainmaster.rest.services.records import ArchivedRecords
 from trainmaster.rest.services.sweeping import Sweeper
+from trainmaster.rest.services.tenants import TenantDesk
 
 if TYPE_CHECKING:
     from trainmaster.app.embedded import ControlPlane
@@ -53,13 +54,13 @@ async def serving_rest(
     tls = build_tls(str(pki.server.certificate), str(pki.server.key))
     async with (
         Scope("rest.sweep") as scope,
-        serving_on_demand(listener, tls, partial(_build, api, client, sweeper)),
+        serving_on_demand(listener, tls, partial(build_embedded_backend, api, client, sweeper)),
     ):
         scope.spawn_forever(sweeper.run(), name="rest.sweep")
         yield {"url": build_url(listener), "ca": str(pki.ca.certificate)}
 
 
-def _build(api: ControlPlane, client: LocalClient, sweeper: Sweeper) -> Backend:
+def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Sweeper) -> Backend:
     world, store = api.world, api.store
     callers = ReviewingCallers(client, lambda identity, _: client.as_user(identity), lambda: store.revision)
     return build_backend(
@@ -67,6 +68,7 @@ def _build(api: ControlPlane, client: LocalClient, sweeper: Sweeper) -> Backend:
         callers,
         world.clock,
         world.ids,
+        tenants=TenantDesk(client, world.clock, sign_up=world.settings.rest.sign_up, on_cluster=False),
         templates=world.home.templates,
         records=ArchivedRecords(world.home.history),
         find_fields=_find_fields,

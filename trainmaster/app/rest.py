@@ -33,11 +33,13 @@ from trainmaster.kit.ids import Ids
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.callers import Callers
 from trainmaster.rest.contract import Backend, Limits
+from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creating import JobMaker, Rules
 from trainmaster.rest.services.offers import FindFields, Offers
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import Records
 from trainmaster.rest.services.templates import Templates
+from trainmaster.rest.services.tenants import TenantDesk
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,7 @@ def build_backend(
     clock: Clock,
     ids: Ids,
     *,
+    tenants: TenantDesk,
     templates: Path | None,
     records: Records,
     find_fields: FindFields,
@@ -122,7 +125,8 @@ def build_backend(
     rules = Rules(settings.max_nodes, settings.check_code)
     jobs = JobMaker(Templates(templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
     limits = Limits(settings.max_body_bytes)
-    return Backend(callers, clock, ids, jobs, JobReader(records, clock), check_ready, limits)
+    rates = Rates(clock, settings.requests_per_second, settings.request_burst)
+    return Backend(callers, clock, ids, jobs, JobReader(records, clock), tenants, rates, check_ready, limits)
 
 
 @asynccontextmanager

@@ -58,6 +58,12 @@ class Rest:
     """Largest body of a request; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
     max_nodes: int = 1_000
     """Most nodes of one job."""
+    requests_per_second: float = 50.0
+    """Of each caller who is no administrator, on average; 0 is no limit."""
+    request_burst: int = 200
+    """How many of them may come at once."""
+    sign_up: bool = False
+    """Anybody who reaches the port may become a tenant (docs/tenants.md). false: administrators add tenants."""
     check_code: bool = True
     """Refuse training code that the Python of the server cannot parse. false where jobs run on a newer Python."""
 

@@ -17,6 +17,8 @@ from trainmaster.rest.contract import Backend
 from trainmaster.rest.edge import Edge
 from trainmaster.rest.problems import Problem, build_unexpected, from_status, from_validation
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS
+from trainmaster.rest.services.tenants import to_problem
+from trainmaster.tenancy.tenants import TenantError
 
 
 def build_routes(backend: Backend) -> FastAPI:
@@ -37,6 +39,7 @@ def build_routes(backend: Backend) -> FastAPI:
         routes.include_router(router)
     routes.add_exception_handler(Problem, _answer_problem)
     routes.add_exception_handler(StatusError, _answer_status)
+    routes.add_exception_handler(TenantError, _answer_tenant)
     routes.add_exception_handler(RequestValidationError, _answer_validation)
     routes.add_exception_handler(HTTPException, _answer_http)
     routes.add_exception_handler(Exception, _answer_unexpected)
@@ -61,6 +64,11 @@ async def _answer_problem(request: Request, error: Exception) -> Response:
 async def _answer_status(request: Request, error: Exception) -> Response:
     assert isinstance(error, StatusError)
     return _respond(request, from_status(error))
+
+
+async def _answer_tenant(request: Request, error: Exception) -> Response:
+    assert isinstance(error, TenantError)
+    return _respond(request, to_problem(error))
 
 
 async def _answer_validation(request: Request, error: Exception) -> Response:

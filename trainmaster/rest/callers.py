@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trainmaster.api import status
+from trainmaster.api import status, tenancy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.contract import (
     Client,
@@ -27,8 +27,10 @@ from trainmaster.client.contract import (
     WatchStream,
     WriteOptions,
 )
+from trainmaster.rest.problems import Problem
 
 TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")
+ACCESS_REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _MASTERS = "system:masters"
 _DEFAULTS = (ListOptions(), WatchOptions(), WriteOptions(), DeleteOptions(), LogOptions())
 _LIST, _WATCH, _WRITE, _DELETE, _LOG = _DEFAULTS
@@ -150,9 +152,37 @@ class Caller:
     def is_administrator(self) -> bool:
         return _MASTERS in self.identity.groups
 
+    @property
+    def tenant(self) -> str | None:
+        """Whose namespace the caller works in, if they are a tenant (`api.tenancy`)."""
+        return read_tenant(self.identity.user)
+
+    async def check_user(self, user_id: str) -> None:
+        """Problem 403 when they act in another's name. Administrators may: whoever can make namespaces."""
+        own = self.tenant or get_user_id(self.identity.user)
+        if user_id == own or self.is_administrator:
+            return
+        attributes = {"verb": "create", "resource": "namespaces"}
+        review = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": "SelfSubjectAccessReview"}
+        answer = await self.client.create(ACCESS_REVIEWS, {**review, "spec": {"resourceAttributes": attributes}})
+        if not (answer.get("status") or {}).get("allowed"):
+            text = f"user_id is {user_id[:64]!r}, and you are {own!r}"
+            raise Problem(403, "not-yours", text, hint=f"send user_id {own!r}; only administrators act for others")
+
     async def settle(self) -> None:
         """Until everything that the answer may tell of is on disk."""
         await self.client.settle()
+
+
+def read_tenant(user: str) -> str | None:
+    prefix, _, name = user.rpartition(":")
+    kind, _, namespace = prefix.rpartition(":")
+    return namespace if (kind, name) == ("system:serviceaccount", tenancy.NAME) else None
+
+
+def get_user_id(user: str) -> str:
+    """The short form of other callers: the name of a ServiceAccount, the local part of a mail address."""
+    return user.rpartition(":")[2].partition("@")[0].lower()
 
 
 class Callers(Protocol):

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.rest.callers import Callers
+from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creating import JobMaker
 from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.tenants import TenantDesk
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,9 @@ class Backend:
     ids: Ids
     jobs: JobMaker
     reader: JobReader
+    tenants: TenantDesk
+    rates: Rates
+    """Of requests, for each caller."""
     check_ready: Callable[[], Awaitable[None]]
     """Raises StatusError while the server behind does not answer."""
     limits: Limits = field(default_factory=Limits)

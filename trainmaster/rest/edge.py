@@ -1,6 +1,7 @@
 """The outermost layer around the application: what must hold for every request, whatever the routes do.
 
     a caller          every path but the public ones needs a good token, also paths that do not exist
+    a rate            somebody who sends too much waits, administrators do not
     a size            a body beyond the limit is refused, announced or not
     durability        an answer leaves once everything that it may tell of is on disk
     one error form    every failure is a problem document; an unknown one has an id, and its traceback is in the log
@@ -74,6 +75,8 @@ class _Exchange:
             headers = _read_headers(self._scope)
             if not public:
                 self._caller = state["caller"] = await self._backend.callers.identify(_find_token(headers))
+                if not self._caller.is_administrator:
+                    self._backend.rates.take(self._caller.identity.user)
             self._check_announced(headers.get(b"content-length", b""))
             await self._app(self._scope, self._receive, self._send)
         except Problem as problem:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from trainmaster.api import tenancy
 from trainmaster.api.labels import ISOLATION
@@ -27,7 +28,11 @@ _FIRST_TOKEN = f"{NAME}-token-1"
 
 
 class TenantError(Exception):
-    """What cannot be done, and what to do instead; for people."""
+    """What cannot be done, and what to do instead; for people. `kind` is for programs."""
+
+    def __init__(self, text: str, kind: Literal["invalid", "exists", "missing", "refused"] = "refused") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Tenants:
         """`walled`: its Pods run as a Unix user of its own; one machine only, and the node must be able to."""
         problem = tenancy.find_name_problem(name)
         if problem:
-            raise TenantError(problem)
+            raise TenantError(problem, "invalid")
         _check_life(life)
         user = await self._reserve_user(name) if walled else None
         await self._make_namespace(name, user)
@@ -56,7 +61,7 @@ class Tenants:
             return await self._issue(name, _FIRST_TOKEN, life)
         except AlreadyExists:
             raise TenantError(
-                f"tenant {name} exists already; `trainmaster tenant rotate {name}` gives it a new token"
+                f"tenant {name} exists already; `trainmaster tenant rotate {name}` gives it a new token", "exists"
             ) from None
 
     async def list_all(self) -> list[Tenant]:
@@ -104,7 +109,9 @@ class Tenants:
         except AlreadyExists:
             found = await self._client.get(NAMESPACES, name)
             if (found["metadata"].get("labels") or {}).get(tenancy.TENANT) != name:
-                raise TenantError(f"namespace {name} exists and belongs to no tenant; choose another name") from None
+                raise TenantError(
+                    f"namespace {name} exists and belongs to no tenant; choose another name", "exists"
+                ) from None
             if tenancy.find_unix_user(found) != user:
                 raise TenantError(
                     f"tenant {name} exists already, {'without' if user is not None else 'with'} walls"
@@ -186,7 +193,7 @@ class Tenants:
         except NotFound:
             found = {"metadata": {}}
         if (found["metadata"].get("labels") or {}).get(tenancy.TENANT) != name:
-            raise TenantError(f"there is no tenant {name}; `trainmaster tenant list` shows all")
+            raise TenantError(f"there is no tenant {name}; `trainmaster tenant list` shows all", "missing")
         return found
 
     async def _annotate(self, name: str, disabled: str | None) -> None:
@@ -208,7 +215,7 @@ class Tenants:
 
 def _check_life(life: timedelta) -> None:
     if not SHORTEST_LIFE <= life <= LONGEST_LIFE:
-        raise TenantError("a token lives at least 10 minutes and at most 365 days")
+        raise TenantError("a token lives at least 10 minutes and at most 365 days", "invalid")
 
 
 def check_walls(nodes: list[Object]) -> str:

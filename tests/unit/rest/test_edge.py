@@ -21,12 +21,14 @@ from trainmaster.rest.callers import Caller, ReviewingCallers, SeenClient
 from trainmaster.rest.contract import Backend, Limits
 from trainmaster.rest.edge import Edge
 from trainmaster.rest.models.problems import ProblemDocument
+from trainmaster.rest.rates import Rates
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS
 from trainmaster.rest.services.creating import JobMaker
 from trainmaster.rest.services.offers import Offers
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import NoRecords
 from trainmaster.rest.services.templates import Templates
+from trainmaster.rest.services.tenants import TenantDesk
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -53,7 +55,9 @@ def build_backend(callers: Any = None, limits: Limits | None = None) -> Backend:
     clock = SystemClock()
     jobs = JobMaker(Templates(), Offers(find_fields, clock), clock)
     known = callers or OnlyGood(_Silent())  # type: ignore[arg-type]
-    return Backend(known, clock, SeededIds(1), jobs, JobReader(NoRecords(), clock), ready, limits or Limits())
+    desk = TenantDesk(_Silent(), clock, sign_up=False, on_cluster=False)  # type: ignore[arg-type]
+    reader, rates = JobReader(NoRecords(), clock), Rates(clock, 50.0, 200)
+    return Backend(known, clock, SeededIds(1), jobs, reader, desk, rates, ready, limits or Limits())
 
 
 async def find_fields() -> frozenset[str]:
@@ -102,7 +106,7 @@ def test_every_route_but_the_public_ones_needs_a_token() -> None:
         for method in route.methods or ():
             answer = ask(method, route.path.replace("{", "").replace("}", ""), token=None)
             if route.path in PUBLIC:
-                assert answer.status < 400, route.path
+                assert answer.status != 401, route.path
             else:
                 check_problem(answer, 401)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainmaster.rest.routes import docs, guide, health
+from trainmaster.rest.routes import docs, guide, health, tenants
 
-ROUTERS = (guide.router, health.router, docs.router)
+ROUTERS = (guide.router, tenants.router, health.router, docs.router)
 
-PUBLIC = frozenset({*health.PUBLIC, *docs.PUBLIC})
+PUBLIC = frozenset({*tenants.PUBLIC, *health.PUBLIC, *docs.PUBLIC})
 """Exact paths. Everything else, also what does not exist, needs a token."""

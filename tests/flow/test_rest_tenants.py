@@ -1,0 +1,163 @@
+"""Tenants through REST, with real tokens and roles: what each caller may do with whose things."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.rest import RestApi, running_rest
+from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.api.status import StatusError
+from trainmaster.app.settings import Rest, Settings
+from trainmaster.testing.virtual import VirtualClock, run_virtual
+
+pytestmark = pytest.mark.flow
+
+ORDER = {"framework": "pytorch", "training_code": "print(1)\n", "config": {"num_nodes": 2}}
+
+
+def play(tmp_path: Path, scene: Callable[[RestApi], Awaitable[None]], **settings: Any) -> None:
+    async def main() -> None:
+        async with running_rest(tmp_path, replace(Settings(), rest=Rest(**settings))) as rest:
+            await scene(rest)
+
+    run_virtual(main())
+
+
+async def create(rest: RestApi, token: str, user: str, namespace: str) -> Any:
+    body = {**ORDER, "user_id": user, "namespace": namespace}
+    return await rest.call("POST", "/api/trainjob/create", token=token, body=body)
+
+
+def test_a_tenant_trains_in_its_own_namespace_and_knows_what_it_has(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        ann = await rest.add_tenant("ann", allowance={"jobs": 2, "cpu": 4})
+        me = (await rest.call("GET", "/api/v1/me", token=ann)).json()
+        assert (me["tenant"], me["namespace"], me["administrator"]) == ("ann", "ann", False)
+        made = await create(rest, ann, "ann", "ann")
+        assert made.status == 200, made.body
+        await rest.api.registry.settled()
+        quota = {use["resource"]: use for use in (await rest.call("GET", "/api/v1/me", token=ann)).json()["quota"]}
+        assert quota["count/trainjobs.trainer.kubeflow.org"] == {
+            "resource": "count/trainjobs.trainer.kubeflow.org",
+            "allowed": "2",
+            "used": "1",
+        }
+        assert (await create(rest, ann, "ann", "ann")).status == 200
+        refused = await create(rest, ann, "ann", "ann")
+        assert refused.status == 403
+        assert "exceeded quota" in refused.json()["detail"]
+
+    play(tmp_path, scene)
+
+
+OTHERS = [
+    ("GET", "/api/trainjob/{job}/status?namespace=bob", None),
+    ("GET", "/api/trainjob/{job}/logs?namespace=bob", None),
+    ("POST", "/api/trainjob/create", {**ORDER, "user_id": "ann", "namespace": "bob"}),
+    ("POST", "/api/trainjob/create", {**ORDER, "user_id": "bob", "namespace": "bob"}),
+    ("POST", "/api/trainjob/create", {**ORDER, "user_id": "bob", "namespace": "ann"}),
+    ("DELETE", "/api/trainjob/{job}?namespace=bob", None),
+    ("POST", "/api/v1/tenants", {"name": "eve", "without_walls": True}),
+    ("GET", "/api/v1/tenants", None),
+    ("GET", "/api/v1/tenants/bob", None),
+    ("POST", "/api/v1/tenants/bob/rotate", {}),
+    ("POST", "/api/v1/tenants/bob/enable", {}),
+    ("POST", "/api/v1/tenants/bob/disable", None),
+    ("DELETE", "/api/v1/tenants/bob", None),
+]
+
+
+def test_what_is_anothers_or_the_administrators_is_refused(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        ann, bob = await rest.add_tenant("ann"), await rest.add_tenant("bob")
+        job = (await create(rest, bob, "bob", "bob")).json()["trainjob_name"]
+        before = rest.api.store.revision
+        tokens = {"another tenant": (ann, 403), "nobody": (None, 401), "empty": ("", 401), "forged": (bob + "x", 401)}
+        for method, path, body in OTHERS:
+            for who, (token, code) in tokens.items():
+                answer = await rest.call(method, path.replace("{job}", job), token=token, body=body)
+                assert answer.status == code, f"{method} {path} by {who}: {answer.body!r}"
+        assert rest.api.store.revision == before, "a refused request wrote something"
+        for method, path, body in OTHERS:
+            answer = await rest.call(method, path.replace("{job}", job), token=rest.owner, body=body)
+            assert answer.status not in (401, 403), f"{method} {path} by the owner: {answer.body!r}"
+
+    play(tmp_path, scene)
+
+
+def test_a_revoked_or_expired_token_works_nowhere(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        ann, bob = await rest.add_tenant("ann"), await rest.add_tenant("bob", token_days=1)
+        assert (await rest.call("POST", "/api/v1/tenants/ann/rotate", token=rest.owner, body={})).status == 200
+        assert (await rest.call("GET", "/api/v1/me", token=ann)).status == 401
+        with pytest.raises(StatusError):
+            rest.as_token(ann)
+        assert (await rest.call("GET", "/api/v1/me", token=bob)).status == 200
+        assert isinstance(rest.clock, VirtualClock)
+        await rest.clock.sleep(timedelta(days=1, seconds=1).total_seconds())
+        assert (await rest.call("GET", "/api/v1/me", token=bob)).status == 401
+
+    play(tmp_path, scene)
+
+
+def test_the_same_token_has_the_same_rights_on_the_kubernetes_side(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        ann = await rest.add_tenant("ann")
+        await rest.add_tenant("bob")
+        kube = rest.as_token(ann)
+        assert (await kube.list(TRAIN_JOBS, "ann")).items == []
+        for refused in (
+            kube.list(TRAIN_JOBS, "bob"),
+            kube.list(TRAIN_JOBS),
+            kube.list(CONFIG_MAPS, "kubeflow-system"),
+        ):
+            with pytest.raises(StatusError) as error:
+                await refused
+            assert error.value.code == 403
+
+    play(tmp_path, scene)
+
+
+def test_sign_up_is_closed_until_an_administrator_opens_it(tmp_path: Path) -> None:
+    async def closed(rest: RestApi) -> None:
+        answer = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "ann"})
+        assert answer.status == 403
+        assert "administrators" in answer.json()["detail"]
+
+    play(tmp_path / "closed", closed)
+
+    async def opened(rest: RestApi) -> None:
+        answer = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "ann"})
+        assert answer.status == 201, answer.body
+        token = answer.json()["token"]
+        assert (await create(rest, token, "ann", "ann")).status == 200
+        again = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "ann"})
+        assert again.status == 409
+        wrong = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "kube-system"})
+        assert (wrong.status, wrong.json()["errors"][0]["pointer"]) == (422, "/name")
+        statuses = set()
+        for number in range(25):
+            body = {"name": f"t{number}"}
+            statuses.add((await rest.call("POST", "/api/v1/signup", token=None, body=body)).status)
+        assert statuses == {201, 429}
+
+    play(tmp_path / "open", opened, sign_up=True)
+
+
+def test_a_tenant_who_sends_too_much_waits_and_an_administrator_does_not(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        ann = await rest.add_tenant("ann")
+        answers = [await rest.call("GET", "/api/v1/me", token=ann) for _ in range(8)]
+        assert [answer.status for answer in answers] == [200] * 5 + [429] * 3
+        assert answers[-1].headers["retry-after"] == "1"
+        assert [(await rest.call("GET", "/api/v1/me", token=rest.owner)).status for _ in range(8)] == [200] * 8
+        await rest.clock.sleep(1.0)
+        assert (await rest.call("GET", "/api/v1/me", token=ann)).status == 200
+
+    play(tmp_path, scene, requests_per_second=2.0, request_burst=5)

@@ -1,0 +1,78 @@
+"""The REST API in this process, without sockets: the real application on the real API server, with tokens and roles.
+
+    async with running_rest(tmp_path) as rest:
+        ann = await rest.add_tenant("ann")
+        answer = await rest.call("GET", "/api/v1/me", token=ann)
+
+`rest.owner` is the owner's token. `rest.kube` asks the Kubernetes side the same question with the same token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.unit.rest.asgi import Answer, call
+from trainmaster.apiserver.local import LocalClient
+from trainmaster.app.bootstrap import ensure_built_ins
+from trainmaster.app.credentials import ensure_secret
+from trainmaster.app.embedded import ControlPlane, World
+from trainmaster.app.embedded_rest import build_embedded_backend
+from trainmaster.app.home import Home
+from trainmaster.app.settings import Settings
+from trainmaster.client.contract import Client
+from trainmaster.controllers.install import install_runtimes
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import SeededIds
+from trainmaster.rest.application import build_app
+from trainmaster.rest.services.sweeping import Sweeper
+from trainmaster.store.memory import MemoryStore
+from trainmaster.testing.virtual import VirtualClock
+
+
+@dataclass(frozen=True)
+class RestApi:
+    app: Any
+    api: ControlPlane
+    client: LocalClient
+    """As the owner, without a token."""
+    owner: str
+    clock: Clock
+
+    async def call(self, method: str, url: str, *, token: str | None, body: Any = None, **more: Any) -> Answer:
+        return await call(self.app, method, url, token=token, body=body, **more)
+
+    async def add_tenant(self, name: str, **more: Any) -> str:
+        body = {"name": name, "without_walls": True, **more}
+        answer = await self.call("POST", "/api/v1/tenants", token=self.owner, body=body)
+        assert answer.status == 201, answer.body
+        token: str = answer.json()["token"]
+        return token
+
+    def as_token(self, token: str) -> Client:
+        """The Kubernetes side for whoever holds the token. StatusError 401 when nobody does."""
+        identity = self.api.authenticator.identify(f"Bearer {token}", None)
+        assert identity is not None
+        return self.client.as_user(identity)
+
+
+@asynccontextmanager
+async def running_rest(folder: Path, settings: Settings | None = None) -> AsyncIterator[RestApi]:
+    home, clock = Home(folder / "home"), VirtualClock()
+    home.pki.mkdir(parents=True)
+    world = World(home, settings or Settings(), {}, clock, SeededIds(7))
+    store = MemoryStore()
+    api = ControlPlane(world, store)
+    try:
+        async with api.registry.running("a test's CA"):
+            ensure_built_ins(api.registry)
+            await api.registry.settled()
+            client = LocalClient(api.registry, authorizer=api.authorizer)
+            await install_runtimes(client)
+            backend = build_embedded_backend(api, client, Sweeper(client, clock))
+            yield RestApi(build_app(backend), api, client, ensure_secret(home, "owner.token", world.ids), clock)
+    finally:
+        api.close()

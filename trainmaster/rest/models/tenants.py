@@ -1,0 +1,102 @@
+"""Requests and answers about tenants (docs/tenants.md)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainmaster.api.tenancy import Allowance, Tenant
+from trainmaster.rest.models.trainjobs import Amount, Count
+from trainmaster.tenancy.tenants import Issued
+
+_LONGEST_DAYS = 365
+
+
+class AllowanceModel(BaseModel):
+    """How much a tenant may have at a time."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    jobs: Count = Field(default=100, ge=1, le=100_000, description="TrainJobs, running or finished.")
+    cpu: Amount | None = Field(default=None, description="CPUs of all its Pods together.")
+    memory: Amount | None = Field(default=None, description="Memory of all its Pods together.")
+    gpus: Count | None = Field(default=None, ge=0, le=100_000, description="GPUs of all its Pods together.")
+
+    def to_allowance(self) -> Allowance:
+        return Allowance(self.jobs, self.cpu or "", self.memory or "", self.gpus)
+
+
+class SignUp(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "ann"}]})
+
+    name: str = Field(description="The tenant, which is also its namespace: lower-case letters, digits and dashes.")
+
+
+class NewTenant(SignUp):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"name": "ann", "allowance": {"jobs": 20, "gpus": 2}}]}
+    )
+
+    allowance: AllowanceModel = Field(default_factory=AllowanceModel)
+    token_days: Count = Field(default=90, ge=1, le=_LONGEST_DAYS, description="How long its token lives.")
+    without_walls: bool = Field(
+        default=False, description="Also where this machine cannot keep the programs of tenants apart."
+    )
+
+
+class NewToken(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token_days": 30}]})
+
+    token_days: Count = Field(default=90, ge=1, le=_LONGEST_DAYS, description="How long the new token lives.")
+
+
+class TokenAnswer(BaseModel):
+    tenant: str
+    namespace: str
+    token: str = Field(description="Shown this once, and stored nowhere.")
+    expires_at: str
+
+    @classmethod
+    def build(cls, issued: Issued) -> TokenAnswer:
+        return cls(tenant=issued.tenant, namespace=issued.namespace, token=issued.token, expires_at=issued.expires)
+
+
+class TenantAnswer(BaseModel):
+    tenant: str
+    namespace: str
+    state: Literal["Active", "Disabled"]
+    created_at: str
+    unix_user: int | None = Field(description="Whom its Pods run as on one machine; null without walls.")
+    tokens_expire_at: list[str]
+
+    @classmethod
+    def build(cls, tenant: Tenant) -> TenantAnswer:
+        return cls(
+            tenant=tenant.name,
+            namespace=tenant.namespace,
+            state="Disabled" if tenant.disabled else "Active",
+            created_at=tenant.created,
+            unix_user=tenant.unix_user,
+            tokens_expire_at=list(tenant.tokens),
+        )
+
+
+class Tenants(BaseModel):
+    items: list[TenantAnswer]
+
+
+class Use(BaseModel):
+    resource: str = Field(description="As Kubernetes quotas name it, such as requests.cpu.")
+    allowed: str
+    used: str
+
+
+class Me(BaseModel):
+    """Who the token is, and what they have."""
+
+    user: str
+    tenant: str | None = Field(description="The caller's tenant; null for others.")
+    namespace: str | None
+    administrator: bool
+    quota: list[Use] = Field(description="Of the tenant's namespace.")

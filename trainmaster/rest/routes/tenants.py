@@ -1,0 +1,81 @@
+"""Tenants: who am I, sign-up, and what administrators do with them (docs/tenants.md)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from trainmaster.rest.context import BackendOf, CallerOf
+from trainmaster.rest.models.tenants import Me, NewTenant, NewToken, SignUp, TenantAnswer, Tenants, TokenAnswer, Use
+from trainmaster.rest.services.tenants import read_quota
+
+router = APIRouter(prefix="/api/v1", tags=["tenants"])
+PUBLIC = ("/api/v1/signup",)
+
+Name = Annotated[str, Path(description="The tenant.", max_length=63)]
+
+
+@router.get("/me", summary="Who am I, and what do I have?")
+async def read_me(caller: CallerOf) -> Me:
+    quota = [Use(resource=name, allowed=allowed, used=used) for name, allowed, used in await read_quota(caller)]
+    return Me(
+        user=caller.identity.user,
+        tenant=caller.tenant,
+        namespace=caller.tenant,
+        administrator=caller.is_administrator,
+        quota=quota,
+    )
+
+
+@router.post("/signup", summary="Become a tenant", status_code=201)
+async def sign_up(body: SignUp, backend: BackendOf) -> TokenAnswer:
+    """Open only where the administrator has set `rest.sign_up`. Needs no token; gives one."""
+    return TokenAnswer.build(await backend.tenants.sign_up(body.name))
+
+
+@router.get("/tenants", summary="All tenants")
+async def list_tenants(caller: CallerOf, backend: BackendOf) -> Tenants:
+    found = await backend.tenants.open(caller.client).list_all()
+    return Tenants(items=[TenantAnswer.build(tenant) for tenant in found])
+
+
+@router.post("/tenants", summary="Make a tenant", status_code=201)
+async def add_tenant(body: NewTenant, caller: CallerOf, backend: BackendOf) -> TokenAnswer:
+    issued = await backend.tenants.add(
+        caller.client,
+        body.name,
+        body.allowance.to_allowance(),
+        life=timedelta(days=body.token_days),
+        without_walls=body.without_walls,
+    )
+    return TokenAnswer.build(issued)
+
+
+@router.get("/tenants/{name}", summary="One tenant")
+async def read_tenant(name: Name, caller: CallerOf, backend: BackendOf) -> TenantAnswer:
+    return TenantAnswer.build(await backend.tenants.open(caller.client).get(name))
+
+
+@router.post("/tenants/{name}/rotate", summary="A new token; the old ones are void")
+async def rotate_token(name: Name, body: NewToken, caller: CallerOf, backend: BackendOf) -> TokenAnswer:
+    tenants = backend.tenants.open(caller.client)
+    return TokenAnswer.build(await tenants.rotate(name, life=timedelta(days=body.token_days)))
+
+
+@router.post("/tenants/{name}/enable", summary="Let a disabled tenant in again")
+async def enable_tenant(name: Name, body: NewToken, caller: CallerOf, backend: BackendOf) -> TokenAnswer:
+    tenants = backend.tenants.open(caller.client)
+    return TokenAnswer.build(await tenants.enable(name, life=timedelta(days=body.token_days)))
+
+
+@router.post("/tenants/{name}/disable", summary="Take away tokens and rights; jobs go on")
+async def disable_tenant(name: Name, caller: CallerOf, backend: BackendOf) -> TenantAnswer:
+    return TenantAnswer.build(await backend.tenants.open(caller.client).disable(name))
+
+
+@router.delete("/tenants/{name}", summary="Remove a tenant with everything in its namespace")
+async def delete_tenant(name: Name, caller: CallerOf, backend: BackendOf) -> TenantAnswer:
+    """Records of its jobs stay in the history."""
+    return TenantAnswer.build(await backend.tenants.open(caller.client).delete(name))

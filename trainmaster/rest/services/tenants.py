@@ -1,0 +1,69 @@
+"""Tenants through REST: administrators make them as themselves; sign-up, where it is open, as the REST API itself.
+
+Who may do what is decided by the server behind, for the caller's own client. Nothing here checks a role by name.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from trainmaster.api.resources import NODES
+from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, Allowance
+from trainmaster.client.contract import Client
+from trainmaster.kit.clock import Clock
+from trainmaster.rest.callers import Caller
+from trainmaster.rest.problems import FieldProblem, Problem, invalid
+from trainmaster.rest.rates import Rates
+from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, TenantError, Tenants, check_walls
+
+
+class TenantDesk:
+    """`own` acts as the REST API itself, for sign-up alone. `on_cluster`: containers are the walls."""
+
+    def __init__(self, own: Client, clock: Clock, *, sign_up: bool, on_cluster: bool) -> None:
+        self._own = own
+        self._clock = clock
+        self._sign_up = sign_up
+        self._on_cluster = on_cluster
+        self._signed_up = Rates(clock, 0.1, 20)
+
+    def open(self, client: Client) -> Tenants:
+        return Tenants(client, self._clock)
+
+    async def add(
+        self, client: Client, name: str, allowance: Allowance, *, life: timedelta, without_walls: bool
+    ) -> Issued:
+        walled = not without_walls and not self._on_cluster
+        if walled:
+            problem = check_walls((await client.list(NODES)).items)
+            if problem:
+                hint = "send without_walls: true to accept it, or run the server as root"
+                raise Problem(409, "no-walls", problem, hint=hint)
+        return await self.open(client).add(name, allowance, walled=walled, life=life)
+
+    async def sign_up(self, name: str) -> Issued:
+        if not self._sign_up:
+            raise Problem(
+                403, "sign-up-closed", "tenants are made by administrators here",
+                hint="ask one for `trainmaster tenant add`, or set rest.sign_up to true",
+            )  # fmt: skip
+        self._signed_up.take("anybody")
+        return await self.add(self._own, name, Allowance(), life=DEFAULT_LIFE, without_walls=False)
+
+
+async def read_quota(caller: Caller) -> list[tuple[str, str, str]]:
+    """(resource, allowed, used) of the caller's own namespace."""
+    if caller.tenant is None:
+        return []
+    quota = await caller.client.get(RESOURCE_QUOTAS, NAME, caller.tenant)
+    status = quota.get("status") or {}
+    hard, used = status.get("hard") or quota["spec"]["hard"], status.get("used") or {}
+    return [(name, str(amount), str(used.get(name, "0"))) for name, amount in hard.items()]
+
+
+def to_problem(error: TenantError) -> Problem:
+    if error.kind == "invalid":
+        return invalid([FieldProblem(str(error), pointer="/name")])
+    if error.kind == "missing":
+        return Problem(404, "not-found", str(error))
+    return Problem(409, "tenant-exists" if error.kind == "exists" else "tenant-refused", str(error))
