@@ -17,7 +17,8 @@ import uvicorn
 from trainmaster.kit.scopes import finish
 
 _DRAIN_SECONDS = 5
-_KEEP_ALIVE_SECONDS = 60
+_KEEP_ALIVE_SECONDS = 300
+"""An idle connection; a client that reuses one just when it ends gets no answer, so that should be rare."""
 _CONNECTIONS = 2_000
 """More are answered 503: each may hold a body."""
 

@@ -80,7 +80,9 @@ class JobReader:
         while True:
             record = await self._records.find(namespace, name)
             deleted = self._gone.get((namespace, name))
-            if record is not None or deleted is None or self._clock.boot() - deleted > _ARCHIVE_SECONDS:
+            if deleted is None or self._clock.boot() - deleted > _ARCHIVE_SECONDS:
+                return record
+            if record is not None and record.deletion is not None:
                 return record
             await self._clock.sleep(0.1)
 
