@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,7 +51,8 @@ def find_sdk_or_skip() -> Path:
 
 def build_environ(folder: Path, home: Path) -> dict[str, str]:
     return {
-        "PATH": os.environ["PATH"],
+        # The command `trainmaster` is beside our interpreter.
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "HOME": str(folder),
         "TRAINMASTER_HOME": str(home),
