@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.node.bench import Bench, find_status, has_phase, is_over, run
+from tests.node.bench import Bench, find_status, get_ended, has_phase, is_over, run
 from trainmaster.api import code
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, JOBSET_UID, REPLICATED_JOB_NAME
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.bundles import pack
+from trainmaster.kit import failpoints
 from trainmaster.shim.protocol import FULL, PLAIN
 
 pytestmark = [pytest.mark.node, pytest.mark.parametrize("level", (PLAIN, FULL))]
@@ -196,5 +198,36 @@ def test_what_rank_0_wrote_is_kept_when_its_pod_was_deleted_while_nobody_ran_the
         async with bench.running_agent(level=level, results=results):
             await bench.wait_until(lambda: not (bench.root / uid).exists())
         assert (kept / "files/model").read_text() == "1\n"
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("point", ["node.before_outputs", "node.after_outputs"])
+def test_a_node_that_dies_while_outputs_are_kept_loses_neither_them_nor_the_end(
+    tmp_path: Path, source: Path, level: str, point: str
+) -> None:
+    class Died(BaseException):
+        pass
+
+    def die() -> None:
+        raise Died
+
+    async def test(bench: Bench) -> None:
+        results = tmp_path / "results"
+        volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
+        jobset = await put_jobset(bench)
+        labels = {JOBSET_NAME: "j", JOBSET_UID: jobset["metadata"]["uid"], REPLICATED_JOB_NAME: "node"}
+        await bench.create("echo 1 > model; exit 3", metadata={"labels": labels}, main=MOUNT, volumes=volumes)
+        with failpoints.calling(point, die), pytest.raises(BaseException) as caught:
+            async with bench.running_agent(level=level, results=results):
+                await asyncio.sleep(30)
+        assert caught.group_contains(Died) if isinstance(caught.value, BaseExceptionGroup) else caught.type is Died
+        async with bench.running_agent(level=level, results=results):
+            pod = await bench.wait_for(is_over)
+            assert get_ended(pod)["exitCode"] == 3
+            kept = results / TRAINJOB / "workdirs"
+            assert [path.name for path in kept.iterdir()] == [pod["metadata"]["uid"]]
+            assert (kept / pod["metadata"]["uid"] / "files/model").read_text() == "1\n"
+            await bench.remove()
 
     run(tmp_path, test)
