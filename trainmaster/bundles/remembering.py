@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def save(path: Path, memory: Memory, began_ns: int) -> None:
     """`began_ns`: the file system's own time before the first file was looked at."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = {name: [*mark, known] for name, (mark, known) in memory.known.items() if is_settled(mark, began_ns)}
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     draft.write_text(json.dumps({"version": _VERSION, "digest": memory.digest, "files": files}, separators=(",", ":")))
     draft.rename(path)
 

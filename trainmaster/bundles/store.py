@@ -129,9 +129,12 @@ class Store:
             return float("inf")
 
     def forget(self, digests: Collection[str], *, before: float) -> list[str]:
-        """Removes those that are still unused, and drafts that a crash left; returns the digests that went."""
-        gone = []
-        with self.locked(exclusive=True):
+        """Removes those that are still unused, and drafts that a crash left; returns the digests that went. None while
+        somebody packs: that may take as long as it likes, and there is always a next time."""
+        gone: list[str] = []
+        with self.locked(exclusive=True) as is_locked:
+            if not is_locked:
+                return gone
             for digest in digests:
                 if self._get_time(digest) < before:
                     self._remove(self.get_place(digest))
@@ -173,12 +176,17 @@ class Store:
         self.touch(digest)
 
     @contextmanager
-    def locked(self, *, exclusive: bool = False) -> Iterator[None]:
-        """Between who forgets and who packs: what is found during a pack is there when it ends."""
+    def locked(self, *, exclusive: bool = False) -> Iterator[bool]:
+        """Between who forgets and who packs: what is found during a pack is there when it ends. Shared, it waits;
+        exclusive, it does not, and says whether it has it."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self.root / "lock", "a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-            yield
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
 
 
 def hash_file(path: Path) -> str:

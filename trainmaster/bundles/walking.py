@@ -20,6 +20,8 @@ from trainmaster.bundles.errors import BundleError
 _LARGEST = 5
 _MUCH_TOO_MANY = 4
 """So many times the limit of files, and nobody needs the exact number any more."""
+_SMALL = 50
+"""Parts below this fraction of the whole are not worth naming."""
 _LINKS_NAMED = 3
 
 
@@ -178,7 +180,8 @@ def _explain_links(found: _Walk) -> str:
 
 def _explain_size(found: _Walk, limits: Limits) -> str:
     tree = found.tree
-    largest = sorted(found.sizes.items(), key=lambda item: -item[1])[:_LARGEST]
+    ordered = sorted(found.sizes.items(), key=lambda item: -item[1])
+    largest = [item for item in ordered[:_LARGEST] if item is ordered[0] or item[1] * _SMALL > tree.bytes]
     named = ", ".join(f"{_show(tree, name)} ({format_bytes(size)})" for name, size in largest)
     if tree.bytes > limits.bytes:
         least = "at least " if found.is_enough else ""

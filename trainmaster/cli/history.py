@@ -25,6 +25,7 @@ from trainmaster.history import exporting, purging, show
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.logs import Log, list_logs, read_lines
 from trainmaster.history.record import Record
+from trainmaster.history.results import list_outputs
 from trainmaster.kit.clock import SystemClock
 
 
@@ -133,6 +134,10 @@ def _get(options: argparse.Namespace, context: Context, archive: Archive) -> int
         return exits.OK
     for line in show.describe(record, logs, points):
         context.say(line)
+    if left := list_outputs(archive.directory, record.uid):
+        where = "" if record.namespace == "default" else f" -n {record.namespace}"
+        size = sum(output.bytes for output in left)
+        context.say(f"Outputs:    {len(left)}, {size} bytes: `trainmaster outputs list {record.name}{where}`")
     return exits.OK
 
 

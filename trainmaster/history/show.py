@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from trainmaster.api import code
 from trainmaster.api.conditions import list_conditions
 from trainmaster.history import series
 from trainmaster.history.archive import Summary
@@ -80,6 +81,7 @@ def describe(record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) 
     yield f"Namespace:  {record.namespace}"
     yield f"UID:        {record.uid}"
     yield f"Runtime:    {record.runtime}"
+    yield from _describe_code(document["trainjob"]["metadata"].get("annotations") or {})
     yield f"State:      {record.state}"
     for condition in list_conditions(document["trainjob"]):
         if condition.get("status") == "True" and condition.get("type") == record.state:
@@ -106,6 +108,13 @@ def describe(record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) 
         for event in events[-_EVENTS_SHOWN:]:
             times = f" (x{event['count']})" if event["count"] > 1 else ""
             yield f"  {event['last'] or event['first']}  {event['reason']}  {event['about']}: {event['message']}{times}"
+
+
+def _describe_code(annotations: Mapping[str, str]) -> Iterator[str]:
+    if digest := annotations.get(code.CODE_DIGEST):
+        commit = annotations.get(code.GIT_COMMIT, "")
+        changed = " with changes" if annotations.get(code.GIT_DIRTY) == "true" else ""
+        yield f"Code:       {digest}" + (f", commit {commit}{changed}" if commit else "")
 
 
 def _describe_progress(points: Sequence[Point]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,27 @@ def test_a_bundle_that_is_packed_again_between_the_question_and_the_end_stays(bu
     assert again.reused
     assert bundles.forget(candidates, before=1000 + DAY) == []
     assert bundles.find(digest) is not None
+
+
+def test_nothing_is_forgotten_while_somebody_packs(bundles: Store, tmp_path: Path) -> None:
+    digest = make(bundles, tmp_path, "a")
+    os.utime(bundles.get_place(digest), (1000, 1000))
+    with bundles.locked(), bundles.locked():
+        assert bundles.forget([digest], before=1000 + DAY) == []
+    assert bundles.forget([digest], before=1000 + DAY) == [digest]
+
+
+def test_several_may_pack_the_same_at_once(bundles: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(50):
+        (folder / f"{number}.py").write_text(str(number))
+    with ThreadPoolExecutor(8) as pool:
+        packed = list(pool.map(lambda _: pack(folder, bundles.root), range(16)))
+    assert {bundle.digest for bundle in packed} == set(bundles.list_digests())
+    assert len(bundles.list_digests()) == 1
+    assert [name for name in os.listdir(bundles.root) if name.startswith(".")] == []
+    assert [name for name in os.listdir(bundles.root / "cache") if name.endswith(".tmp")] == []
 
 
 def test_there_is_nothing_to_forget_in_a_home_without_code(bundles: Store) -> None:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from tests.unit.history.test_archive import GONE, make_trainjob
+from trainmaster.api.code import build_annotations
 from trainmaster.api.meta import Object
 from trainmaster.app.home import Home
 from trainmaster.cli import exits
@@ -146,3 +147,16 @@ def test_pack_says_what_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "want"), [("12", 12), ("2Ki", 2048), ("1.5Gi", 3 << 29), ("2G", 2 * 10**9)])
 def test_sizes_are_read(text: str, want: int) -> None:
     assert parse_size(text) == want
+
+
+def test_the_record_names_the_code_the_commit_and_the_outputs(tmp_path: Path) -> None:
+    trainjob: Object = make_trainjob("u1", "a")
+    trainjob["metadata"]["annotations"] = build_annotations("sha256:12", "abcdef", True)
+    archive = Archive.open(tmp_path / "home/history")
+    archive.put([build_record(Sources(trainjob), GONE)])
+    archive.close()
+    shell = Shell(tmp_path / "home")
+    shell.put("u1", "w.bin", "1234")
+    assert shell.run("history", "get", "a", "-n", "ns") == exits.OK
+    assert "Code:       sha256:12, commit abcdef with changes\n" in shell.out
+    assert "Outputs:    1, 4 bytes: `trainmaster outputs list a -n ns`\n" in shell.out
