@@ -61,9 +61,9 @@ class Report:
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    documents = read_documents(context, options.filename)
+    documents = read_documents(context, options.file)
     if not documents:
-        raise exits.Failure(f"{', '.join(options.filename)}: nothing in it to check", exits.USAGE)
+        raise exits.Failure(f"{', '.join(options.file)}: nothing in it to check", exits.USAGE)
     reports = asyncio.run(examine(documents, options.namespace, strict=options.strict))
     if options.output == "table":
         for report in reports:

@@ -68,7 +68,7 @@ class Document:
 def add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f",
-        "--filename",
+        "--file",
         action="append",
         required=True,
         metavar="FILE",

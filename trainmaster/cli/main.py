@@ -50,6 +50,7 @@ COMMANDS = {
     "operator": "Work on a Kubernetes cluster in place of Kubeflow Trainer's manager",
     "tenant": "People who share this installation: add, list, rotate, disable, enable, delete",
     "doctor": "Say what is wrong with this machine, or with a TrainJob, and how to fix it",
+    "completion": "Print what makes bash, zsh or fish complete commands, options and names of jobs",
     "version": "Print the version",
 }
 

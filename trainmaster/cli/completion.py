@@ -1,0 +1,291 @@
+"""Print what makes a shell complete trainmaster's commands, options, and the names of jobs, runtimes and nodes.
+
+  bash:  source <(trainmaster completion bash)
+  zsh:   source <(trainmaster completion zsh)
+  fish:  trainmaster completion fish | source
+
+Put that line into the file which your shell reads at its start. Names are asked of the server when Tab is pressed; a
+server that does not answer within a second offers none, and never a message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+
+SHELLS = ("bash", "zsh", "fish")
+FILES = ":files"
+"""Instead of candidates: the shell completes names of files."""
+_SECONDS = 1.0
+_PLAIN = re.compile(r"[\w.:/=@+-]+")
+
+_BASH = """\
+# bash completion for trainmaster; load it with: source <(trainmaster completion bash)
+_trainmaster() {
+    local current="${COMP_WORDS[COMP_CWORD]}" line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        if [ "$line" = ":files" ]; then
+            compopt -o default
+            return
+        fi
+        COMPREPLY+=("${line%%$'\\t'*}")
+    done < <("${COMP_WORDS[0]}" completion --words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -F _trainmaster trainmaster
+"""
+_ZSH = """\
+#compdef trainmaster
+# zsh completion for trainmaster; load it with: source <(trainmaster completion zsh)
+_trainmaster() {
+    local -a found
+    local line
+    while IFS= read -r line; do
+        if [[ "$line" == ":files" ]]; then
+            _files
+            return
+        fi
+        found+=("${${line%%$'\\t'*}//:/\\\\:}:${line#*$'\\t'}")
+    done < <("${words[1]}" completion --words "${(@)words[2,CURRENT]}" 2>/dev/null)
+    _describe 'trainmaster' found
+}
+if [[ "$funcstack[1]" == "_trainmaster" ]]; then
+    _trainmaster "$@"
+else
+    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }
+    compdef _trainmaster trainmaster
+fi
+"""
+_FISH = """\
+# fish completion for trainmaster; load it with: trainmaster completion fish | source
+function __trainmaster_complete
+    set -l tokens (commandline -opc) (commandline -ct)
+    for line in ($tokens[1] completion --words $tokens[2..-1] 2>/dev/null)
+        if test "$line" = ":files"
+            __fish_complete_path (commandline -ct)
+        else
+            echo $line
+        end
+    end
+end
+complete -c trainmaster -f -a '(__trainmaster_complete)'
+"""
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", nargs="?", choices=SHELLS, help="for which shell")
+    # What the scripts call: the words typed so far, the last one being what is completed.
+    parser.add_argument("--words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    if options.words is not None:
+        for value, text in complete(options.words, _Names(context)):
+            context.say(f"{value}\t{text}" if text else value)
+        return exits.OK
+    if options.shell is None:
+        raise exits.Failure(f"say for which shell: trainmaster completion {'|'.join(SHELLS)}", exits.USAGE)
+    context.out.write(_SCRIPTS[options.shell])
+    return exits.OK
+
+
+Candidate = tuple[str, str]
+"""A word, and what it is."""
+Ask = Callable[[str, argparse.Namespace], Sequence[str]]
+"""(a metavar such as JOB, the options typed so far) -> names of that sort."""
+
+
+def complete(words: Sequence[str], ask: Ask) -> Iterator[Candidate]:
+    """What may stand in place of the last word, after those before it."""
+    *before, current = words or ("",)
+    if not before:
+        yield from _match(_list_commands(), current)
+        return
+    parser = _load(before[0])
+    if parser is None:
+        return
+    state = _read(parser, before[1:])
+    if state.behind:
+        yield FILES, ""
+    elif state.option is not None:
+        yield from _complete_value(state.option, current, state, ask)
+    elif current.startswith("--") and "=" in current:
+        name, _, part = current.partition("=")
+        action = state.parser._option_string_actions.get(name)
+        if action is not None:
+            yield from ((f"{name}={value}", text) for value, text in _complete_value(action, part, state, ask))
+    elif current.startswith("-"):
+        yield from _match(_list_options(state.parser), current)
+    else:
+        yield from _complete_positional(current, state, ask)
+
+
+def _list_commands() -> list[Candidate]:
+    # By name: main knows all commands, this one among them.
+    commands: dict[str, str] = importlib.import_module("trainmaster.cli.main").COMMANDS
+    return list(commands.items())
+
+
+def _load(command: str) -> argparse.ArgumentParser | None:
+    if command not in dict(_list_commands()):
+        return None
+    module = importlib.import_module(f"trainmaster.cli.{command.replace('-', '_')}")
+    parser = argparse.ArgumentParser(prog=command)
+    module.add_arguments(parser)
+    return parser
+
+
+@dataclass(slots=True)
+class _State:
+    """Where the line stands."""
+
+    parser: argparse.ArgumentParser
+    """Of the command, or of the action within it."""
+    given: argparse.Namespace
+    option: argparse.Action | None = None
+    """Its value comes next."""
+    positionals: int = 0
+    behind: bool = False
+    """Behind `--`: no words of ours."""
+
+
+def _read(parser: argparse.ArgumentParser, words: Sequence[str]) -> _State:
+    state = _State(parser, argparse.Namespace())
+    for word in words:
+        if state.behind:
+            break
+        if state.option is not None:
+            setattr(state.given, state.option.dest, word)
+            state.option = None
+        elif word == "--":
+            state.behind = True
+        elif word.startswith("-") and len(word) > 1:
+            _take_option(state, word)
+        else:
+            _take_word(state, word)
+    return state
+
+
+def _take_option(state: _State, word: str) -> None:
+    name, equals, value = word.partition("=")
+    action = state.parser._option_string_actions.get(name)
+    if action is None and not word.startswith("--"):
+        action = state.parser._option_string_actions.get(f"-{word[-1]}")  # -it
+    if action is None or action.nargs == 0:
+        return
+    if equals:
+        setattr(state.given, action.dest, value)
+    else:
+        state.option = action
+
+
+def _take_word(state: _State, word: str) -> None:
+    action = _find_positional(state)
+    if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+        state.parser, state.positionals = action.choices[word], 0
+        return
+    state.positionals += 1
+
+
+def _find_positional(state: _State) -> argparse.Action | None:
+    actions = [action for action in state.parser._actions if not action.option_strings]
+    if state.positionals < len(actions):
+        return actions[state.positionals]
+    return actions[-1] if actions and actions[-1].nargs in ("*", "+", argparse.REMAINDER) else None
+
+
+def _complete_positional(current: str, state: _State, ask: Ask) -> Iterator[Candidate]:
+    action = _find_positional(state)
+    if isinstance(action, argparse._SubParsersAction):
+        texts = {entry.dest: entry.help or "" for entry in action._choices_actions}
+        yield from _match([(name, texts.get(name, "")) for name in action.choices], current)
+    elif action is not None:
+        yield from _complete_value(action, current, state, ask)
+
+
+def _complete_value(action: argparse.Action, current: str, state: _State, ask: Ask) -> Iterator[Candidate]:
+    if action.choices is not None:
+        yield from _match([(str(choice), "") for choice in action.choices], current)
+        return
+    sort = _find_sort(action)
+    if sort == FILES:
+        yield FILES, ""
+    elif sort:
+        # What a server says goes to a shell: only what is a name.
+        names = [name for name in ask(sort, state.given) if _PLAIN.fullmatch(name)]
+        yield from _match([(name, "") for name in names], current)
+
+
+def _find_sort(action: argparse.Action) -> str:
+    """What an argument names, from how the commands call it."""
+    if action.dest in ("file", "to", "home", "kubeconfig", "config", "directory", "rest", "out"):
+        return FILES
+    if action.dest == "namespace":
+        return "NAMESPACE"
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    if metavar in ("FILE", "DIR", "PATH"):
+        return FILES
+    if metavar in ("JOB", "RUNTIME", "NODE"):
+        return metavar
+    return "JOB" if metavar == "NAME" and action.dest == "job" else ""
+
+
+def _list_options(parser: argparse.ArgumentParser) -> list[Candidate]:
+    found = []
+    for action in parser._actions:
+        if action.option_strings and action.help != argparse.SUPPRESS:
+            text = (action.help or "").replace("%(default)s", str(action.default))
+            found += [(name, text) for name in action.option_strings if name.startswith("--")]
+    return found
+
+
+def _match(candidates: Sequence[Candidate], current: str) -> Iterator[Candidate]:
+    for value, text in candidates:
+        if value.startswith(current):
+            yield value, " ".join(text.split())
+
+
+class _Names:
+    """Asks the server; says nothing when that does not work out: a person is typing."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __call__(self, sort: str, given: argparse.Namespace) -> Sequence[str]:
+        server = importlib.import_module("trainmaster.cli.server")
+        options = argparse.Namespace(home=None, kubeconfig="", context="", namespace=None)
+        for name, value in vars(given).items():
+            setattr(options, name, value)
+        try:
+            config = server.find_server(self._context, options)
+            return asyncio.run(self._list(config, sort, options.namespace))
+        except (exits.Failure, OSError):
+            return ()
+
+    async def _list(self, config: object, sort: str, namespace: str) -> list[str]:
+        http = importlib.import_module("trainmaster.client.http")
+        resources = importlib.import_module("trainmaster.api.resources")
+        status = importlib.import_module("trainmaster.api.status")
+        wanted = {
+            "JOB": (resources.TRAIN_JOBS, namespace),
+            "RUNTIME": (resources.CLUSTER_TRAINING_RUNTIMES, ""),
+            "NODE": (resources.NODES, ""),
+            "NAMESPACE": (resources.NAMESPACES, ""),
+        }
+        client = http.HttpClient(config)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                listed = await client.list(*wanted[sort])
+            return [item["metadata"]["name"] for item in listed.items]
+        except (status.StatusError, TimeoutError):
+            return []
+        finally:
+            await client.close()
