@@ -45,8 +45,10 @@ COMMANDS = {
     "code": "Code of jobs without an image: pack a directory, list what is kept",
     "history": "What happened to jobs, also after they are gone: list, get, logs, rerun, export, purge",
     "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan first",
+    "service": "Let systemd run the server from boot on: install, uninstall, status",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
     "restore": "Replace all objects by those of a backup",
+    "purge": "Remove a home, or all that finished jobs have left in it; shows its plan and asks",
     "operator": "Work on a Kubernetes cluster in place of Kubeflow Trainer's manager",
     "tenant": "People who share this installation: add, list, rotate, disable, enable, delete",
     "doctor": "Say what is wrong with this machine, or with a TrainJob, and how to fix it",
@@ -54,7 +56,7 @@ COMMANDS = {
     "version": "Print the version",
 }
 
-_HEADINGS = {"run": "jobs", "up": "server", "outputs": "what jobs leave", "backup": "administration"}
+_HEADINGS = {"run": "jobs", "up": "server", "outputs": "what jobs leave", "service": "administration"}
 """A heading before the command of that name."""
 
 _EPILOG = """\

@@ -1,0 +1,115 @@
+"""Remove a home, or all that finished jobs have left in it. Shows its plan and asks first.
+
+  trainmaster purge                the home with its jobs, history and keys; your settings, templates and volumes stay
+  trainmaster purge --everything   those too
+  trainmaster purge --finished     only finished TrainJobs with records, logs and outputs; the server keeps running
+
+It refuses while a server runs, or Pods are alive, unless --stop stops jobs and server first. Without a terminal it
+needs --yes. What is not ours in the folder is never touched.
+
+Exit codes: 0 done or nothing to do, 1 refused or not finished, 3 (--finished) no server runs, 5 a server runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from trainmaster.app.home import AlreadyRunning, Home, ServerInfo
+from trainmaster.app.removal import Plan, list_live_pods, make_plan, remove
+from trainmaster.cli import exits, terminal
+from trainmaster.cli.context import Context, add_home
+from trainmaster.cli.output import print_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_home(parser)
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--finished", action="store_true", help="only what finished jobs have left")
+    group.add_argument("--everything", action="store_true", help="your settings, templates and volumes too")
+    parser.add_argument("--stop", action="store_true", help="stop all jobs and the server first")
+    parser.add_argument("--dry-run", action="store_true", help="only show the plan")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for --stop (default 60)")
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    def confirm(question: str) -> bool:
+        return _confirm(options, context, question)
+
+    if options.finished:
+        if options.stop:
+            raise exits.Failure("--finished needs the running server: leave --stop out", exits.USAGE)
+        # Loaded by name: it brings the client and the archive, which removing a home does not need.
+        code: int = importlib.import_module("trainmaster.cli.purge_finished").run(options, context, confirm)
+        return code
+    home = context.home(options)
+    plan = make_plan(home, everything=options.everything)
+    _show(context, home, plan)
+    if options.dry_run or plan.is_empty:
+        return exits.OK
+    running = home.find_running()
+    _check_alive(options, home, running)
+    if not confirm(f"remove this from {home.root}?"):
+        return exits.FAILED
+    if running is not None:
+        _stop(options, context, home, running)
+    remove(home, plan)
+    left = " and the folder itself" if not home.root.exists() else ""
+    context.say(f"removed {sum(part.goes for part in plan.parts)} parts of {home.root}{left}")
+    context.note("a context in your own kubeconfig is not touched: `trainmaster kubeconfig --remove` takes it out")
+    return exits.OK
+
+
+def _check_alive(options: argparse.Namespace, home: Home, running: ServerInfo | None) -> None:
+    """Failure when somebody lives in it and nobody said that they may be stopped, or they cannot be."""
+    if running is not None:
+        if options.stop:
+            return
+        text = f"a server runs in {home.root} (pid {running.pid})"
+        raise exits.Failure(f"{text}: `trainmaster purge --stop` stops its jobs and it first", exits.ALREADY_RUNNING)
+    alive = list_live_pods(home)
+    if alive:
+        text = f"no server runs, and {len(alive)} Pods of {home.root} live on"
+        raise exits.Failure(f"{text}: `trainmaster up --detach`, then `trainmaster purge --stop` stops them")
+
+
+def _show(context: Context, home: Home, plan: Plan) -> None:
+    rows = [
+        (part.name, "removed" if part.goes else "kept", _render(part.bytes), part.text)
+        for part in plan.parts
+        if part.text or not part.goes
+    ]
+    rows += [(name, "kept", "", "not ours") for name in plan.foreign]
+    if plan.is_empty:
+        context.say(f"there is nothing to remove in {home.root}")
+    if rows:
+        print_table(context, ("NAME", "PLAN", "SIZE", "WHAT"), rows)
+
+
+def _confirm(options: argparse.Namespace, context: Context, question: str) -> bool:
+    if options.yes:
+        return True
+    if not terminal.is_terminal(context.stdin):
+        raise exits.Failure("nothing was removed: there is nobody to ask; add --yes to do it")
+    context.err.write(f"{question} Type yes: ")
+    context.err.flush()
+    if context.stdin.readline().strip().lower() == "yes":
+        return True
+    context.note("nothing was removed")
+    return False
+
+
+def _stop(options: argparse.Namespace, context: Context, home: Home, running: ServerInfo) -> None:
+    if not running.kubeconfig:
+        raise AlreadyRunning(running)
+    importlib.import_module("trainmaster.cli.stopping").stop_jobs(running, options.timeout, context)
+    importlib.import_module("trainmaster.cli.down").stop_server(home, running, options.timeout)
+    context.say("stopped all jobs and the server")
+
+
+def _render(size: int) -> str:
+    for unit, limit in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= limit:
+            return f"{size / limit:.1f} {unit}"
+    return f"{size} B"

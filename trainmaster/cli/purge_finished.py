@@ -1,0 +1,88 @@
+"""`trainmaster purge --finished`: deletes finished TrainJobs through the server, and forgets the records of those gone.
+
+Deletion goes through the API, so finalizers and retention are heard; records are purged once the server has noted that
+their job is gone. What it has not noted in time is left to the next purge. Used by the command `purge`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from trainmaster.api.lifecycle.janitor import Wanted
+from trainmaster.app.home import Home, HomeError
+from trainmaster.cli import exits
+from trainmaster.cli.cleanup import carry_out, make_plan
+from trainmaster.cli.context import Context
+from trainmaster.cli.output import print_table
+from trainmaster.cli.server import call
+from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, Summary
+from trainmaster.history.purging import purge
+from trainmaster.kit.clock import SystemClock
+
+_PATIENCE = 15.0
+_PAUSE = 0.1
+
+
+def run(options: argparse.Namespace, context: Context, confirm: Callable[[str], bool]) -> int:
+    home = context.home(options)
+    options.namespace, options.selector, options.orphans, options.clear_finalizers = "", "", False, False
+    plan = call(context, options, lambda client: make_plan(client, options, Wanted()))
+    records = _list_records(home)
+    rows = [(f"{item.namespace}/{item.name}", "TrainJob", item.why) for item in plan]
+    rows += [(f"{line.namespace}/{line.name}", "record", f"{line.state}, deleted") for line in records]
+    if not rows:
+        context.say("no finished jobs and no records of deleted ones: nothing to remove")
+        return exits.OK
+    print_table(context, ("JOB", "WHAT", "WHY"), rows)
+    context.say("kept: jobs that are not over, runtimes, volumes, settings")
+    if options.dry_run:
+        return exits.OK
+    if not confirm(f"forget these {len(rows)}, with logs and outputs?"):
+        return exits.FAILED
+    problems = call(context, options, lambda client: carry_out(client, plan))
+    for problem in problems:
+        context.note(f"trainmaster: {problem}")
+    forgotten = _forget(home, {item.uid for item in plan}, {line.uid for line in records})
+    context.say(f"removed {len(plan) - len(problems)} TrainJobs and {forgotten} records with their logs and outputs")
+    return exits.FAILED if problems else exits.OK
+
+
+def _list_records(home: Home) -> list[Summary]:
+    archive = _open(home.history, read_only=True)
+    if archive is None:
+        return []
+    try:
+        return archive.select(Filter(deleted=True))
+    finally:
+        archive.close()
+
+
+def _forget(home: Home, deleted: set[str], records: set[str]) -> int:
+    archive = _open(home.history, read_only=False)
+    if archive is None:
+        return 0
+    clock = SystemClock()
+    end = clock.monotonic() + _PATIENCE
+    try:
+        while True:
+            gone = {line.uid for line in archive.select(Filter(deleted=True))}
+            if deleted <= gone or clock.monotonic() > end:
+                break
+            time.sleep(_PAUSE)
+        chosen = sorted(gone & (deleted | records))
+        purge(archive, chosen)
+        return len(chosen)
+    finally:
+        archive.close()
+
+
+def _open(directory: Path, *, read_only: bool) -> Archive | None:
+    if not (directory / FILE).exists():
+        return None
+    try:
+        return Archive.open(directory, read_only=read_only)
+    except ArchiveError as error:
+        raise HomeError(str(error)) from None
