@@ -20,6 +20,8 @@ ONLY_OURS: dict[str, str] = {
     "test_top_shows_pods_containers_and_the_node": _NO_NODE,
     "test_the_python_client_executes_with_exit_code": _NO_NODE,
     "test_the_python_client_forwards_ports": _NO_NODE,
+    "test_a_running_pod_is_entered_read_and_reached": _NO_NODE,
+    "test_the_log_of_a_running_pod_is_followed": _NO_NODE,
     "test_sessions_are_in_the_audit_log_and_need_the_right_to_create": _NO_NODE,
     "test_kubectl_prints_that_the_revision_is_too_old": _SMALL,
     "test_a_python_watch_with_a_time_limit_raises_410": _SMALL,

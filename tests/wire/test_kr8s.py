@@ -149,3 +149,33 @@ def test_what_is_not_there_is_not_found(using: Runner, namespace: str) -> None:
             await ConfigMap.get("nosuch", namespace=namespace, api=api, timeout=0)
 
     using(check)
+
+
+def test_a_running_pod_is_entered_read_and_reached(using: Runner, namespace: str) -> None:
+    """Before it enters a Pod, kr8s waits for its conditions Ready and ContainersReady, without a limit."""
+    serve = "import http.server as h; s = h.HTTPServer(('', 0), h.SimpleHTTPRequestHandler); print(s.server_port);"
+    program = ["python3", "-u", "-c", f"{serve} s.serve_forever()"]
+    spec = {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "python:3", "command": program}],
+    }
+
+    async def check(api: Any) -> None:
+        metadata = {"name": "r", "namespace": namespace}
+        running = await Pod({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, api=api)
+        await running.create()
+        await asyncio.wait_for(running.wait("condition=Ready"), 60)
+        assert await running.ready()
+        done = await running.exec(["sh", "-c", "echo inside; exit 3"], check=False)
+        assert (done.stdout, done.returncode) == (b"inside\n", 3)
+        async with aclosing(running.logs(follow=True)) as lines:
+            port = int(await anext(lines))
+        async with running.portforward(remote_port=port) as local:
+            reader, writer = await asyncio.open_connection("127.0.0.1", local)
+            writer.write(b"GET / HTTP/1.0\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.0 200")
+            writer.close()
+            await writer.wait_closed()
+        await running.delete()
+
+    using(check)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from lightkube import ApiError, Client, KubeConfig, codecs
 from lightkube.generic_resource import get_generic_resource, load_in_cluster_generic_resources
+from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Pod
 from lightkube.types import CascadeType, PatchType
@@ -103,3 +104,14 @@ def test_a_collection_is_deleted(api: Client) -> None:
     api.create(configmap("b"))
     api.deletecollection(ConfigMap)
     assert {"a", "b"}.isdisjoint(item.metadata.name for item in api.list(ConfigMap))
+
+
+def test_the_log_of_a_running_pod_is_followed(api: Client) -> None:
+    container = Container(name="main", image="python:3", command=["sh", "-c", "echo one; echo two"])
+    pod = Pod(metadata=ObjectMeta(name="r"), spec=PodSpec(containers=[container], restartPolicy="Never"))
+    api.create(pod)
+    for _, seen in api.watch(Pod, fields={"metadata.name": "r"}, server_timeout=60):
+        if seen.status and seen.status.phase == "Succeeded":
+            break
+    assert list(api.log("r", follow=True)) == ["one\n", "two\n"]
+    assert list(api.log("r", tail_lines=1)) == ["two\n"]
