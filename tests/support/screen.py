@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import pyte
 
-_LIMIT = 60.0
+_LIMIT = 30.0
 
 
 class Terminal:
@@ -81,8 +81,7 @@ class Terminal:
         ]
         return "\n".join([*kept, *self.lines])
 
-    @property
-    def cursor_is_hidden(self) -> bool:
+    def is_cursor_hidden(self) -> bool:
         return bool(self.screen.cursor.hidden)
 
     @property

@@ -5,21 +5,18 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from trainmaster.api.code import build_annotations
 from trainmaster.app.home import Home
-from trainmaster.bundles import Bundle, BundleError, Limits, pack
+from trainmaster.bundles import BundleError, Limits, pack
 from trainmaster.cli import exits
 from trainmaster.cli.launch.manifests import Code
-
-DIGEST = "trainmaster.dev/code-digest"
-COMMIT = "trainmaster.dev/git-commit"
-DIRTY = "trainmaster.dev/git-dirty"
 
 
 def send(directory: Path, home: Home, most_bytes: int = Limits().bytes) -> Code:
     """Failure in one sentence when it is too much, cannot be read, or the disk is full."""
     try:
         home.prepare()
-        return describe(pack(directory, home.bundles, Limits(bytes=most_bytes)))
+        bundle = pack(directory, home.bundles, Limits(bytes=most_bytes))
     except BundleError as error:
         text = str(error)
         if not isinstance(error.__cause__, OSError):
@@ -27,12 +24,4 @@ def send(directory: Path, home: Home, most_bytes: int = Limits().bytes) -> Code:
         elif error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
             text += "; free some space, or choose another home with --home"
         raise exits.Failure(text, exits.RUN_CODE) from None
-
-
-def describe(bundle: Bundle) -> Code:
-    annotations = {DIGEST: bundle.digest}
-    if bundle.git_commit:
-        annotations[COMMIT] = bundle.git_commit
-    if bundle.git_dirty is not None:
-        annotations[DIRTY] = "true" if bundle.git_dirty else "false"
-    return Code(bundle.digest, annotations)
+    return Code(bundle.digest, build_annotations(bundle.digest, bundle.git_commit, bundle.git_dirty))

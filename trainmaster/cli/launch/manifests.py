@@ -17,15 +17,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainmaster.api.code import MOUNT_PATH, VOLUME_NAME, build_volume, find_digest
 from trainmaster.api.labels import ANCESTOR_STEP, DERIVED, DERIVED_FROM, FRAMEWORK, PACKAGES
 from trainmaster.api.meta import Object
 from trainmaster.cli.launch.wishes import Mount, Wish
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 MANAGER = "trainmaster.dev/run"
-CODE_DRIVER = "code.trainmaster.dev"
-CODE_VOLUME = "code"
-CODE_PATH = "/workspace/code"
 CONTAINER = "node"
 _INITIALIZERS = ("dataset-initializer", "model-initializer")
 _LONGEST_BASE = 40
@@ -111,10 +109,8 @@ def _build_patch(wish: Wish, base: Object, code: Code | None) -> Object | None:
     volumes: list[Object] = []
     mounts: list[Object] = []
     if code is not None:
-        volumes.append(
-            {"name": CODE_VOLUME, "csi": {"driver": CODE_DRIVER, "volumeAttributes": {"digest": code.digest}}}
-        )
-        mounts.append({"name": CODE_VOLUME, "mountPath": CODE_PATH})
+        volumes.append(build_volume(code.digest))
+        mounts.append({"name": VOLUME_NAME, "mountPath": MOUNT_PATH})
     for number, mount in enumerate(wish.mounts):
         name = f"{mount.kind}-{number}"
         volumes.append({"name": name, **_build_source(mount)})
@@ -188,7 +184,7 @@ def list_local(manifests: Manifests) -> list[str]:
         for job in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]:
             template = job["template"]["spec"]["template"]
             for volume in (template.get("spec") or {}).get("volumes") or ():
-                if (volume.get("csi") or {}).get("driver") == CODE_DRIVER:
+                if find_digest(volume) is not None:
                     found.append(f"local: the volume {volume['name']!r} is the code in this machine's home (--no-code)")
                 if "hostPath" in volume:
                     found.append(f"local: {volume['hostPath']['path']} is a path of this machine")

@@ -24,6 +24,14 @@ async def check_room(client: Client, wish: Wish) -> None:
         raise exits.Failure(text, exits.RUN_REFUSED)
 
 
+def _show(amount: str) -> str:
+    """24581700Ki as 23.4Gi; what is small, or no memory, as it is."""
+    size = quantity.parse(amount)
+    if not amount.endswith("Ki") or size < 1 << 30:
+        return amount
+    return f"{float(size / (1 << 30)):.1f}Gi"
+
+
 def explain_room(wish: Wish, nodes: list[Object]) -> str | None:
     """Why the job can never run on these machines; None when it can, as far as single amounts say."""
     for name, amount in wish.resources.items():
@@ -38,5 +46,5 @@ def explain_room(wish: Wish, nodes: list[Object]) -> str | None:
         if not quantity.parse(most):
             return f"{text}this machine has no {name}; leave out {option}"
         helps = f"use --nodes {fitting}, or a smaller {option}" if fitting else f"use a smaller {option}"
-        return f"{text}the machine has {most} for jobs; {helps}"
+        return f"{text}the machine has {_show(most)} for jobs; {helps}"
     return None

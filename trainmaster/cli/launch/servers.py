@@ -22,6 +22,8 @@ from trainmaster.kit.clock import Clock
 
 _STARTING_SECONDS = 20.0
 _LOOK_SECONDS = 0.02
+_DISK = 70
+"""With this a server ends itself when its disk failed or is full (docs/store.md)."""
 
 
 class Server:
@@ -94,13 +96,22 @@ def telling(home: Home) -> Iterator[Home]:
     try:
         yield home
     except exits.Failure as error:
-        raise exits.Failure(f"no server could be started: {error}", exits.RUN_NO_SERVER) from None
+        raise exits.Failure(_explain_start(error, home), exits.RUN_NO_SERVER) from None
     except (HomeError, ConfigError) as error:
         raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
     except OSError as error:
         what = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another with --home"
         text = f"the home {home.root} cannot be used: {error.strerror}: {what}"
         raise exits.Failure(text, exits.RUN_NO_SERVER) from None
+
+
+def _explain_start(error: exits.Failure, home: Home) -> str:
+    if error.code == _DISK:
+        return f"the disk below {home.root} is full or broken: free some space, or choose another home with --home"
+    text = f"no server could be started: {error}"
+    if " port " in text:
+        text += f" of `trainmaster up --detach --home {home.root}`, or change server.port in {home.config}"
+    return text
 
 
 def check_version(info: ServerInfo, home: Home) -> None:

@@ -21,7 +21,7 @@ from trainmaster.cli.terminal import BAD, BOLD, DIM, GOOD, WAIT, clean, measure,
 from trainmaster.cli.view import model
 from trainmaster.cli.view.lines import strip_controls
 from trainmaster.cli.view.model import Screen, find_elapsed, name_rank, show
-from trainmaster.cli.view.ranks import DONE, FAILED, RUNNING, STOPPING, Rank
+from trainmaster.cli.view.ranks import DONE, FAILED, RUNNING, STARTING, STOPPED, STOPPING, WAITING, Rank
 from trainmaster.kit.clock import parse_time
 
 
@@ -41,9 +41,9 @@ _STATES = {
     model.WAITING: WAIT,
     model.SUSPENDED: WAIT,
 }
-_RANKS = {RUNNING: GOOD, DONE: GOOD, FAILED: BAD}
+_RANKS = {RUNNING: GOOD, DONE: GOOD, FAILED: BAD, STOPPED: DIM}
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_URGENT = (FAILED, "waiting", "starting", STOPPING, RUNNING, DONE)
+_URGENT = (FAILED, WAITING, STARTING, STOPPING, RUNNING, STOPPED, DONE)
 _CURVE = 24
 _WIDE = 120
 
@@ -53,7 +53,7 @@ def draw(
 ) -> list[Line]:
     """The panel. `last` is the newest line of each rank; `footer` says what keys do, or asks something."""
     width = max(8, width - 1)  # a full row would make some terminals wrap
-    ending = [[Span(footer, BOLD if footer.endswith("?") else DIM)]] if footer and height > 1 else []
+    ending = [[Span(footer, BOLD if "?" in footer else DIM)]] if footer and height > 1 else []
     lines = [_draw_title(screen, now, width), *_draw_reason(screen, now, width)]
     lines += [*_draw_progress(screen, width), *_draw_metrics(screen, width)]
     rule: list[Line] = [[Span("─" * width, DIM)]] if height > 4 else []
@@ -127,9 +127,11 @@ def _wrap(text: str, width: int) -> list[str]:
 
 def _draw_progress(screen: Screen, width: int) -> list[Line]:
     if screen.progress is None:
-        return []
+        return [[Span(f"step {screen.step}")]] if screen.step else []
     share = min(100.0, max(0.0, screen.progress)) / 100
     text = f" {screen.progress:3.0f} %"
+    if screen.step:
+        text += f"   step {screen.step}"
     if screen.remaining is not None and not screen.is_over:
         text += f"   {show_span(screen.remaining)} left"
     room = max(8, min(width, _WIDE) - measure(text) - 1)

@@ -16,7 +16,15 @@ from trainmaster.cli import exits
 from trainmaster.cli.view import model
 from trainmaster.cli.view.draw import show_span
 from trainmaster.cli.view.lines import strip_controls
-from trainmaster.cli.view.model import Model, Screen, describe_failure, find_elapsed, find_exit_code, find_place
+from trainmaster.cli.view.model import (
+    Model,
+    Screen,
+    describe_failure,
+    find_elapsed,
+    find_error,
+    find_exit_code,
+    find_place,
+)
 
 _LAST = 8
 
@@ -92,7 +100,9 @@ def _describe_failed(seen: Model, address: Address, took: str) -> list[str]:
     place = find_place(said)
     attempts = f", after {screen.restarts} restart{'s' * (screen.restarts != 1)}" if screen.restarts else ""
     text = f"{screen.name} failed{attempts} ({took}): {describe_failure(failure)}"
-    lines = [text + (f" at {place}" if place else "")]
+    lines = [text]
+    if place:
+        lines.append(f"  at {place}: {find_error(said)}")
     if said:
         lines.append("its last lines:" if not place else "its traceback:")
         lines += [f"  | {line}" for line in said]

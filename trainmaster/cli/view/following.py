@@ -85,6 +85,18 @@ def say_detached(job: Job, form: str) -> int:
     return exits.OK
 
 
+def _find_outputs(job: Job) -> list[str]:
+    """Where the outputs are, for the last line."""
+    if job.home is None:
+        return []
+    uid = job.trainjob["metadata"]["uid"]
+    if not importlib.import_module("trainmaster.history.results").list_outputs(job.home.history, uid):
+        return []  # most short jobs, and they should not wait for the archive to be loaded
+    outputs = importlib.import_module("trainmaster.cli.outputs")
+    text = outputs.describe_outputs(job.home, uid, job.name, job.namespace)
+    return [text] if text else []
+
+
 async def show(job: Job, form: str, *, fresh: bool) -> int:
     """Until it is over; the exit code. `fresh`: it was submitted a moment ago, so there is nothing older to read."""
     # What breaks is told on the screen; log lines would draw over it.
@@ -108,5 +120,6 @@ async def show(job: Job, form: str, *, fresh: bool) -> int:
         lines=lambda: watch_lines(job.client, job.clock, job.namespace, job.name, wanted, kept),
         is_gone=is_gone,
         form=form,
+        closing=lambda: _find_outputs(job),
     )
     return await show_job(showing)

@@ -17,8 +17,8 @@ from trainmaster.cli.view.panel import Panel
 from trainmaster.kit.clock import Clock
 
 _HELP = "Ctrl-C: detach or stop"
-QUESTION = "d: detach, the job goes on   s: stop the job   c: go on looking   (Ctrl-C: detach) ?"
-STOPPING = "stopping; ranks have time to save   (Ctrl-C: do not wait for it)"
+QUESTION = "Detach (d), stop the job (s), or go on looking (c)?  Ctrl-C again detaches."
+STOPPING = "Stopping: ranks have time to save.  Ctrl-C does not wait for them."
 _SECONDS = 0.12
 """Between two drawings."""
 _AT_FIRST = 0.25

@@ -10,20 +10,25 @@ import math
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
 from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
+from trainmaster.cli.view.ranks import STOPPED as RANK_STOPPED
+from trainmaster.cli.view.ranks import WAITING as RANK_WAITING
 from trainmaster.cli.view.ranks import Rank, describe_end, read_rank
 from trainmaster.kit.clock import parse_time
 
 SUBMITTED, WAITING, STARTING, RUNNING = "Submitted", "Waiting", "Starting", "Running"
 RESTARTING, SUSPENDED, COMPLETE, FAILED, DELETED = "Restarting", "Suspended", "Complete", "Failed", "Deleted"
 ENDS = (COMPLETE, FAILED, DELETED)
+STEP, TOTAL = "current_step", "total_steps"
+"""Under these names programs say where they are, beside their metrics (`trainmaster.progress`, Hugging Face)."""
 _DERIVED = re.compile(r"-[0-9a-f]{10}$")
 """What a derived runtime has behind the name of the one that it is a copy of."""
 _CURVE = 400
@@ -61,6 +66,8 @@ class Screen:
     ranks: list[Rank] = field(default_factory=list)
     progress: float | None = None
     remaining: int | None = None
+    step: str = ""
+    """12/40, where the program says so."""
     metrics: dict[str, list[float]] = field(default_factory=dict)
     """Name to all that was reported since we look, the newest last."""
     failure: Mapping[str, Any] | None = None
@@ -105,12 +112,18 @@ class Model:
     def see_pod(self, pod: Object, *, gone: bool = False) -> None:
         uid = pod["metadata"]["uid"]
         if gone:
-            self._pods.pop(uid, None)
+            self._forget(uid)
         else:
             rank = read_rank(pod)
             self._pods[uid] = rank, pod["metadata"].get("creationTimestamp", "")
             self._tell_rank(rank)
         self._order_ranks()
+
+    def _forget(self, uid: str) -> None:
+        """A Pod that is gone still says how its rank ended, until another one takes its place."""
+        known = self._pods.get(uid)
+        if known is not None and known[0].state not in (RANK_FAILED, RANK_DONE):
+            self._pods[uid] = replace(known[0], state=RANK_STOPPED, detail=""), known[1]
 
     def see_line(self, rank: int, text: str) -> None:
         kept = self._lines.get(rank)
@@ -168,6 +181,8 @@ class Model:
             order = (rank.attempt, created)
             if rank.key not in newest or order >= newest[rank.key][0]:
                 newest[rank.key] = order, rank
+        # Those of earlier attempts have nothing more to say.
+        self._pods = {rank.uid: self._pods[rank.uid] for _, rank in newest.values()}
         screen = self.screen
         screen.ranks = [rank for _, (_, rank) in sorted(newest.items())]
         attempt = max((rank.attempt for rank in screen.ranks), default=0)
@@ -184,7 +199,7 @@ class Model:
     def _tell_rank(self, rank: Rank) -> None:
         if rank.state == RANK_FAILED:
             text = f"{name_rank(rank)} failed: {rank.detail or 'no exit code'}"
-        elif rank.state == "waiting" and rank.detail and not self.screen.reason:
+        elif rank.state == RANK_WAITING and rank.detail and not self.screen.reason:
             text = f"{name_rank(rank)} waits: {rank.detail}"
         else:
             return
@@ -199,10 +214,13 @@ class Model:
         values = {
             entry["name"]: number for entry in report.get("metrics") or () if (number := _read(entry)) is not None
         }
+        step, total = values.pop(STEP, None), values.pop(TOTAL, None)
+        if step is not None:
+            screen.step = show(step) if total is None else f"{step:.0f}/{total:.0f}"
         if percent is not None and percent != screen.progress:
             screen.progress = float(percent)
             self._tell("progress", " ".join([f"{percent} %", *(f"{name} {show(v)}" for name, v in values.items())]))
-        fingerprint = f"{when} {percent} {sorted(values.items())}"
+        fingerprint = f"{when} {step} {percent} {sorted(values.items())}"
         if values and fingerprint != self._reported:
             self._reported = fingerprint
             for name, number in values.items():
@@ -257,6 +275,11 @@ def find_exit_code(failure: Mapping[str, Any] | None) -> int | None:
         return 128 + int(failure["signal"])
     code = failure.get("exitCode")
     return None if code is None else int(code) or 1
+
+
+def find_error(lines: Sequence[str]) -> str:
+    """What a Python program said when it broke: the last line of its traceback."""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def find_place(lines: Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
 
-WAITING, STARTING, RUNNING, STOPPING, DONE, FAILED = "waiting", "starting", "running", "stopping", "done", "failed"
+WAITING, STARTING, RUNNING = "waiting", "starting", "running"
+STOPPING, STOPPED, DONE, FAILED = "stopping", "stopped", "done", "failed"
 _ORDINARY = ("ContainerCreating", "PodInitializing")
 _QUIET = (0, None)
 
@@ -75,6 +76,8 @@ def _describe(pod: Object, status: Mapping[str, Any], state: Mapping[str, Any]) 
     phase = status.get("phase", "Pending")
     if phase == "Succeeded":
         return DONE, ""
+    if phase == "Failed" and "deletionTimestamp" in pod["metadata"]:
+        return STOPPED, ""  # it was asked to end, because another rank failed or somebody wanted it
     if phase == "Failed":
         return FAILED, describe_end(state.get("terminated") or {}) or str(status.get("reason", ""))
     if "deletionTimestamp" in pod["metadata"]:

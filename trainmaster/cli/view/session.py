@@ -49,10 +49,6 @@ class Followed:
     why: str = ""
 
 
-class Lost(Exception):
-    """The server does not answer any more."""
-
-
 class Session:
     def __init__(
         self,
@@ -74,6 +70,8 @@ class Session:
         self._over = asyncio.Event()
         self._empty = asyncio.Event()
         """No Pod of the job is left."""
+        self._gone = asyncio.Event()
+        self._why_gone = ""
         self._offline_since: float | None = None
         self.answers = Answers()
 
@@ -88,8 +86,6 @@ class Session:
                 followed = await self._wait(scope, reading)
                 scope.cancel()
             return followed
-        except Lost as error:
-            return Followed(End.LOST, str(error))
         finally:
             self._show()
             self._view.close()
@@ -98,15 +94,18 @@ class Session:
         over = scope.spawn(self._over.wait(), name="run.over")
         detach = scope.spawn(self.answers.detach.wait(), name="run.detach")
         stop = scope.spawn(self.answers.stop.wait(), name="run.stop")
-        await asyncio.wait((over, detach, stop), return_when=asyncio.FIRST_COMPLETED)
+        gone = scope.spawn(self._gone.wait(), name="run.gone")
+        await asyncio.wait((over, detach, stop, gone), return_when=asyncio.FIRST_COMPLETED)
         if self.answers.detach.is_set():
             return Followed(End.DETACHED)
         if self.answers.stop.is_set() and not self._over.is_set():
             await self._stop()
             stopped = scope.spawn(self._wait_stopped(), name="run.stopped")
-            await asyncio.wait((over, detach, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if not self._over.is_set():
+            await asyncio.wait((over, detach, gone, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not self._over.is_set() and not self._gone.is_set():
                 return Followed(End.STOPPED)
+        if self._gone.is_set():
+            return Followed(End.LOST, self._why_gone)
         await asyncio.wait((reading,), timeout=_DRAIN_SECONDS)
         return Followed(End.OVER)
 
@@ -237,20 +236,24 @@ class Session:
         self._model.screen.offline = ""
 
     def _note_silence(self, error: StatusError | OSError) -> None:
-        """Lost when it makes no sense to ask again."""
+        """Gives up when it makes no sense to ask again."""
         if isinstance(error, StatusError) and not isinstance(error, Unreachable) and error.code in (401, 403):
-            raise Lost(error.message)
+            self._give_up(error.message)
         if isinstance(error, StatusError) and not isinstance(error, Unreachable):
             return
         now = self._clock.monotonic()
         if self._offline_since is None:
             self._offline_since = now
         if why := self._is_gone():
-            raise Lost(why)
-        if now - self._offline_since > _PATIENCE:
-            raise Lost(f"it has not answered for {_PATIENCE:.0f} s: {error}")
+            self._give_up(why)
+        elif now - self._offline_since > _PATIENCE:
+            self._give_up(f"it has not answered for {_PATIENCE:.0f} s: {error}")
         self._model.screen.offline = f"the server does not answer and is asked again: {error}"
         self._view.refresh()
+
+    def _give_up(self, why: str) -> None:
+        self._why_gone = self._why_gone or why
+        self._gone.set()
 
     async def _refresh(self) -> None:
         while True:

@@ -38,7 +38,8 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
     seen.see_line(1, "ValueError: \x1b[31mboom")
     assert find_code(End.OVER, seen.screen) == 7
     assert build_ending(End.OVER, seen, HERE, NOW) == [
-        "train failed (1m 30s): rank 1 ended with exit code 7 at train.py:12 in step",
+        "train failed (1m 30s): rank 1 ended with exit code 7",
+        "  at train.py:12 in step: ValueError: boom",
         "its traceback:",
         "  | Traceback (most recent call last):",
         '  |   File "/workspace/code/train.py", line 12, in step',

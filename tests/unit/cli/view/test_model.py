@@ -47,6 +47,21 @@ def test_waiting_has_its_reason_and_goes_when_the_reason_goes() -> None:
     assert (seen.screen.state, seen.screen.message) == (model.RUNNING, "")
 
 
+def test_ranks_that_were_stopped_did_not_fail_and_stay_to_be_seen() -> None:
+    seen = Model("train")
+    failed, stopped = (
+        make_pod(0, "Failed", terminated={"exitCode": 7}),
+        make_pod(1, "Failed", terminated={"exitCode": 143}),
+    )
+    stopped["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:09Z"
+    for pod in (failed, stopped):
+        seen.see_pod(pod)
+    assert news(seen) == ["rank 0 failed: exit code 7", "Starting"]
+    for pod in (failed, stopped):
+        seen.see_pod(pod, gone=True)
+    assert [rank.state for rank in seen.screen.ranks] == ["failed", "stopped"]
+
+
 def test_a_restart_shows_the_newest_pods_and_is_told() -> None:
     seen = Model("train")
     old, new = make_pod(0, "Failed", terminated={"exitCode": 7}), make_pod(0, attempt=1, running=STARTED)
