@@ -52,7 +52,7 @@ def all_reduce(peers, values):
         send(peers[0], values)
         return json.loads(peers[0].readline())
     rows = [values] + [json.loads(peer.readline()) for peer in peers]
-    mean = [sum(column) / world for column in zip(*rows)]
+    mean = [sum(column) / world for column in zip(*rows, strict=True)]
     for peer in peers:
         send(peer, mean)
     return mean
