@@ -19,7 +19,7 @@ import pytest
 
 from tests.house.tree import ROOT
 from tests.support.clients import Raw
-from tests.support.server import ServerProcess, clean_environ, start_server
+from tests.support.server import ServerProcess, clean_environ, command, start_server
 from tools import frameworks
 from tools.toolbox import Toolbox
 
@@ -194,6 +194,28 @@ def test_the_address_is_told_and_kept(desk: Desk) -> None:
     assert rest["url"].startswith("https://127.0.0.1:")
     assert Path(rest["ca"]).read_text() == desk.server.ca.read_text()
     assert rest["url"].endswith(":" + (desk.server.home / "rest-port").read_text().strip())
+
+
+def test_rest_alone_serves_the_same_home(desk: Desk, tmp_path: Path) -> None:
+    """Before it stands the Kubernetes API, so callers are sent on with their own tokens."""
+    arguments = ("rest", "--home", str(desk.server.home), "--state", str(tmp_path / "state"))
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command(*arguments), env=clean_environ(), stdout=subprocess.PIPE, stderr=log)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().decode().split()[-1]
+        ca = process.stdout.readline().decode().split()[-1]
+        raw = Raw(url, ssl.create_default_context(cafile=ca), desk.alice)
+        body = {"user_id": "alice", "framework": "pytorch", "training_code": "print(1)", "config": {"num_nodes": 1}}
+        code, made = raw.call("POST", "/api/trainjob/create", {**body, "namespace": "team-a"})
+        assert code == 200, made
+        assert raw.call("GET", f"/api/trainjob/{made['trainjob_name']}/status?namespace=team-a")[0] == 200
+        assert raw.call("POST", "/api/trainjob/create", {**body, "namespace": "default"})[0] == 403
+        raw.close()
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0, (tmp_path / "log").read_text()
 
 
 def test_the_walk_through_works_as_written(tmp_path: Path) -> None:

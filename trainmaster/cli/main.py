@@ -50,6 +50,7 @@ COMMANDS = {
     "restore": "Replace all objects by those of a backup",
     "purge": "Remove a home, or all that finished jobs have left in it; shows its plan and asks",
     "operator": "Work on a Kubernetes cluster in place of Kubeflow Trainer's manager",
+    "rest": "Serve the REST API alone, before a cluster or the server of a home",
     "tenant": "People who share this installation: add, list, rotate, disable, enable, delete",
     "doctor": "Say what is wrong with this machine, or with a TrainJob, and how to fix it",
     "completion": "Print what makes bash, zsh or fish complete commands, options and names of jobs",

@@ -1,0 +1,40 @@
+"""`trainmaster rest`: what it refuses before it starts anything."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.cli.main import main
+
+pytestmark = pytest.mark.unit
+
+
+def run(*arguments: str, home: Path) -> tuple[int, str]:
+    err = io.StringIO()
+    context = Context({"HOME": str(home)}, io.StringIO(), err)
+    return main(["rest", *arguments], context), err.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("--tls-cert", "a.pem"), exits.USAGE, "--tls-cert and --tls-key belong together"),
+        (("--home", "/h", "--context", "c"), exits.USAGE, "--home is a server already"),
+        (("--port", "70000"), exits.USAGE, "--port is 0 to 65535"),
+        (("--templates", "/none"), exits.USAGE, "is no folder"),
+        (("--home", "/none"), exits.NOT_RUNNING, "trainmaster up --detach --home /none"),
+        (("--kubeconfig", "/none"), exits.FAILED, "cannot read the kubeconfig /none"),
+        ((), exits.FAILED, "no kubeconfig was found"),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_one_sentence(
+    arguments: tuple[str, ...], code: int, text: str, tmp_path: Path
+) -> None:
+    got, said = run(*arguments, home=tmp_path)
+    assert (got, text in said) == (code, True), said
+    assert len(said.strip().splitlines()) == 1

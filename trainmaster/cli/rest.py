@@ -1,0 +1,97 @@
+"""Serve the REST API alone, before a Kubernetes cluster or the server of a home, in the foreground.
+
+`trainmaster up` serves it already; this is for clusters, and for homes where it shall run as a process of its own.
+Requests are sent on with the caller's own token. Its own account needs to create TokenReviews, and ConfigMaps and
+TrainJobs to sweep what crashes left. Over TLS always: with an own CA, or with --tls-cert and --tls-key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import ssl
+from pathlib import Path
+
+from trainmaster.app.home import HomeError, default_root
+from trainmaster.app.settings import Rest
+from trainmaster.cli import exits
+from trainmaster.cli.context import Context
+from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_config, load_kubeconfig
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl, else the Pod's account")
+    parser.add_argument("--context", default="", metavar="NAME", help="context of the kubeconfig")
+    parser.add_argument("--home", default="", metavar="DIR", help="the server of this home, instead of a cluster")
+    parser.add_argument("--address", default="127.0.0.1", help="IP address to listen on (default %(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default 0: a free one, kept)")
+    parser.add_argument("--name", action="append", default=[], help="further name for the certificate; repeatable")
+    parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate chain, instead of an own CA")
+    parser.add_argument("--tls-key", default="", metavar="FILE", help="its key")
+    parser.add_argument("--state", default="", metavar="DIR", help="own certificates and port (default: in data home)")
+    parser.add_argument("--templates", default="", metavar="DIR", help="folders that go over the shipped templates")
+    parser.add_argument("--history", default="", metavar="DIR", help="an operator's --history, for jobs that are gone")
+    parser.add_argument("--max-nodes", type=int, default=Rest().max_nodes, help="of one job (default %(default)s)")
+    parser.add_argument("--no-check-code", action="store_true", help="let in code that this Python cannot parse")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--log-form", default="text", choices=("text", "json"))
+
+
+def run(options: argparse.Namespace, context: Context) -> int:
+    _check(options)
+    config = _find_server(options, context)
+    # Loaded by name and only here: the web framework would slow down every other command.
+    rest = importlib.import_module("trainmaster.app.cluster_rest")
+    state = Path(options.state) if options.state else default_root(context.environ) / "rest"
+    settings = rest.Options(
+        state=state.expanduser().absolute(),
+        rest=Rest(
+            address=options.address,
+            port=options.port,
+            max_nodes=options.max_nodes,
+            check_code=not options.no_check_code,
+        ),
+        names=tuple(options.name),
+        certificate=options.tls_cert,
+        key=options.tls_key,
+        templates=Path(options.templates) if options.templates else None,
+        history=Path(options.history) if options.history else None,
+    )
+
+    def ready(url: str, ca: str) -> None:
+        context.say(f"REST for {config.server} at {url}")
+        if ca:
+            context.say(f"ca: {ca}")
+
+    try:
+        rest.run(config, settings, ready, log_level=options.log_level, log_form=options.log_form)
+    except (HomeError, OSError, ssl.SSLError) as error:
+        raise exits.Failure(str(error)) from None
+    return exits.OK
+
+
+def _check(options: argparse.Namespace) -> None:
+    if bool(options.tls_cert) != bool(options.tls_key):
+        raise exits.Failure("--tls-cert and --tls-key belong together: give both or none", exits.USAGE)
+    if options.home and (options.kubeconfig or options.context):
+        raise exits.Failure("--home is a server already: give it, or --kubeconfig and --context", exits.USAGE)
+    if not 0 <= options.port <= 65535 or options.max_nodes < 1:
+        raise exits.Failure("--port is 0 to 65535, --max-nodes 1 or more", exits.USAGE)
+    if options.templates and not Path(options.templates).is_dir():
+        raise exits.Failure(f"--templates {options.templates} is no folder", exits.USAGE)
+
+
+def _find_server(options: argparse.Namespace, context: Context) -> ClusterConfig:
+    home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
+    try:
+        if options.home:
+            info = context.home(options).find_running()
+            if info is None or not info.kubeconfig:
+                text = (
+                    f"no server runs in {options.home}: start it with `trainmaster up --detach --home {options.home}`"
+                )
+                raise exits.Failure(text, exits.NOT_RUNNING)
+            return load_kubeconfig([Path(info.kubeconfig)])
+        return find_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
+    except ConfigError as error:
+        raise exits.Failure(str(error)) from None
