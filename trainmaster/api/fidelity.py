@@ -13,11 +13,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainmaster.api import code
 from trainmaster.api.fidelity_tables import TABLES, Table
 from trainmaster.api.kinds import Fidelity, Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.schema import Node
 from trainmaster.api.supported import is_empty
+
+_ACCEPTED = {
+    ".csi.driver": (code.DRIVER,),
+    ".mountPropagation": (None, "", "None"),
+    ".recursiveReadOnly": (None, "", "Disabled"),
+}
+"""Ends of paths, and the values that the node carries out there; all others are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +75,17 @@ def _walk_used(value: Any, table: Table, path: str) -> Iterator[Classed]:
         entry = table.get(name)
         where = f"{path}.{name}" if path else str(name)
         own = _split(entry.get("") if isinstance(entry, Mapping) else entry)
+        if own and own[0] is Fidelity.APPROXIMATED and not _is_accepted(where, item):
+            own = (Fidelity.REFUSED, own[1])
         if own and (own[0] is not Fidelity.REFUSED or not is_empty(item)):
             yield Classed(where, *own)
         if isinstance(entry, Mapping):
             yield from _walk_used(item, entry, where)
+
+
+def _is_accepted(path: str, value: Any) -> bool:
+    """False for a value that is refused although its field is not."""
+    return all(value in accepted for tail, accepted in _ACCEPTED.items() if path.endswith(tail))
 
 
 def unclassified(kind: Kind) -> list[str]:

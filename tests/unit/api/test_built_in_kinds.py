@@ -293,6 +293,7 @@ CONTAINER = "spec.containers[0]"
             make_pod(volumes=[{"name": "v", "hostPath": {}}, {"name": "w", "configMap": {}}]),
             ["spec.volumes[0].hostPath.path: Required value", "spec.volumes[1].configMap.name: Required value"],
         ),
+        (make_pod(volumes=[{"name": "v", "csi": {}}]), ["spec.volumes[0].csi.driver: Required value"]),
         (
             make_container(resources={"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}),
             [f'{CONTAINER}.resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1'],

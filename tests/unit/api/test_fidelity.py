@@ -9,7 +9,7 @@ import pytest
 
 from tools.generate_docs import render_fidelity
 from trainmaster.api.catalogue import build
-from trainmaster.api.fidelity import classify, find_class, unclassified
+from trainmaster.api.fidelity import classify, find_class, list_used, unclassified
 from trainmaster.api.fidelity_tables import TABLES
 from trainmaster.api.kinds import Fidelity
 
@@ -48,3 +48,25 @@ def test_a_field_is_found_by_its_path(api_version: str, kind_name: str, path: st
 
 def test_the_page_says_what_the_code_says() -> None:
     assert PAGE.read_text() == render_fidelity(), "run tools/generate_docs.py"
+
+
+@pytest.mark.parametrize(
+    ("volume", "mount", "want"),
+    [
+        ({"csi": {"driver": "code.trainmaster.dev"}}, {}, []),
+        ({"csi": {"driver": "disk.example.com"}}, {}, ["spec.volumes[0].csi.driver"]),
+        ({"emptyDir": {}}, {"mountPropagation": "None"}, []),
+        (
+            {"emptyDir": {}},
+            {"mountPropagation": "Bidirectional"},
+            ["spec.containers[0].volumeMounts[0].mountPropagation"],
+        ),
+    ],
+)
+def test_a_value_may_be_refused_where_its_field_is_not(volume: Any, mount: Any, want: list[str]) -> None:
+    container = {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}
+    pod = {"spec": {"containers": [container], "volumes": [{"name": "v", **volume}]}}
+    kind = build().find_type("v1", "Pod")
+    assert kind is not None
+    found = list_used(kind, pod)
+    assert [one.path for one in found if one.fidelity is Fidelity.REFUSED] == want

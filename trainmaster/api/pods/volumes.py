@@ -23,6 +23,7 @@ _NAMED = {
     "secret": "secretName",
     "persistentVolumeClaim": "claimName",
     "hostPath": "path",
+    "csi": "driver",
 }
 """Sources and the field that each cannot do without."""
 
@@ -60,6 +61,8 @@ def _check_source(volume: Object, path: str) -> list[FieldError]:
             errors += _check_host_path(source, where)
         case "configMap" | "secret" | "downwardAPI" | "projected":
             errors += _check_files(source, where)
+        case "csi" if driver := source.get("driver"):
+            errors += [fields.invalid(f"{where}.driver", driver, text) for text in names.subdomain(driver.lower())]
         case "emptyDir":
             size = source.get("sizeLimit")
             if size is not None and quantity.parse(size) < 0:
