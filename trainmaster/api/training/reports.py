@@ -23,6 +23,7 @@ from trainmaster.api.training.ends import is_finished
 from trainmaster.kit.clock import format_time, parse_time
 
 MANAGER = "trainer-status"
+VOLUME = "kubeflow-trainer-token"
 FOLDER = "/var/run/secrets/kubeflow/trainer"
 """Where a container finds its token and the server's certificates."""
 LARGEST = 65536

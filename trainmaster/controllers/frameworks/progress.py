@@ -18,7 +18,6 @@ from trainmaster.controllers.frameworks.contract import Companion, Context, Inje
 URL = "KUBEFLOW_TRAINER_SERVER_URL"
 CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"
-VOLUME = "kubeflow-trainer-token"
 SECONDS = 3600
 _ROOT_CA = "kube-root-ca.crt"
 
@@ -33,7 +32,7 @@ def inject(training: Training, context: Context) -> Injection:
         {"name": CA_CERT, "value": f"{reports.FOLDER}/ca.crt"},
         {"name": TOKEN, "value": f"{reports.FOLDER}/token"},
     )
-    mounts = ({"name": VOLUME, "mountPath": reports.FOLDER, "readOnly": True},)
+    mounts = ({"name": reports.VOLUME, "mountPath": reports.FOLDER, "readOnly": True},)
     volumes = (_build_volume(training, server),)
     parts = tuple(
         Part(training.trainer_job, name, env=env, mounts=mounts, volumes=volumes) for name in list_container_names(job)
@@ -58,4 +57,4 @@ def _build_volume(training: Training, server: ProgressServer) -> Mapping[str, An
     token = {"audience": audience, "expirationSeconds": SECONDS, "path": "token"}
     name = _name_config_map(training.name) if server.ca else _ROOT_CA
     ca = {"name": name, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
-    return {"name": VOLUME, "projected": {"sources": [{"serviceAccountToken": token}, {"configMap": ca}]}}
+    return {"name": reports.VOLUME, "projected": {"sources": [{"serviceAccountToken": token}, {"configMap": ca}]}}
