@@ -1,6 +1,6 @@
 """Operator mode, put together: our controllers on a Kubernetes cluster.
 
-    client -> watch caches -> leader lease -> shipped runtimes -> history -> controllers
+    client -> watch caches -> status server -> leader lease -> shipped runtimes -> history -> controllers
 
 The TrainJob controller in place of upstream's, and retention beside it; or, as a companion, retention alone beside
 upstream's manager. The same controllers as embedded, with a watch cache as their view, plans carried out in order over
@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from trainmaster import __version__
 from trainmaster.api import catalogue
@@ -45,13 +46,15 @@ from trainmaster.app.cluster_lifecycle import (
 )
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.signals import stop_on_signals
+from trainmaster.app.status_keys import Keys, ensure_keys
+from trainmaster.app.status_server import StatusServer
 from trainmaster.client.cache import Slim, WatchCache
 from trainmaster.client.contract import Client
 from trainmaster.client.events import EventRecorder
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.view import View
-from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.frameworks.contract import Context, ProgressServer
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.lifecycle import derived
 from trainmaster.controllers.lifecycle.contract import Context as LifecycleContext
@@ -81,6 +84,19 @@ OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressSettings:
+    """Where training code reports to."""
+
+    url: str
+    """What Pods are told: https, a name that resolves for them, a port."""
+    namespace: str
+    """Of the Secret with the certificate."""
+    host: str = ""
+    """To listen on; "" is everywhere."""
+    port: int = 10443
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSettings:
     namespace: str = ""
     """The only namespace to work in; "" is all."""
@@ -94,6 +110,8 @@ class OperatorSettings:
     """Only retention: upstream's manager, or somebody else, runs the TrainJobs."""
     history: Path | None = None
     """Directory of the archive; None: there is none, and nothing waits for it."""
+    progress: ProgressSettings | None = None
+    """None: containers are told of no status server. Upstream's gate `TrainJobStatus`, off."""
     workers: int = 8
     """TrainJobs that are worked on at the same time; each waits for the API server most of the time."""
 
@@ -109,11 +127,17 @@ async def running_operator(
     client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids, metrics: Metrics | None = None
 ) -> AsyncIterator[Operator]:
     """Entering returns once it leads and works. LeaseLost ends the body."""
-    operated = () if settings.companion else (build_operated_controller(settings), derived.CONTROLLER)
     async with AsyncExitStack() as stack:
+        progress = None if settings.companion else settings.progress
+        keys = None if progress is None else await find_keys(client, progress, clock)
+        told = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
+        operated = () if settings.companion else (build_operated_controller(settings, told), derived.CONTROLLER)
         cache = build_cache(client, list_collections(operated), settings, clock=clock, ids=ids)
         await stack.enter_async_context(cache)
         await cache.wait_synced()
+        if progress is not None and keys is not None:
+            server = StatusServer(client, cache, clock)
+            await stack.enter_async_context(server.listening(keys.build_tls(), progress.host, progress.port))
         if settings.lease_namespace:
             name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
             lease = LeaseSettings(settings.lease_namespace, name, build_identity(ids))
@@ -148,10 +172,15 @@ def list_collections(operated: Sequence[Controller]) -> list[GVR]:
     return [*sources, *READ, *((*POD_GROUPS, PODS) if operated else ())]
 
 
-def build_operated_controller(settings: OperatorSettings) -> Controller:
+async def find_keys(client: Client, progress: ProgressSettings, clock: Clock) -> Keys:
+    host = urlsplit(progress.url).hostname or ""
+    return await ensure_keys(client, progress.namespace, [host], clock)
+
+
+def build_operated_controller(settings: OperatorSettings, progress: ProgressServer | None = None) -> Controller:
     """The TrainJob controller, with as many workers and as few passes as suit a server that is far away."""
     news = News(settings.counts_delay)
-    controller = build_controller(Context(on_cluster=True))
+    controller = build_controller(Context(on_cluster=True, progress=progress))
     delays = dict.fromkeys((CONFIG_MAPS, SECRETS, JOB_SETS), news.delay_child) | {TRAIN_JOBS: news.delay_trainjob}
     sources = [
         dataclasses.replace(source, delay=delays[source.gvr]) if source.gvr in delays else source

@@ -9,9 +9,12 @@ from __future__ import annotations
 from trainmaster.api import catalogue, crd
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.app.status_keys import SECRET
 
 NAME = "trainmaster-operator"
 NAMESPACE = "trainmaster-system"
+PORT = 10443
+"""Of the status server; upstream's."""
 SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 
 _READ = ["get", "list", "watch"]
@@ -50,6 +53,9 @@ RULES: list[Object] = [
         "verbs": [*_READ, "create", "update", "patch"],
     },
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/status"], "verbs": ["patch"]},
+    # Who reports progress, and the certificate of the server to which it is reported.
+    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["update"]},
     # Where owners that block deletion are checked, whoever names one must be allowed this.
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/finalizers"], "verbs": ["update"]},
     {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": [*_READ, "create", "patch", "delete"]},
@@ -70,7 +76,20 @@ def build_manifests(*, companion: bool = False) -> Object:
     if companion:
         return {"apiVersion": "v1", "kind": "List", "items": _build_access(COMPANION_RULES)}
     definitions = crd.build_all(kind for kind in catalogue.build().kinds if kind.group == TRAIN_JOBS.group)
-    return {"apiVersion": "v1", "kind": "List", "items": [*definitions, *_build_access(RULES)]}
+    items = [*definitions, *_build_access(RULES), _build_service()]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def build_progress_url(namespace: str, port: int = PORT) -> str:
+    """Where Pods of the cluster reach the status server of operators that run in Pods there."""
+    return f"https://{NAME}.{namespace}.svc:{port}"
+
+
+def _build_service() -> Object:
+    """Leads to the operator's Pods, whoever made them: by the label that they must carry."""
+    port = {"name": "progress", "port": PORT, "targetPort": PORT, "protocol": "TCP"}
+    spec = {"selector": {"app.kubernetes.io/name": NAME}, "ports": [port]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec}
 
 
 def _build_access(rules: list[Object]) -> list[Object]:

@@ -11,7 +11,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
@@ -40,6 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--history", default="", metavar="DIR", help="keep records of jobs there; jobs are deleted once theirs is safe"
     )
+    parser.add_argument(
+        "--progress-url",
+        default="",
+        metavar="URL",
+        help="where Pods reach this operator to report progress (default: its Service when it runs in a Pod, else off)",
+    )
+    parser.add_argument(
+        "--progress-port", type=int, default=10443, metavar="N", help="to listen on for it (default: %(default)s)"
+    )
+    parser.add_argument("--no-progress", action="store_true", help="tell Pods of no place to report to")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
     parser.add_argument(
@@ -66,6 +79,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         runtimes=not options.no_runtimes,
         companion=options.companion,
         history=Path(options.history) if options.history else None,
+        progress=_decide_progress(options, context, operator.ProgressSettings),
     )
     context.note(f"operating on {config.server}")
     try:
@@ -75,3 +89,16 @@ def run(options: argparse.Namespace, context: Context) -> int:
     except lease.LeaseLost as error:
         raise exits.Failure(f"{error}; start it again to wait for the lease") from None
     return exits.OK
+
+
+def _decide_progress(options: argparse.Namespace, context: Context, make: Callable[..., Any]) -> Any:
+    """On wherever Pods can reach us: that is known in a Pod, and otherwise has to be said."""
+    url, namespace = options.progress_url, options.lease_namespace
+    if options.no_progress or options.companion:
+        return None
+    if url and not (url.startswith("https://") and urlsplit(url).hostname):
+        raise exits.Failure(f"--progress-url {url}: it must be https://NAME:PORT", exits.USAGE)
+    if not url and context.environ.get("KUBERNETES_SERVICE_HOST") and not options.kubeconfig:
+        manifests = importlib.import_module("trainmaster.app.operator_manifests")
+        url = manifests.build_progress_url(namespace, options.progress_port)
+    return make(url.rstrip("/"), namespace, port=options.progress_port) if url else None
