@@ -120,19 +120,6 @@ def test_an_unknown_digest_waits_and_says_which_command_helps(tmp_path: Path, so
     run(tmp_path, test)
 
 
-def test_other_drivers_are_refused_by_name(tmp_path: Path, level: str) -> None:
-    async def test(bench: Bench) -> None:
-        volume = {"name": "code", "csi": {"driver": "disk.example.com"}}
-        async with bench.running_agent(level=level):
-            await bench.create("true", volumes=[volume])
-            pod = await bench.wait_for(has_phase("Failed"))
-            assert "spec.volumes[0].csi of driver disk.example.com" in pod["status"]["message"]
-            assert code.DRIVER in pod["status"]["message"]
-            await bench.remove()
-
-    run(tmp_path, test)
-
-
 async def put_jobset(bench: Bench) -> Object:
     owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "j", "uid": TRAINJOB}
     template = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}}}
