@@ -29,7 +29,6 @@ def train(lr, steps):
 if __name__ == "__main__":
     client = trainmaster.connect()
     name = client.train("plain", trainer=CustomTrainer(func=train, func_args={"lr": 0.5, "steps": 8}, num_nodes=2))
-    client.wait_for_job_status(name, status={"Running", "Complete"}, polling_interval=1)
     for line in client.get_job_logs(name, follow=True):
         print(line)
     job = client.wait_for_job_status(name, polling_interval=1)

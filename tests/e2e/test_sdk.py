@@ -65,7 +65,7 @@ def test_the_sdk_reads_every_shipped_runtime_and_the_version_without_a_warning(s
         said = io.StringIO()
         handler = logging.StreamHandler(said)
         logging.getLogger("kubeflow").addHandler(handler)
-        trainmaster.connect()
+        make()
         logging.getLogger("kubeflow").removeHandler(handler)
         assert said.getvalue() == "", said.getvalue()
         for runtime in client.list_runtimes():
@@ -100,7 +100,7 @@ def test_a_function_trains_on_two_nodes_with_packages_and_is_followed(sdk: Sdk, 
             print("rank", os.environ["JOB_COMPLETION_INDEX"], os.environ["SHARED"], lr, note, greeting.WORD)
             while not os.path.exists("/index/go"):  # until somebody follows
                 time.sleep(0.05)
-            print("as written: $HOME `date` \\\\t", open(__file__).read().count("written"))
+            print("end")
 
         index = PodSpecPatch(
             volumes=[{{"name": "index", "hostPath": {{"path": {str(tmp_path / "index")!r}}}}}],
@@ -140,7 +140,7 @@ def test_a_function_trains_on_two_nodes_with_packages_and_is_followed(sdk: Sdk, 
     )
     lines = out.splitlines()
     assert lines[0] == "Successfully installed Python packages (system-wide): greeting==1.0"
-    assert lines[1:3] == ["rank 0 yes 0.1 it's hello from a package", "as written: $HOME `date` \\t 2"], out
+    assert lines[1:3] == ["rank 0 yes 0.1 it's hello from a package", "end"], out
     assert "rank 1 yes" in lines[3]
     job = raw.get(f"{TRAINJOBS}/{lines[-1].split()[1]}")
     assert (job["metadata"]["labels"], job["metadata"]["annotations"]["a"]) == ({"l": "1"}, "2")
@@ -191,7 +191,7 @@ def test_after_a_restart_the_newest_attempt_is_followed(sdk: Sdk, raw: Raw, tmp_
     sdk.run(
         "restarts",
         """
-        team = trainmaster.connect(namespace="team")
+        team = make("team")
         assert team.get_runtime("torch-distributed").kind == RuntimeKind.TRAINING_RUNTIME
         found = [one for one in team.list_runtimes() if one.name == "torch-distributed"]
         assert [one.kind for one in found] == [RuntimeKind.TRAINING_RUNTIME], found
@@ -257,9 +257,9 @@ def test_what_does_not_exist_and_what_is_refused_is_said(sdk: Sdk, raw: Raw) -> 
 
         held = client.get_job("held")
         assert (held.status, held.steps) == ("Created", []) and list(client.get_job_logs("held", follow=True)) == []
-        message(client.train, "short", trainer=CustomTrainer(func=fails), options=[Name("Not_A_Name")])
+        message(ours.train, "short", trainer=CustomTrainer(func=fails), options=[Name("Not_A_Name")])
         message(client.get_runtime, "nonsense")
-        message(client.train, "nonsense", trainer=CustomTrainer(func=fails))
+        message(ours.train, "nonsense", trainer=CustomTrainer(func=fails))
         message(client.train, "torchtune-llama3.2-1b", trainer=CustomTrainer(func=fails))
         message(trainmaster.connect, namespace="nowhere")
         message(trainmaster.connect, home="/nowhere/at/all")
@@ -278,6 +278,42 @@ def test_what_does_not_exist_and_what_is_refused_is_said(sdk: Sdk, raw: Raw) -> 
     # The SDK cannot list a namespace with a job whose runtime is gone.
     code, answer = raw.call("DELETE", f"{TRAINER}/namespaces/default/trainingruntimes/short")
     assert code == 403 and "held" in answer["message"]
+
+
+def test_the_client_of_connect_sends_code_as_it_is_and_follows_from_before_the_start_through_restarts(
+    sdk: Sdk, raw: Raw
+) -> None:
+    raw.create(f"{TRAINER}/namespaces/default/trainingruntimes", make_runtime("once-more", restarts=1))
+    out = sdk.run(
+        "followed",
+        """
+        def train():
+            import os, sys, time
+            print("attempt", os.environ["TRAINMASTER_ATTEMPT"], "$HOME `date` \\\\t", flush=True)
+            while not os.path.exists(os.environ["TRAINMASTER_OUTPUT_DIR"] + "/seen"):
+                time.sleep(0.05)
+            sys.exit(3 * (os.environ["TRAINMASTER_ATTEMPT"] == "0"))
+
+        runtime = ours.get_runtime("once-more")
+        command = runtime.trainer.command
+        name = ours.train(runtime, trainer=CustomTrainer(func=train))
+        place = ("trainer.kubeflow.org", "v1alpha1", "default", "trainjobs", name)
+        uid = ours.backend.custom_api.get_namespaced_custom_object(*place)["metadata"]["uid"]
+        for line in ours.get_job_logs(name, follow=True):
+            print(line)
+            open(f"{os.environ['TRAINMASTER_HOME']}/history/results/{uid}/outputs/seen", "w").close()
+        assert ours.get_job(name).status == "Complete" and runtime.trainer.command == command
+        assert list(ours.get_job_logs(name)) == list(client.get_job_logs(name)) != []
+        ours.delete_job(name)
+        try:
+            list(ours.get_job_logs(name, follow=True))
+        except RuntimeError as error:
+            assert error.__cause__.status == 404
+        else:
+            raise AssertionError("a job that is gone was followed")
+        """,
+    )
+    assert out.splitlines() == ["attempt 0 $HOME `date` \\t", "attempt 1 $HOME `date` \\t"]
 
 
 def test_connecting_leaves_alone_what_others_share_and_needs_no_proxy(sdk: Sdk) -> None:
@@ -358,7 +394,7 @@ def test_a_hundred_jobs_are_listed(sdk: Sdk, raw: Raw) -> None:
     out = sdk.run(
         "many",
         """
-        jobs = trainmaster.connect(namespace="many").list_jobs()
+        jobs = make("many").list_jobs()
         print(len(jobs), {job.status for job in jobs})
         """,
     )

@@ -25,7 +25,7 @@ def test_the_page_works_from_top_to_bottom(sdk: Sdk) -> None:
     blocks = read_blocks()
     assert len(blocks) > 8
     for number, block in enumerate(blocks):
-        out = sdk.run(f"page_{number}", block)
+        out = sdk.run(f"page_{number}", block, "page")
         # `print(x)  # y` says what is printed.
         for want in re.findall(r"print\(.*\)  # (.*)", block):
             assert want in out, f"{block}\nprinted:\n{out}"

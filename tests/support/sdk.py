@@ -1,7 +1,7 @@
 """The Kubeflow SDK, unmodified, in the environment that `tools/frameworks.py` keeps for it, talking to a server.
 
     with running_sdk(tmp_path, server.home) as sdk:
-        sdk.run("name", "client.train(...)")
+        sdk.run("name", "client.train(...)")    # `ours` is what trainmaster.connect() returns
 
 What a program prints is returned; what it raises fails the test, with the server's log. Nothing of the developer's own
 configuration is seen: HOME is the test's, and there is no KUBECONFIG.
@@ -30,7 +30,13 @@ from kubeflow.trainer import *
 from kubeflow.trainer.options import *
 import trainmaster
 
-client = trainmaster.connect()
+# The SDK's own client, made its own way.
+def make(namespace="default"):
+    config = os.environ["TRAINMASTER_HOME"] + "/kubeconfig"
+    return TrainerClient(KubernetesBackendConfig(config_file=config, namespace=namespace))
+
+client = make()
+ours = trainmaster.connect()
 
 def wait(name, *status, client=client):
     wanted = set(status or ("Complete",))
@@ -65,12 +71,15 @@ class Sdk:
         self._folder = folder
         self._home = home
 
-    def run(self, name: str, program: str) -> str:
-        """What it printed. The program lies in a file of that name while it runs, as a person's would."""
+    def run(self, name: str, program: str, session: str = "") -> str:
+        """What it printed. The program lies in a file of that name while it runs, as a person's would.
+
+        It has what PRELUDE made, and what the programs before it in the same session did.
+        """
         path = self._folder / f"{name}.py"
         path.write_text(dedent(program))
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(f"{path}\n")
+        self._process.stdin.write(json.dumps([str(path), session]) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, f"the SDK's process ended with {self._process.wait()}"
@@ -96,7 +105,7 @@ def running_sdk(folder: Path, home: Path) -> Iterator[Sdk]:
     )
     try:
         found = Sdk(process, folder, home)
-        found.run("prelude", PRELUDE)
+        found.run("prelude", PRELUDE, "first")
         yield found
     finally:
         assert process.stdin and process.stdout

@@ -1,7 +1,8 @@
 """Runs in the environment of the Kubeflow SDK, not in ours: programs that a test names on standard input, one by one.
 
-Each line is a path; the answer is a line of JSON: what the program printed, and its traceback if it failed. Programs
-share one namespace, as the cells of a notebook do. Importing the SDK takes most of a second; this way it is done once.
+Each line of JSON names a file, and a session if programs are to share their variables, as the cells of a notebook do;
+every session begins with those of the first program. The answer is a line of JSON: what was printed, and the traceback
+if it failed. Importing the SDK takes most of a second; this way it is done once.
 """
 
 import contextlib
@@ -13,14 +14,16 @@ import traceback
 
 def main() -> None:
     answers = sys.stdout
-    shared = {"__name__": "__main__"}
+    first = {"__name__": "__main__"}
+    sessions = {"first": first}
     for line in sys.stdin:
-        path = line.strip()
+        path, session = json.loads(line)
+        variables = sessions.setdefault(session, dict(first)) if session else dict(first)
         out, error = io.StringIO(), ""
         with contextlib.redirect_stdout(out):
             try:
                 with open(path) as file:
-                    exec(compile(file.read(), path, "exec"), shared)
+                    exec(compile(file.read(), path, "exec"), variables)
             except BaseException:  # noqa: BLE001  # whatever it is, the test is told
                 error = traceback.format_exc()
         answers.write(json.dumps({"out": out.getvalue(), "error": error}) + "\n")
