@@ -13,7 +13,7 @@ import yaml
 from tests.flow.plant import ScriptedNode
 from tests.support.inprocess import Shell, running_shell
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.cli import exits
 from trainmaster.client.contract import Client, PatchType
 
@@ -244,3 +244,52 @@ def test_runtimes_and_nodes_are_listed_and_found_by_name(shell: Shell) -> None:
     assert shell.must("nodes").splitlines()[1].split()[0] == "local"
     assert shell("nodes", "locall") == exits.NOT_FOUND
     assert "did you mean local?" in shell.err
+
+
+def find_jobset(shell: Shell, name: str) -> Object:
+    async def find(client: Client) -> Object:
+        return await client.get(JOB_SETS, name, "default")
+
+    found: Object = shell.do(find)
+    return found
+
+
+def test_a_running_job_is_restarted_under_its_name_and_attempts_are_counted_on(shell: Shell) -> None:
+    shell.must("submit", "-f", "-", stdin=make("long-r", nodes=2))
+    shell.must("wait", "long-r", "--for", "running")
+    before = find_jobset(shell, "long-r")
+    assert shell.must("restart", "long-r", "--wait").endswith("restarted: attempt 1\n")
+    after = find_jobset(shell, "long-r")
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert after["metadata"]["annotations"]["trainmaster.dev/first-attempt"] == "1"
+    shell.must("wait", "long-r", "--for", "running")
+    rows = [line.split() for line in shell.must("describe", "long-r").splitlines() if line.startswith("  node ")]
+    assert [(row[1], row[2], row[5]) for row in rows] == [("0", "Running", "1"), ("1", "Running", "1")]
+    assert shell.must("restart", "long-r", "--wait").endswith("restarted: attempt 2\n")
+
+
+def test_a_job_that_has_ended_is_submitted_again_under_a_new_name(shell: Shell) -> None:
+    shell.must("submit", "-f", "-", "--wait", stdin=make("good-r", labels={"team": "x"}))
+    first = json.loads(shell.must("get", "good-r", "-o", "json"))
+    assert "trainjob.trainer.kubeflow.org/good-r-2 created" in shell.must("restart", "good-r")
+    assert "trainjob.trainer.kubeflow.org/good-r-3 created" in shell.must("restart", "good-r")
+    again = json.loads(shell.must("get", "good-r-2", "-o", "json"))
+    assert again["metadata"]["annotations"]["trainmaster.dev/rerun-of"] == f"good-r {first['metadata']['uid']}"
+    assert (again["spec"], again["metadata"]["labels"]) == (first["spec"], {"team": "x"})
+    shell.must("wait", "good-r-2")
+    assert "good-r-4 created" in shell.must("restart", "good-r-2")
+    assert shell("restart", "good-r", "--name", "good-r-2") == exits.FAILED
+    assert "--name" in shell.err
+    assert "Rerun of:" in shell.must("describe", "good-r-2")
+
+
+def test_what_cannot_be_restarted_says_what_to_do(shell: Shell) -> None:
+    shell.must("submit", "-f", "-", stdin=make("long-s"))
+    shell.must("suspend", "long-s", "--wait")
+    assert shell("restart", "long-s") == exits.FAILED
+    assert "trainmaster resume long-s" in shell.err
+    shell.must("resume", "long-s", "--wait")
+    assert shell("restart", "long-s", "--name", "other") == exits.USAGE
+    patched = make("long-t", annotations={"trainmaster.dev/restart": "soon"})
+    assert shell("submit", "-f", "-", stdin=patched) == exits.FAILED
+    assert "must be a number of an attempt" in shell.err

@@ -38,6 +38,14 @@ def edit(**spec: Any) -> Change:
     return change
 
 
+def restart(attempt: int) -> Change:
+    async def change(driver: Driver) -> None:
+        patch = {"metadata": {"annotations": {"trainmaster.dev/restart": str(attempt)}}}
+        await driver.cluster.client.patch(TRAIN_JOBS, "tj", PatchType.MERGE, patch, "default")
+
+    return change
+
+
 def delete(gvr: GVR, name: str) -> Change:
     async def change(driver: Driver) -> None:
         await driver.cluster.client.delete(gvr, name, "default", DeleteOptions("Foreground"))
@@ -101,6 +109,12 @@ SCENARIOS = (
     Scenario("a deadline ends the job and its Pods", [submit(activeDeadlineSeconds=30)], hang),
     Scenario("a JobSet that somebody deletes is made anew", [submit(), delete(JOB_SETS, "tj"), end_the_pods], hang),
     Scenario("a job that fails says who failed first", [submit()], fail),
+    Scenario(
+        "asking again restarts again, also while suspended",
+        [submit(), restart(1), edit(suspend=True), restart(4), edit(suspend=False), end_the_pods],
+        hang,
+    ),
+    Scenario("a restart that is asked for too late changes nothing", [submit(), end_the_pods, restart(1)], hang),
 )
 
 
@@ -122,6 +136,8 @@ COVERAGE = TestProperties.coverage
             (4, "Failed"),
             (5, "Complete"),
             (6, "Failed"),
+            (7, "Complete"),
+            (8, "Complete"),
         )
     ],
 )

@@ -57,6 +57,14 @@ from there."""
 FROM_TRAINJOB = "trainmaster.dev/from-trainjob"
 """Annotation on JobSets, by the TrainJob controller: which labels and annotations of it stand in the TrainJob, as JSON
 {labels, annotations}. One that is taken out there goes here; those of others stay."""
+RESTART = "trainmaster.dev/restart"
+"""Annotation on TrainJobs, by people and `trainmaster restart`: the number that its next attempt shall have. While it
+is above that of the JobSet, the TrainJob controller replaces the JobSet (`api.training.restarts`)."""
+FIRST_ATTEMPT = "trainmaster.dev/first-attempt"
+"""Annotation on JobSets and their Pods, by the TrainJob controller: the number of the JobSet's first attempt, where it
+is not 0. Attempts of a job are counted on over all its JobSets."""
+RERUN_OF = "trainmaster.dev/rerun-of"
+"""Annotation on TrainJobs, by `trainmaster restart`: name and uid of the finished TrainJob that it repeats."""
 SHIPPED_HASH = "trainmaster.dev/shipped-hash"
 """Annotation on shipped runtimes, by the installer: the hash of the spec as shipped. One that differs was edited."""
 ALLOW_DELETE_IN_USE = "trainmaster.dev/allow-delete-in-use"

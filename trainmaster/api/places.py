@@ -1,6 +1,6 @@
 """Where the logs of a Pod are kept once it is gone: a path that says all that a reader wants to select by.
 
-    <JobSet uid>/<restart attempt>/<replicated job>-<job index>-<completion index>/<Pod name>
+    <JobSet uid>/<attempt>/<replicated job>-<job index>-<completion index>/<Pod name>
 
 Written into the Pod's directory when the Pod is made, so that whoever removes the directory, however late, knows where
 its logs belong. Pods that belong to no JobSet have no place: nobody keeps their logs.
@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api.labels import COMPLETION_INDEX, JOB_INDEX, JOBSET_UID, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.training.restarts import read_first
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     jobset: str
     attempt: int
+    """Counted on over all JobSets of a job (`api.training.restarts`)."""
     job: str
     """Name of the replicated job: `node`, `launcher`."""
     job_index: int
@@ -38,7 +40,7 @@ def find_place(pod: Mapping[str, Any]) -> Place | None:
     index = labels.get(COMPLETION_INDEX) or annotations.get(COMPLETION_INDEX)
     return Place(
         jobset=labels[JOBSET_UID],
-        attempt=_number(labels.get(RESTART_ATTEMPT)),
+        attempt=read_first(pod) + _number(labels.get(RESTART_ATTEMPT)),
         job=labels[REPLICATED_JOB_NAME],
         job_index=_number(labels.get(JOB_INDEX)),
         index=_number(index),

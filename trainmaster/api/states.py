@@ -65,6 +65,10 @@ WAITING: Mapping[str, Words] = {
         "the job failed and is restarted; repeated failures make the pause longer, `until` says when it ends",
         "`status.failure` says who failed first, and its last words",
     ),
+    "Restarting": Words(
+        "somebody asked for a restart; what runs is stopped and the JobSet is replaced",
+        "nothing; the next attempt begins when the last one is gone",
+    ),
     "RuntimeNotFound": Words(
         "the runtime that the TrainJob names does not exist",
         "create it, and the job starts by itself; the message lists those that exist",

@@ -32,6 +32,7 @@ COMMANDS = {
     "wait": "Wait until TrainJobs are complete, running, finished, suspended or gone",
     "suspend": "Stop the Pods of TrainJobs and give their room to others",
     "resume": "Let suspended TrainJobs go on",
+    "restart": "Begin the next attempt of a running TrainJob; submit one that has ended again",
     "delete": "Delete TrainJobs and all that belongs to them",
     "check": "Say what becomes of every field of a manifest here, and whether a server would take it",
     "runtimes": "List runtimes with framework, nodes and who uses them",

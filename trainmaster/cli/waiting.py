@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.api.training import states
@@ -25,7 +25,7 @@ SUSPENDED, RESUMED, DELETED = "suspended", "resumed", "deleted"
 GOALS = (COMPLETE, FAILED, RUNNING, FINISHED, SUSPENDED, DELETED)
 
 Judge = Callable[[Object | None], str | None]
-"""Of the job, None when it is gone: "" when it is there, a sentence when it can never be, None to go on waiting."""
+"""Of the object, None when it is gone: "" when it is there, a sentence when it can never be, None to go on waiting."""
 
 
 class _Decided(Exception):
@@ -47,9 +47,12 @@ def read_timeout(options: argparse.Namespace) -> float | None:
         raise exits.Failure(f"--timeout: {error}", exits.USAGE) from None
 
 
-def build_judge(goal: str, name: str) -> Judge:
+def build_judge(goal: str, wanted: Object) -> Judge:
+    """Of this very object: one that was made anew under its name is not it."""
+    name, uid = wanted["metadata"]["name"], wanted["metadata"]["uid"]
+
     def judge(job: Object | None) -> str | None:
-        if job is None:
+        if job is None or job["metadata"]["uid"] != uid:
             return "" if goal == DELETED else f"{name} was deleted"
         state = states.read_state(job)
         if _is_met(goal, state.word):
@@ -82,7 +85,10 @@ async def wait_for(client: Client, jobs: Sequence[Object], goal: str, seconds: f
 
     Failure with TIMED_OUT when that took too long.
     """
-    waits = [wait_until(client, job, build_judge(goal, job["metadata"]["name"])) for job in jobs]
+    waits = [
+        wait_until(client, TRAIN_JOBS, job["metadata"]["name"], job["metadata"]["namespace"], build_judge(goal, job))
+        for job in jobs
+    ]
     return [problem for problem in await limit(waits, seconds, f"not all are {goal}") if problem]
 
 
@@ -95,16 +101,14 @@ async def limit(waits: Sequence[Coroutine[Any, Any, str]], seconds: float | None
         raise exits.Failure(after, exits.TIMED_OUT) from None
 
 
-async def wait_until(client: Client, job: Object, judge: Judge) -> str:
-    """What the judge says in the end about this very object."""
-    uid, name, namespace = (job["metadata"][key] for key in ("uid", "name", "namespace"))
+async def wait_until(client: Client, gvr: GVR, name: str, namespace: str, judge: Judge) -> str:
+    """What the judge says in the end about the object of that name."""
 
     async def begin(items: list[Object]) -> None:
-        decide(next((item for item in items if item["metadata"]["uid"] == uid), None))
+        decide(items[0] if items else None)
 
     async def change(event: WatchEvent) -> None:
-        if event.object["metadata"]["uid"] == uid:
-            decide(None if event.type == "DELETED" else event.object)
+        decide(None if event.type == "DELETED" else event.object)
 
     def decide(seen: Object | None) -> None:
         answer = judge(seen)
@@ -115,7 +119,7 @@ async def wait_until(client: Client, job: Object, judge: Judge) -> str:
         await follow(
             client,
             SystemClock(),
-            TRAIN_JOBS,
+            gvr,
             begin,
             change,
             namespace=namespace,

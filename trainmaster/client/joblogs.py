@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeAlias
 
 from trainmaster.api.labels import JOBSET_NAME
@@ -136,6 +136,7 @@ class Positions:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Position] = {}
+        self._done: set[tuple[str, str, int]] = set()
         self.attempt: int | None = None
         """The newest that a line or mark was handed out of."""
 
@@ -144,6 +145,14 @@ class Positions:
 
     def get(self, place: Place, container: str) -> Position:
         return self._known.setdefault((place.pod, container), Position(restart=-1))
+
+    def finish(self, place: Place, container: str, restart: int) -> None:
+        self._done.add((place.pod, container, restart))
+
+    def is_finished(self, place: Place, container: str, restart: int) -> bool:
+        """Whether that run was read to its end, or a later one was begun."""
+        position = self._known.get((place.pod, container))
+        return (place.pod, container, restart) in self._done or (position is not None and position.restart > restart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +179,14 @@ async def watch_lines(
     kept = kept or NothingKept()
     positions = Positions()
     beginning = _read_beginning(client, trainjob, wanted, kept, positions)
-    async with aclosing(beginning):
-        async for entry in beginning:
-            yield entry
+    try:
+        async with aclosing(beginning):
+            async for entry in beginning:
+                yield entry
+    except (StatusError, OSError) as error:
+        # What is left comes with the following, from where the reading stopped.
+        if not wanted.follow or not is_passing(error):
+            raise
     if not wanted.follow:
         return
     # Loaded here: reading what there is needs no tasks and no watches.
@@ -197,6 +211,11 @@ async def list_pods(client: Client, trainjob: Object) -> tuple[list[Object], set
     page = await client.list(PODS, meta["namespace"], ListOptions(label_selector=f"{JOBSET_NAME}={meta['name']}"))
     pods = [pod for pod in page.items if (place := find_place(pod)) is not None and place.jobset == uid]
     return pods, {uid}
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether asking again may help."""
+    return not isinstance(error, StatusError) or error.code >= 500 or error.code == 429
 
 
 def is_owned(obj: Object, uid: str) -> bool:
@@ -285,7 +304,8 @@ async def _read_source(
 ) -> AsyncGenerator[Entry, None]:
     place = source.place
     position = positions.get(place, source.container)
-    position.enter(source.restart)
+    if position.restart != source.restart:
+        position.enter(source.restart)
 
     def build(line: Stamped) -> Line:
         time, raw = line
@@ -294,6 +314,7 @@ async def _read_source(
     if source.kept is not None:
         for line in read_kept(kept, source.kept, wanted, position):
             yield build(line)
+        positions.finish(place, source.container, source.restart)
         return
     options = LogOptions(source.container, previous=source.previous, since_time=wanted.since_time)
     if wanted.tail is not None:
@@ -348,25 +369,28 @@ async def _merge_sources(
     for source, reader in sorted(readers, key=lambda entry: entry[0].restart):
         chains.setdefault((source.place.pod, source.container), deque()).append(reader)
     order = list(chains.values())
+    count = 0
     try:
         for number, chain in enumerate(order):
             entry = await _pull(chain)
             if entry is not None:
                 heap.append((_get_key(entry, ""), number, entry))
         heapify(heap)
-        count = 0
         while heap:
-            key, number, entry = heap[0]
+            key, number, entry = heappop(heap)
             yield entry
             count += 1
             if count % _TURN == 0:
                 # Kept logs are files and never wait; others must get their turn.
                 await asyncio.sleep(0)
             following = await _pull(order[number])
-            if following is None:
-                heappop(heap)
-            else:
-                heapreplace(heap, (_get_key(following, key), number, following))
+            if following is not None:
+                heappush(heap, (_get_key(following, key), number, following))
+    except (StatusError, OSError):
+        # What was read of the others counts as handed out.
+        for _, _, entry in sorted(heap, key=lambda item: item[:2]):
+            yield entry
+        raise
     finally:
         for _, reader in readers:
             await reader.aclose()

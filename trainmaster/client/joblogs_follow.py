@@ -267,7 +267,9 @@ class _Follower:
             if self._floor <= log.place.attempt
             and (before is None or log.place.attempt < before)
             and self.wanted.fits(log.place, log.container)
-            and self.positions.find(log.place, log.container) is None
+            and (log.place.pod, log.container) not in self._reading
+            and (log.place.pod, log.container) not in self._read
+            and not self.positions.is_finished(log.place, log.container, log.restart)
         ]
         entries = read_leftovers(self.client, logs, replace(self.wanted, tail=None), self.kept, self.positions)
         async with aclosing(entries):

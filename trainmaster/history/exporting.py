@@ -13,41 +13,17 @@ import orjson
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.training import manifests
 from trainmaster.client.contract import Client
 from trainmaster.history import show
 from trainmaster.history.logs import Log
 from trainmaster.history.record import Record
 from trainmaster.history.series import Point
 
-_OF_THE_SERVER = (
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-    "selfLink",
-    "ownerReferences",
-    "finalizers",
-    "generateName",
-)
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
 
 def build_manifest(record: Record, name: str) -> Object:
     """The TrainJob as its author wrote it, under that name."""
-    old = record.document["trainjob"]
-    meta = {key: value for key, value in old["metadata"].items() if key not in _OF_THE_SERVER}
-    annotations = {key: value for key, value in (meta.get("annotations") or {}).items() if key != _LAST_APPLIED}
-    meta.pop("annotations", None)
-    spec = {key: value for key, value in old["spec"].items() if key != "suspend"}
-    return {
-        "apiVersion": old.get("apiVersion", "trainer.kubeflow.org/v1alpha1"),
-        "kind": "TrainJob",
-        "metadata": {**meta, "name": name, **({"annotations": annotations} if annotations else {})},
-        "spec": spec,
-    }
+    return manifests.build_manifest(record.document["trainjob"], name)
 
 
 async def submit(client: Client, manifest: Object) -> Object:

@@ -55,7 +55,7 @@ def test_every_command_explains_itself(shell: Shell, command: str, capsys: pytes
 
 def test_a_mistyped_command_is_refused_with_the_one_that_was_meant(shell: Shell) -> None:
     assert shell("statsu") == exits.USAGE
-    assert "did you mean `trainmaster status`?" in shell.err
+    assert "did you mean `trainmaster status`" in shell.err
     assert shell("zzz") == exits.USAGE
     assert shell.err == "trainmaster: 'zzz' is no command; `trainmaster --help` lists all\n"
 

@@ -176,6 +176,32 @@ def test_a_cut_connection_loses_and_repeats_nothing(cuts: int) -> None:
     assert follow(*acts) == ["0.0 1", "0.0 2", "0.0 2", "0.0 3", "0.0 4"]
 
 
+@pytest.mark.parametrize("cuts", [1, 2, 5])
+def test_a_connection_that_is_cut_at_the_beginning_loses_nothing_of_a_follower(cuts: int) -> None:
+    async def main() -> list[str]:
+        async with running_cluster() as cluster, asyncio.TaskGroup() as group:
+            world = LogWorld(cluster)
+            await world.submit()
+            await world.start("gone", rank=2)
+            world.print("gone", "early", "late", time="2026-01-01T00:00:05Z")
+            await world.remove("gone")
+            await world.start("a")
+            await world.start("b", rank=1)
+            world.print("a", "1", "2", "3")
+            world.print("b", "4", "5")
+            world.cuts = cuts
+            reading = group.create_task(collect(world, FOLLOW))
+            await asyncio.sleep(60)
+            await world.end("a")
+            await world.end("b")
+            await world.finish()
+            return await reading
+
+    lines = run_virtual(main())
+    assert sorted(lines) == ["0.0 1", "0.0 2", "0.0 3", "0.1 4", "0.1 5", "0.2 early", "0.2 late"]
+    assert [line for line in lines if line.startswith("0.0")] == ["0.0 1", "0.0 2", "0.0 3"]
+
+
 def test_why_nothing_runs_yet_is_said_once_while_following() -> None:
     async def wait(world: LogWorld) -> None:
         waiting = {"reason": "Queued", "message": "no room", "since": "2026-01-01T00:00:00Z"}

@@ -13,7 +13,9 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
+from trainmaster.api.labels import RESTART
 from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, Policy, parse_flag, parse_seconds
+from trainmaster.api.training.restarts import parse_attempt
 
 TTL_FIELD = "ttlSecondsAfterFinished"
 DEADLINE_FIELD = "activeDeadlineSeconds"
@@ -75,6 +77,7 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
         (TTL_ANNOTATION, parse_seconds),
         (DEADLINE_ANNOTATION, _parse_deadline),
         (ENFORCED_ANNOTATION, parse_flag),
+        (RESTART, parse_attempt),
     ):
         if key in annotations:
             try:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainmaster.api.admission.trainjobs import check_against_runtime
-from trainmaster.api.labels import ANCESTOR_STEP
+from trainmaster.api.labels import ANCESTOR_STEP, FIRST_ATTEMPT
 from trainmaster.api.meta import Object
 from trainmaster.api.supported import list_unsupported
-from trainmaster.api.training import overrides
+from trainmaster.api.training import overrides, restarts
 from trainmaster.api.training.steps import (
     NODE,
     TRAINER,
@@ -74,6 +74,7 @@ def build_children(trainjob: Object, runtime: Object, context: Context) -> Child
     gangs = inject_gangs(replace(training, jobs=list_jobs(spec), counts=counts), runtime, jobset, context)
     for gang in gangs:
         _mark_pods(spec, gang)
+    _count_on(trainjob, jobset)
     companions = [companion for answer in (injection, reporting, *gangs) for companion in answer.companions]
     remarks = [answer.remark for answer in gangs if answer.remark]
     if trainjob["spec"].get("trainer") and not training.trainer_job:
@@ -173,6 +174,16 @@ def _build_jobset(trainjob: Object, runtime: Object, spec: Object) -> Object:
     }
     spec["suspend"] = bool(trainjob["spec"].get("suspend"))
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
+
+
+def _count_on(trainjob: Object, jobset: Object) -> None:
+    """After a restart that somebody asked for, attempts go on where they were."""
+    first = restarts.read_wanted(trainjob)
+    if not first:
+        return
+    for obj in (jobset, *(job["template"]["spec"].setdefault("template", {}) for job in list_jobs(jobset["spec"]))):
+        metadata = obj.setdefault("metadata", {})
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), FIRST_ATTEMPT: str(first)}
 
 
 def _upsert(entries: Iterable[Mapping[str, Any]], new: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

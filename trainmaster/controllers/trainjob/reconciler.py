@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -26,7 +27,7 @@ from trainmaster.api.resources import (
     TRAINING_RUNTIMES,
     VOLCANO_POD_GROUPS,
 )
-from trainmaster.api.training import overrides
+from trainmaster.api.training import overrides, restarts
 from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.steps import find_policy
 from trainmaster.client.view import View, summarize
@@ -54,6 +55,7 @@ REMARK_REASON = "NotAsAsked"
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 MISSING = "JobSetMissing"
 TERMINATING = "JobSetTerminating"
+RESTARTING = "Restarting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Wa
         return _Outcome(waiting=runtime)
     if _had_jobset(trainjob):
         text = "the JobSet is gone although the job has not ended; it is made anew"
+        if ((trainjob.get("status") or {}).get("waiting") or {}).get("reason") == RESTARTING:
+            text = "the JobSet of the last attempt is gone; the next one is made"
         return _Outcome(waiting=Waiting(MISSING, text))
     children = build_children(trainjob, runtime.obj, context)
     if isinstance(children, Waiting):
@@ -130,6 +134,8 @@ def _keep(context: Context, view: View, trainjob: Object, jobset: Object, runtim
     """The JobSet exists. It is frozen while it runs; suspended, it follows the TrainJob."""
     want = bool(trainjob["spec"].get("suspend"))
     have = suspension.is_suspended(jobset)
+    if restarts.is_asked_for(trainjob, jobset) and not _has_ended(jobset):
+        return _restart(trainjob, jobset)
     if is_terminating(jobset):
         text = f"the JobSet {jobset['metadata']['name']} was deleted by hand; it is made anew once it is gone"
         return _Outcome(waiting=Waiting(TERMINATING, text), suspended=have)
@@ -153,6 +159,23 @@ def _keep(context: Context, view: View, trainjob: Object, jobset: Object, runtim
             return _Outcome((*writes, *([] if update is None else [update])))
     marks = suspension.build_marks(jobset, overrides.merge_metadata(trainjob, runtime.obj))
     return _Outcome((*writes, *([] if marks is None else [marks])))
+
+
+def _restart(trainjob: Object, jobset: Object) -> _Outcome:
+    """The JobSet goes, and is made anew once it is gone; both have one name, so there is never a second gang. What has
+    ended, or changed since it was looked at, is not deleted: it is looked at again."""
+    meta = jobset["metadata"]
+    text = f"a restart was asked for: attempt {restarts.read_wanted(trainjob)} begins when the last one is gone"
+    waiting, suspended = Waiting(RESTARTING, text), suspension.is_suspended(jobset)
+    if is_terminating(jobset):
+        return _Outcome(waiting=waiting, suspended=suspended)
+    place = (JOB_SETS, meta["namespace"], meta["name"], meta["uid"])
+    return _Outcome((Delete(*place, meta["resourceVersion"], "Foreground"),), waiting=waiting, suspended=suspended)
+
+
+def _has_ended(jobset: Object) -> bool:
+    conditions = list_conditions(jobset)
+    return is_true(conditions, "Completed") or is_true(conditions, "Failed")
 
 
 def _keep_snapshot(runtime: Runtime) -> Sequence[Write]:
@@ -203,8 +226,9 @@ def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: Now
     if failure is not None and failure != before.get("failure"):
         notes.append(Note(trainjob, verdict.REASON, _cut("", verdict.describe(failure)), warning=True))
     if waiting is not None and (before.get("waiting") or {}).get("message") != waiting.message:
-        if waiting.reason in (MISSING, TERMINATING):
-            notes.append(Note(trainjob, waiting.reason, waiting.message, warning=True))
+        if waiting.reason in (MISSING, TERMINATING, RESTARTING):
+            asked = waiting.reason == RESTARTING or _get_reason(before) == RESTARTING
+            notes.append(Note(trainjob, waiting.reason, waiting.message, warning=not asked))
         else:
             notes.append(Note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True))
     elif waiting is None and "waiting" in after and after["waiting"]["reason"] != _get_reason(before):

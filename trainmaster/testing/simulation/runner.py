@@ -29,7 +29,7 @@ from trainmaster.testing.simulation.remote import Operator, RemoteClient
 from trainmaster.testing.simulation.rest import REST_CHECKS, Rest
 from trainmaster.testing.simulation.server import Server
 from trainmaster.testing.simulation.trace import SHOWN, Violation
-from trainmaster.testing.simulation.users import Deed, Users, add_wishes, draw_deeds
+from trainmaster.testing.simulation.users import Deed, Users, add_restarts, add_wishes, draw_deeds
 from trainmaster.testing.simulation.weather import EMBEDDED, OPERATOR, Weather
 from trainmaster.testing.simulation.world import Supervisor, World
 
@@ -163,6 +163,7 @@ class _Run:
         deeds = self._deeds
         if deeds is None:
             deeds = add_wishes(world.seed, SPAN, draw_deeds(random.Random(f"deeds/{world.seed}"), SPAN))
+            deeds = add_restarts(world.seed, SPAN, deeds)
         self._spawn(users.run(deeds), "users")
         for _ in range(world.weather.server_crashes):
             self._at(world.random.random() * SPAN, self._crash_server)

@@ -12,10 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from trainmaster.api.labels import RESTART
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
 from trainmaster.api.status import StatusError
+from trainmaster.api.training import restarts
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.testing.simulation.base import LATE, RUNTIMES
 from trainmaster.testing.simulation.remote import RemoteClient
@@ -104,6 +106,18 @@ def add_wishes(seed: int, span: float, deeds: list[Deed]) -> list[Deed]:
     return sorted([*deeds, *(Deed(wish.time, wish.what, wish.name) for wish in wishes)], key=lambda deed: deed.time)
 
 
+def add_restarts(seed: int, span: float, deeds: list[Deed]) -> list[Deed]:
+    """The deeds, and among them restarts that people ask for; drawn apart, so that they move nothing else."""
+    random_ = random.Random(f"restarts/{seed}")
+    submissions = {deed.job: deed.time for deed in reversed(deeds) if deed.what == "submit"}
+    more = [
+        Deed(begin + random_.random() * span / 2, "restart", name)
+        for name, begin in sorted(submissions.items())
+        for _ in range(random_.choice((0, 0, 0, 1, 2)))
+    ]
+    return sorted([*deeds, *more], key=lambda deed: deed.time)
+
+
 def build_trainjob(random_: random.Random, name: str) -> Object:
     runtime = random_.choice(RUNTIMES)
     trainer: Object = {"numNodes": random_.choice((1, 2, 2, 3)), "image": "i", "command": ["x"]}
@@ -171,6 +185,8 @@ class Users:
                 await self._submit(name)
             case "storm":
                 await self._storm(name)
+            case "restart":
+                await self._restart(name)
             case str(what) if what in RETAINING:
                 await self._retain(deed)
             case _:
@@ -251,6 +267,14 @@ class Users:
                 found = await self._pick(PODS, name)
                 if found is not None:
                     await self._delete(PODS, found, grace=0)
+
+    async def _restart(self, name: str) -> None:
+        """As `trainmaster restart`: one write, that counts on from what is seen."""
+        job = await self._try(lambda: self._client.get(TRAIN_JOBS, name, NAMESPACE))
+        jobset = await self._try(lambda: self._client.get(JOB_SETS, name, NAMESPACE))
+        if job is not None:
+            meta = {"annotations": {RESTART: str(restarts.decide_next(job, jobset))}, "uid": job["metadata"]["uid"]}
+            await self._patch(TRAIN_JOBS, name, {"metadata": meta})
 
     async def _storm(self, name: str) -> None:
         """Somebody else's controller gone wild: it touches everything of a job, again and again."""

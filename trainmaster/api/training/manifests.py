@@ -1,0 +1,38 @@
+"""A TrainJob as its author wrote it, to be submitted again. Pure; used by history and by `trainmaster restart`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.api.labels import RESTART
+from trainmaster.api.meta import Object
+
+_OF_THE_SERVER = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "finalizers",
+    "generateName",
+)
+_OF_THE_OLD_ONE = ("kubectl.kubernetes.io/last-applied-configuration", RESTART)
+
+
+def build_manifest(trainjob: Mapping[str, Any], name: str, annotations: Mapping[str, str] | None = None) -> Object:
+    """Under that name, without what the server added and not suspended; with these annotations besides."""
+    meta = {key: value for key, value in trainjob["metadata"].items() if key not in _OF_THE_SERVER}
+    kept = {key: value for key, value in (meta.pop("annotations", None) or {}).items() if key not in _OF_THE_OLD_ONE}
+    kept |= annotations or {}
+    spec = {key: value for key, value in trainjob["spec"].items() if key != "suspend"}
+    return {
+        "apiVersion": trainjob.get("apiVersion", "trainer.kubeflow.org/v1alpha1"),
+        "kind": "TrainJob",
+        "metadata": {**meta, "name": name, **({"annotations": kept} if kept else {})},
+        "spec": spec,
+    }

@@ -1,0 +1,52 @@
+"""Restarting a job that has not ended: what is asked for, and what stands. Pure.
+
+A restart is one write: the annotation `trainmaster.dev/restart` of the TrainJob names the attempt that shall begin. The
+controller compares it with the JobSet's own number and replaces a JobSet that is behind. So nothing is lost when
+somebody stops in between, asking twice for the same number restarts once, and a job that has ended is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.api.labels import FIRST_ATTEMPT, RESTART
+
+Thing = Mapping[str, Any]
+_MOST = 2**31 - 1
+
+
+def parse_attempt(text: str) -> int:
+    """ValueError when it is no number of an attempt."""
+    if not text.isascii() or not text.isdigit() or int(text) > _MOST:
+        raise ValueError("must be a number of an attempt, 0 or above")
+    return int(text)
+
+
+def read_wanted(trainjob: Thing) -> int:
+    """The first attempt that the TrainJob's JobSet shall have; what is no number asks for nothing."""
+    return _read(trainjob, RESTART)
+
+
+def read_first(obj: Thing | None) -> int:
+    """The first attempt of a JobSet, or of the JobSet that a Pod belongs to."""
+    return 0 if obj is None else _read(obj, FIRST_ATTEMPT)
+
+
+def is_asked_for(trainjob: Thing, jobset: Thing) -> bool:
+    return read_wanted(trainjob) > read_first(jobset)
+
+
+def decide_next(trainjob: Thing, jobset: Thing | None) -> int:
+    """The number to ask for: after all attempts so far."""
+    if jobset is None:
+        return read_wanted(trainjob) + 1
+    restarts = int((jobset.get("status") or {}).get("restarts") or 0)
+    return max(read_wanted(trainjob), read_first(jobset) + restarts) + 1
+
+
+def _read(obj: Thing, key: str) -> int:
+    try:
+        return parse_attempt((obj["metadata"].get("annotations") or {}).get(key, "0"))
+    except ValueError:
+        return 0
