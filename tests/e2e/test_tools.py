@@ -111,6 +111,18 @@ def test_a_shell_has_a_terminal_that_follows_ours_and_ctrl_c_goes_to_the_program
         terminal.close()
 
 
+def test_a_starter_project_trains_by_its_own_manifest(busy: Person, tmp_path: Path) -> None:
+    folder = tmp_path / "starter"
+    said = busy.must("init", "--plain", str(folder))
+    assert "trainmaster run --nodes 2 train.py" in said
+    busy.must("check", "-f", str(folder / "trainjob.yaml"), "--strict")
+    busy.must("submit", "-f", str(folder / "trainjob.yaml"), "--wait", "--timeout", "90s")
+    printed = busy.must("logs", "starter")
+    assert "rank 1 of 2" in printed and "step  200 loss 0.0" in printed
+    assert "result.json" in busy.must("outputs", "list", "starter")
+    assert "default/starter: Complete" in busy.must("explain", "starter")
+
+
 class Terminal:
     """A command in a terminal of its own."""
 

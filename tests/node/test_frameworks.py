@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.training import Lab, training
+from trainmaster.cli.context import Context
+from trainmaster.cli.main import main
 
 # Torch needs half a minute to start where other tests run beside it.
 pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
@@ -54,6 +59,19 @@ def test_jax_spreads_one_array_over_two_processes(lab: Lab) -> None:
 
 def test_xgboost_workers_meet_at_the_tracker(lab: Lab) -> None:
     check(lab, "xgboost", ["worker 0 of 2 has joined", "worker 1 of 2 has joined"])
+
+
+def test_the_starter_project_trains_with_torch_by_its_own_manifest(sandboxes: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "starter"
+    assert main(("init", "--torch", str(folder)), Context({}, io.StringIO(), io.StringIO())) == 0
+    sandboxes.submit(yaml.safe_load((folder / "trainjob.yaml").read_text()))
+    ended = sandboxes.wait_for_end("starter")
+    text = sandboxes.read_logs("starter")
+    assert ended["type"] == "Complete", f"{ended['message']}\n{text}"
+    losses = [float(found) for found in LOSS.findall(text)]
+    assert len(losses) > 5 and losses[-1] < losses[0] / 2, losses
+    assert "rank 1 of 2 on cpu" in text or "rank 1 of 2 on cuda" in text
+    sandboxes.remove("starter")
 
 
 def test_mpirun_starts_its_ranks_on_the_pods_of_the_job(sandboxes: Lab) -> None:

@@ -31,6 +31,8 @@ from trainmaster.kit.clock import SystemClock
 if TYPE_CHECKING:
     from trainmaster.app.rehearsal import Rehearsal
 
+_LONGEST = 70
+"""Characters of a path in a table."""
 _OBVIOUS = ("apiVersion", "kind")
 _OLD_GROUP = "kubeflow.org/v1"
 _NAMED = re.compile(r"(?<![\w.])(?:spec|metadata|data)\.[\w.\[\]]+\w")
@@ -164,12 +166,22 @@ def _show(context: Context, report: Report) -> None:
     context.say(f"{document.source}:{document.line} {report.find_name()}")
     if report.fields:
         rows = [
-            (one.path, str(document.find_line(one.path)), one.fidelity.value, one.note or "") for one in report.fields
+            (str(document.find_line(one.path)), one.fidelity.value, shorten(one.path), one.note or "")
+            for one in report.fields
         ]
-        print_table(context, ("FIELD", "LINE", "HERE", "NOTE"), rows)
+        print_table(context, ("LINE", "HERE", "FIELD", "NOTE"), rows)
     for line in _list_lines(report):
         context.say(line)
     context.say()
+
+
+def shorten(path: str) -> str:
+    """A long path without its middle: where it begins and what it ends in tell the most."""
+    if len(path) <= _LONGEST:
+        return path
+    first, _, rest = path.partition(".")
+    tail = rest[len(first) + 2 - _LONGEST :]
+    return f"{first}.…{tail[tail.find('.') :]}" if "." in tail else f"{first}.…{tail}"
 
 
 def _list_lines(report: Report) -> Iterator[str]:

@@ -21,6 +21,7 @@ from trainmaster.cli.context import Context
 COMMANDS = {
     "run": "Train: start a server if none runs, send the code, submit a job, show it, end with its exit code",
     "watch": "Show a job live again, as `run` does, and end with its exit code",
+    "init": "Write a starter project: train.py, a manifest and a README",
     "submit": "Submit TrainJobs and what they need from manifests: -f FILE, DIR or -",
     "list": "List TrainJobs with state, reason, progress and age; --watch goes on",
     "get": "Show TrainJobs by name; -o yaml for the whole object",

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from trainmaster.cli import exits
+from trainmaster.cli.check import shorten
 from trainmaster.cli.context import Context
 from trainmaster.cli.main import main
 
@@ -163,3 +164,12 @@ def test_every_example_would_run(path: Path) -> None:
 def test_a_runtime_that_is_not_shipped_is_asked_for(check: Check) -> None:
     assert check(make(runtimeRef={"name": "own"})) == exits.FAILED
     assert "if a server has this runtime, give its manifest too, before the job" in check.out
+
+
+def test_long_paths_lose_their_middle() -> None:
+    long = (
+        "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.volumes[0].hostPath"
+    )
+    assert shorten("spec.trainer.image") == "spec.trainer.image"
+    assert shorten(long) == "spec.….spec.replicatedJobs[0].template.spec.volumes[0].hostPath"
+    assert len(shorten("spec." + "x" * 200)) <= 70
