@@ -21,12 +21,18 @@ def list_conditions(obj: Object) -> list[Condition]:
 
 
 def find_condition(conditions: Sequence[Mapping[str, Any]], kind: str) -> Mapping[str, Any] | None:
-    return next((condition for condition in conditions if condition.get("type") == kind), None)
+    # Plain loops: this is asked some two hundred times in the life of a TrainJob.
+    for condition in conditions:
+        if condition.get("type") == kind:
+            return condition
+    return None
 
 
 def is_true(conditions: Sequence[Mapping[str, Any]], kind: str) -> bool:
-    condition = find_condition(conditions, kind)
-    return condition is not None and condition.get("status") == "True"
+    for condition in conditions:
+        if condition.get("type") == kind:
+            return bool(condition.get("status") == "True")
+    return False
 
 
 def set_condition(conditions: Sequence[Condition], new: Condition) -> list[Condition]:

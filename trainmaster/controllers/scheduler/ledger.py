@@ -66,6 +66,8 @@ class Entry:
     is_marked: bool
     """It carries the sentence for the TrainJob."""
     is_gated: bool
+    labels: Mapping[str, str] | None = field(compare=False)
+    annotations: Mapping[str, str] | None = field(compare=False)
 
 
 @dataclass(slots=True)
@@ -190,6 +192,7 @@ class Ledger:
         self._uids: dict[Place, str] = {}
         """Of JobSets."""
         self._numbers = 0
+        self._unsettled: dict[str, Gang] = {}
         self.gangs: dict[str, Gang] = {}
         self.held: Amounts = {}
         """By all gangs together."""
@@ -234,14 +237,14 @@ class Ledger:
             entry = self._entries.pop((namespace, name), None)
             if entry is not None:
                 gang = self._take_out(entry)
-                self._settle(gang)
+                self._touch(gang)
             return
         uid = self._uids.pop((namespace, name), None)
         found = self.gangs.get(uid or "")
         if found is not None:
             found.shape = None
             self._recount(found)
-            self._settle(found)
+            self._touch(found)
 
     def _put_jobset(self, obj: Object) -> None:
         meta = obj["metadata"]
@@ -256,22 +259,24 @@ class Ledger:
         gang.shape = read_shape(obj, gang.shape)
         if gang.attempt != attempt:
             self._recount(gang)
-        self._settle(gang)
+        self._touch(gang)
 
     def _put_pod(self, pod: Object) -> None:
         place = (pod["metadata"]["namespace"], pod["metadata"]["name"])
         known = self._entries.get(place)
+        if known is not None and _runs_on(pod, known):
+            return
         entry = _read_entry(pod, known)
         if entry == known:
             return
         self._entries.pop(place, None)
         gang = self._take_out(known) if known is not None else None
         if gang is not None and (entry is None or entry.gang != gang.id):
-            self._settle(gang)
+            self._touch(gang)
         if entry is None:
             return
         self._entries[place] = entry
-        self._settle(self._take_in(entry))
+        self._touch(self._take_in(entry))
 
     def _find_gang(self, id: str, label: str) -> Gang:
         gang = self.gangs.get(id)
@@ -337,8 +342,17 @@ class Ledger:
         for entry in gang.list_waiting():
             add_into(gang.waits, entry.amounts)
 
+    def _touch(self, gang: Gang) -> None:
+        """What follows from its Pods and its JobSet is worked out when it is asked for: changes come in crowds."""
+        self._unsettled[gang.id] = gang
+
+    def settle(self) -> None:
+        """Brings everything up to date with what was put and dropped. To be called before anything is asked."""
+        while self._unsettled:
+            self._settle(self._unsettled.popitem()[1])
+
     def _settle(self, gang: Gang) -> None:
-        """After a change of a gang: what it holds, and whether and where it stands in the queue."""
+        """After changes of a gang: what it holds, and whether and where it stands in the queue."""
         holds = gang.find_hold()
         if holds != gang.holds:
             _subtract(self.held, gang.holds)
@@ -401,6 +415,19 @@ def _subtract(target: Amounts, amounts: Mapping[str, int]) -> None:
             target.pop(name, None)
 
 
+def _runs_on(pod: Object, known: Entry) -> bool:
+    """Most changes: a Pod that had its node before reports something, and has not ended."""
+    meta = pod["metadata"]
+    return (
+        known.stage is Stage.BOUND
+        and known.uid == meta["uid"]
+        # A write of the status leaves both as they are in memory.
+        and known.labels is meta.get("labels")
+        and known.annotations is meta.get("annotations")
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    )
+
+
 def _read_entry(pod: Object, known: Entry | None) -> Entry | None:
     """None: it takes nothing and waits for nothing here. `known`: what was read of it before."""
     meta, spec = pod["metadata"], pod["spec"]
@@ -425,6 +452,8 @@ def _read_entry(pod: Object, known: Entry | None) -> Entry | None:
         said=str(condition.get("message") or "-") if condition is not None else "",
         is_marked=is_waiting and labels.WAITING in (meta.get("annotations") or {}),
         is_gated=is_waiting and bool(spec.get("schedulingGates")),
+        labels=meta.get("labels"),
+        annotations=meta.get("annotations"),
     )
 
 

@@ -48,6 +48,7 @@ AT_ONCE = 0.001
 
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
     ledger = summarize(view, Ledger)
+    ledger.settle()
     if not ledger.is_anybody_waiting:
         return NOTHING
     teller = _Teller(view, now.wall)
