@@ -202,7 +202,8 @@ class LocalClient:
                 namespace = obj["metadata"].get("namespace", "")
                 kind = self._admit("create", gvr, namespace, obj["metadata"].get("name", ""))
                 if decoded:
-                    self._registry.create_decoded(call, kind, namespace, _detach(obj), options)
+                    own = _detach(obj) if kind.is_kept_as_given else _copy(obj)
+                    self._registry.create_decoded(call, kind, namespace, own, options)
                 else:
                     self._registry.create(call, kind, namespace, _copy(obj), options)
             case Patch(gvr, namespace, name, patch, subresource):
@@ -254,7 +255,7 @@ def _copy(obj: Any) -> Any:
 
 
 def _detach(obj: Object) -> Object:
-    """A copy as deep as the registry writes into an object that needs no defaults."""
+    """A copy as deep as the registry writes into an object of a kind that is kept as given."""
     return {**obj, "metadata": {**obj["metadata"]}}
 
 

@@ -21,7 +21,8 @@ class Create:
     obj: Object
     """With metadata.name and, for namespaced kinds, metadata.namespace."""
     decoded: bool = False
-    """The object was built for this write and is as decoding would leave it; in-process it is taken as it is."""
+    """The object is as decoding would leave it: of known fields with values of the right types, because it was built
+    that way, or from a part of a stored object. In-process it is then not decoded again."""
 
 
 @dataclass(frozen=True, slots=True)

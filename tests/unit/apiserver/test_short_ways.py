@@ -156,3 +156,37 @@ def test_an_event_as_the_recorder_builds_it_is_what_decoding_leaves() -> None:
                 assert decode(kind, copy, FieldValidation.STRICT).object == event
 
     run_virtual(main())
+
+
+def test_pods_that_differ_in_their_host_names_are_each_checked() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            seen = []
+            for number, changes in enumerate(({"hostname": "a-0"}, {"hostname": "A_1"}, {}, {"restartPolicy": "Some"})):
+                pod = {
+                    **POD,
+                    "metadata": {**POD["metadata"], "name": f"a-{number}"},
+                    "spec": {**POD["spec"], **changes},
+                }
+                applied = cluster.client.apply_atomically((Create(PODS, pod, decoded=True),), field_manager="m")
+                seen.append("" if applied.refusal is None else applied.refusal.error.message)
+            assert seen[0] == seen[2] == ""
+            assert 'spec.hostname: Invalid value: "A_1"' in seen[1]
+            assert 'spec.restartPolicy: Unsupported value: "Some"' in seen[3]
+
+    run_virtual(main())
+
+
+def test_what_a_pod_was_built_from_is_not_changed_by_its_defaults() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            limits = {"resources": {"limits": {"cpu": "1"}}}
+            spec = {"containers": [{**POD["spec"]["containers"][0], **limits}]}
+            before = orjson.dumps(spec)
+            write = Create(PODS, {**POD, "spec": dict(spec)}, decoded=True)
+            assert cluster.client.apply_atomically((write,), field_manager="m").refusal is None
+            pod = cluster.view.find(PODS, "default", "a")
+            assert pod is not None and pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1"}
+            assert orjson.dumps(spec) == before
+
+    run_virtual(main())

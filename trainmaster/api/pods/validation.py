@@ -24,6 +24,24 @@ IMMUTABLE = (
 )
 
 
+_faultless: Object = {}
+"""The Pod spec without a fault that was seen last, less its host name."""
+
+
+def check_pod(spec: Object) -> list[FieldError]:
+    """`check_spec` of a Pod. Those of a Job come one after the other and differ in their host names alone: comparing
+    two specs takes a tenth of the time of checking one."""
+    global _faultless
+    rest = {name: value for name, value in spec.items() if name != "hostname"}
+    if rest == _faultless:
+        return check_host_name(spec, "spec")
+    errors = check_spec(spec, "spec")
+    if not errors:
+        # Shared with the stored Pod, which nobody changes.
+        _faultless = rest
+    return errors
+
+
 def check_spec(spec: Object, path: str) -> list[FieldError]:
     listed = spec.get("volumes") or []
     errors = volumes.check_all(listed, f"{path}.volumes") if listed else []
@@ -44,12 +62,18 @@ def check_spec(spec: Object, path: str) -> list[FieldError]:
     for name in ("serviceAccountName", "nodeName"):
         if value := spec.get(name):
             errors += [fields.invalid(f"{path}.{name}", value, text) for text in names.subdomain(value)]
-    for name in ("hostname", "subdomain"):
-        if value := spec.get(name):
-            errors += [fields.invalid(f"{path}.{name}", value, text) for text in names.label(value)]
+    errors += check_host_name(spec, path)
+    if value := spec.get("subdomain"):
+        errors += [fields.invalid(f"{path}.subdomain", value, text) for text in names.label(value)]
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         errors += check_address(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
     return errors + scheduling.check(spec, path)
+
+
+def check_host_name(spec: Object, path: str) -> list[FieldError]:
+    if not (value := spec.get("hostname")):
+        return []
+    return [fields.invalid(f"{path}.hostname", value, text) for text in names.label(value)]
 
 
 def check_template(template: Object, path: str) -> list[FieldError]:

@@ -195,7 +195,8 @@ class Pass:
         if not self._indexed:
             self._books.next = number + 1
         pod = build_pod(self._job, number, slot)
-        self._writes.append(Create(PODS, pod))
+        # All but a few texts is the template of a Job that was stored.
+        self._writes.append(Create(PODS, pod, decoded=True))
         self._created += 1
         count = len(self._tally.active) + self._tally.succeeded + self._tally.failed + self._created
         self._note_one("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}", count)

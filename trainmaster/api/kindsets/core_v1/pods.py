@@ -11,13 +11,13 @@ from trainmaster.api.meta import Object
 from trainmaster.api.pods.defaults import default_pod
 from trainmaster.api.pods.printing import COLUMNS
 from trainmaster.api.pods.resources import quality_of_service
-from trainmaster.api.pods.validation import check_spec, check_update
+from trainmaster.api.pods.validation import check_pod, check_update
 from trainmaster.api.schemas import load
 from trainmaster.api.validation import names
 
 
 def validate(new: Object, old: Object | None) -> list[FieldError]:
-    errors = check_spec(new.get("spec") or {}, "spec")
+    errors = check_pod(new.get("spec") or {})
     if old is not None:
         return errors + check_update(new, old)
     if (new.get("spec") or {}).get("ephemeralContainers"):
