@@ -73,11 +73,10 @@ class Tidier:
     async def tidy(self) -> list[str]:
         """The digests that went."""
         before = (self._clock.now() - KEEP).timestamp()
-        candidates = await asyncio.to_thread(self._store.list_unused, (), before=before)
-        if not candidates:
-            return []
-        left = set(candidates) - await self._find_in_use()
+        left = set(await asyncio.to_thread(self._store.list_unused, (), before=before))
         try:
+            if left:
+                left -= await self._find_in_use()
             left -= await asyncio.to_thread(find_mentioned, self._history, left)
         except ArchiveError as error:
             log.warning("history cannot be asked", extra={"action": "bundles.failed", "error": str(error)})

@@ -19,15 +19,9 @@ from trainmaster.bundles.ignoring import find_repository
 _SECONDS = 5.0
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _ARGUMENTS = (
-    "--no-optional-locks",
-    "status",
-    "--porcelain=v2",
-    "--branch",
-    "-z",
-    "--untracked-files=normal",
-    "--",
-    ".",
-)
+    "--no-optional-locks", "-c", "core.fsmonitor=false",  # no hook of the repository is run for a question
+    "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +61,7 @@ def ask(directory: Path) -> Asked:
         process = subprocess.Popen(
             [program, *_ARGUMENTS],
             cwd=directory,
+            env=_build_environ(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -74,6 +69,12 @@ def ask(directory: Path) -> Asked:
     except OSError:
         return Asked(repository, None)
     return Asked(repository, process)
+
+
+def _build_environ() -> dict[str, str]:
+    """Without what git's own hooks set: it would answer for another repository."""
+    foreign = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+    return {name: text for name, text in os.environ.items() if name not in foreign}
 
 
 def parse(output: bytes) -> State:

@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmaster.bundles.store import CACHE
 from trainmaster.bundles.walking import Mark
 
 _VERSION = 1
@@ -36,7 +37,7 @@ class Memory:
 
 def get_path(root: Path, directory: Path) -> Path:
     name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:24]
-    return root / "cache" / f"{name}.json"
+    return root / CACHE / f"{name}.json"
 
 
 def load(path: Path) -> Memory:

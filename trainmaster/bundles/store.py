@@ -35,6 +35,8 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _INFO = "bundle.json"
 _DURABLE = "durable"
 _DRAFT = ".new-"
+CACHE = "cache"
+_CACHE_SECONDS = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,8 @@ class Store:
         """Removes those that are still unused, and drafts that a crash left; returns the digests that went. None while
         somebody packs: that may take as long as it likes, and there is always a next time."""
         gone: list[str] = []
+        if not self.root.is_dir():
+            return gone
         with self.locked(exclusive=True) as is_locked:
             if not is_locked:
                 return gone
@@ -139,10 +143,17 @@ class Store:
                 if self._get_time(digest) < before:
                     self._remove(self.get_place(digest))
                     gone.append(digest)
-            for name in os.listdir(self.root):
-                if name.startswith(_DRAFT) and (self.root / name).stat().st_mtime < before:
-                    shutil.rmtree(self.root / name, ignore_errors=True)
+            self._remove_leftovers(before)
         return gone
+
+    def _remove_leftovers(self, before: float) -> None:
+        """Drafts of packs that died, and what was remembered of directories that nobody packs any more."""
+        for draft in self.root.glob(f"{_DRAFT}*"):
+            if draft.stat().st_mtime < before:
+                shutil.rmtree(draft, ignore_errors=True)
+        for path in (self.root / CACHE).glob("*"):
+            if path.stat().st_mtime < before - _CACHE_SECONDS:
+                path.unlink()
 
     def _remove(self, place: Path) -> None:
         """Out of the way in one step, so that nobody finds a part of it."""

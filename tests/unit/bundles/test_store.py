@@ -66,11 +66,15 @@ def test_old_bundles_that_nobody_mentions_are_forgotten(bundles: Store, tmp_path
     draft = bundles.make_draft()
     (draft / "tree").mkdir()
     os.utime(draft, (1000, 1000))
+    cache = next((bundles.root / "cache").iterdir())
+    os.utime(cache, (1000 - 40 * DAY, 1000 - 40 * DAY))
     candidates = bundles.list_unused({used}, before=1000 + DAY)
     assert candidates == [unused]
     assert bundles.forget(candidates, before=1000 + DAY) == [unused]
     assert bundles.list_digests() == sorted([used, young])
     assert not draft.exists()
+    assert not cache.exists()
+    assert len(list((bundles.root / "cache").iterdir())) == 2
 
 
 def test_a_bundle_that_is_packed_again_between_the_question_and_the_end_stays(bundles: Store, tmp_path: Path) -> None:
@@ -107,3 +111,5 @@ def test_several_may_pack_the_same_at_once(bundles: Store, tmp_path: Path) -> No
 def test_there_is_nothing_to_forget_in_a_home_without_code(bundles: Store) -> None:
     assert bundles.list_digests() == []
     assert bundles.list_unused(set(), before=1e12) == []
+    assert bundles.forget([], before=1e12) == []
+    assert not bundles.root.exists()
