@@ -208,8 +208,8 @@ def _take_layer(mount: Mount, wishes: Wishes) -> int:
     # Colons separate lower layers.
     lower = mount.source.replace("\\", "\\\\").replace(":", "\\:")
     options = {"lowerdir": lower, "upperdir": f"{place}/upper", "workdir": f"{place}/work"}
-    if wishes.user_namespace:
-        options["userxattr"] = ""
+    # Whole files in the upper layer, and never their metadata alone: what was written is taken from there.
+    options |= {"userxattr": ""} if wishes.user_namespace else {"metacopy": "off"}
     if not os.path.exists(f"{place}/{COPY}"):
         try:
             return linux.make_tree("overlay", options, _DEFAULTS)
