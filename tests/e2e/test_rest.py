@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -28,6 +29,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 EXAMPLES = ROOT / "examples" / "rest"
 PATIENCE = 240.0
 CONFIG = {"num_nodes": 2, "gpu_per_node": 0, "cpu_per_node": "100m", "memory_per_node": "2Gi"}
+TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/team-a/rolebindings"
 
 
@@ -187,6 +190,36 @@ def test_five_megabytes_of_code_are_refused_before_they_are_read(desk: Desk) -> 
         code, text = raw.call("POST", "/api/trainjob/create", body)
     assert code == 413, text
     assert desk.rest.call("GET", "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_client_that_goes_away_leaves_all_or_nothing(desk: Desk, whole: bool) -> None:
+    user = "gone" if whole else "half"
+    body = {"user_id": user, "namespace": "default", "framework": "pytorch", "training_code": "print(1)"}
+    raw = json.dumps({**body, "config": {"num_nodes": 1, "cpu_per_node": "100m"}}).encode()
+    token = (desk.server.home / "pki" / "owner.token").read_text()
+    address = desk.server.info["rest"]["url"].removeprefix("https://")
+    head = f"POST /api/trainjob/create HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
+    host, _, port = address.partition(":")
+    context = ssl.create_default_context(cafile=str(desk.server.ca))
+    with context.wrap_socket(socket.create_connection((host, int(port))), server_hostname=host) as connection:
+        connection.sendall(head.encode() + (raw if whole else raw[:-10]))
+    # A later request is answered later, so the abandoned one was seen.
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        assert desk.rest.call("GET", "/readyz")[0] == 200
+        jobs = desk.kube.get(f"{TRAINJOBS}?labelSelector=trainmaster.dev/user={user}")["items"]
+        scripts = desk.kube.get(f"{CONFIG_MAPS}?labelSelector=trainmaster.dev/user={user}")["items"]
+        if not whole or jobs:
+            break
+        assert time.monotonic() < deadline
+    if not whole:
+        assert (jobs, scripts) == ([], [])
+        return
+    (job,) = jobs
+    names = {script["metadata"]["name"]: script["metadata"].get("ownerReferences") for script in scripts}
+    assert names[f"{job['metadata']['name']}-script"][0]["uid"] == job["metadata"]["uid"]
 
 
 def test_the_address_is_told_and_kept(desk: Desk) -> None:

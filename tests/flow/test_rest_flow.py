@@ -12,7 +12,7 @@ import pytest
 from tests.flow.plant import Plant, ScriptedNode, running_plant
 from trainmaster.api.labels import SCRIPT_OF, USER
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, PODS, TRAIN_JOBS
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, NAMESPACES, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import PatchType, WriteOptions
 from trainmaster.kit import failpoints
@@ -244,6 +244,18 @@ def test_a_trainjob_that_is_refused_takes_its_copy_along() -> None:
             await desk.create()
         assert refused.value.status == 403
         assert await desk.list_scripts() == {f"{first}-script"}
+
+    play(test)
+
+
+def test_a_runtime_that_is_not_installed_is_told() -> None:
+    async def test(desk: Desk) -> None:
+        await desk.plant.client.delete(CLUSTER_TRAINING_RUNTIMES, "pytorch-simple")
+        with pytest.raises(Problem, match="pytorch-simple") as refused:
+            await desk.create()
+        assert refused.value.status == 422
+        assert refused.value.hint == "ask an administrator to install the runtime of this framework"
+        assert await desk.list_scripts() == set()
 
     play(test)
 

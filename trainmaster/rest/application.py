@@ -16,7 +16,7 @@ from trainmaster.rest import openapi
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.edge import Edge
 from trainmaster.rest.problems import Problem, build_unexpected, from_status, from_validation
-from trainmaster.rest.routes.table import PUBLIC, ROUTERS
+from trainmaster.rest.routes.table import PUBLIC, ROUTERS, list_methods
 from trainmaster.rest.services.tenants import to_problem
 from trainmaster.tenancy.tenants import TenantError
 
@@ -94,6 +94,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     else:
         problem = Problem(error.status_code, "refused", str(error.detail))
     response = _respond(request, problem)
-    for name, value in (error.headers or {}).items():
-        response.headers[name] = value
+    if error.status_code == 405:
+        # The framework names the methods of the first route with this path only.
+        response.headers["allow"] = ", ".join(list_methods(path))
     return response

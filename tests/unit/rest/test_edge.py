@@ -161,6 +161,11 @@ def test_paths_and_methods_that_do_not_exist_are_problems(method: str, path: str
     check_problem(ask(method, path), code)
 
 
+def test_a_wrong_method_is_answered_with_all_right_ones() -> None:
+    assert ask("PUT", "/healthz").headers["allow"] == "GET"
+    assert ask("POST", "/api/trainjob/a-job-1").headers["allow"] == "DELETE"
+
+
 def test_answers_are_neither_sniffed_nor_framed_nor_kept() -> None:
     headers = ask("GET", "/healthz").headers
     assert headers["x-content-type-options"] == "nosniff"

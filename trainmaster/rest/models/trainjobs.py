@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from trainmaster.rest.services.orders import JobOrder
+from trainmaster.rest.services import naming
+from trainmaster.rest.services.orders import CODE_BYTES, JobOrder
 
 _EXAMPLE_CODE = 'import torch.distributed as dist\n\ndist.init_process_group("gloo")\nprint(dist.get_rank())\n'
 
@@ -53,10 +54,20 @@ class CreateRequest(BaseModel):
         },
     )
 
-    user_id: str = Field(description="Whose job it is; its name begins with it. A DNS label that begins with a letter.")
-    namespace: str = Field(description="The user's namespace, where everything is made.")
+    # Bounds stand in the document only: `services.orders` tells all mistakes together, with the rule in words.
+    user_id: str = Field(
+        description="Whose job it is; its name begins with it. A DNS label that begins with a letter.",
+        json_schema_extra={"pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength": naming.USER_LENGTH},
+    )
+    namespace: str = Field(
+        description="The user's namespace, where everything is made.",
+        json_schema_extra={"pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "maxLength": 63},
+    )
     framework: str = Field(description="pytorch, tensorflow, or one that an administrator has added.")
-    training_code: str = Field(description="The text of train.py.")
+    training_code: str = Field(
+        description="The text of train.py: a Python program.",
+        json_schema_extra={"minLength": 1, "maxLength": CODE_BYTES},
+    )
     config: JobConfig = Field(default_factory=JobConfig, description="Nodes, and what each of them needs.")
 
     def to_order(self) -> JobOrder:

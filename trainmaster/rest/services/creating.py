@@ -237,10 +237,17 @@ def _explain(error: StatusError) -> Problem:
         field = str(cause.get("field") or "")
         pointer = next((value for key, value in _POINTERS.items() if field.startswith(key)), "")
         errors.append(FieldProblem(str(cause.get("message") or error.message), pointer=pointer))
-    hint = ""
+    status, kind, hint = problem.status, problem.kind, ""
+    if "denied the request" in problem.detail:
+        # A webhook's no reaches clients as 403, and is about what was sent, not about who sent it.
+        status, kind, hint = 422, "refused", "change what it names, or ask an administrator about the template"
     if isinstance(error, NotFound):
-        hint = "ask an administrator to make the namespace, or to install the runtime"
-    return Problem(problem.status, problem.kind, problem.detail, hint=hint, errors=errors)
+        hint = "ask an administrator to make the namespace"
+    elif "must be created before the TrainJob" in problem.detail:
+        hint = "ask an administrator to install the runtime of this framework"
+    elif "exceeded quota" in problem.detail:
+        hint = "delete a job that is over, or ask an administrator for more"
+    return Problem(status, kind, problem.detail, hint=hint, errors=errors)
 
 
 def _build_broken(error: TemplateError) -> Problem:

@@ -1,0 +1,252 @@
+"""A create and a status through REST, and the same done with the official Kubernetes client against a real API server.
+
+Creates come at a fixed rate (an open loop: a late one is counted from when it was due), each durable and made of five
+calls: system ConfigMap, newest code, the job's copy, the TrainJob, the copy's owner. `trainmaster up` runs without
+workloads here, and so does the other side (etcd and kube-apiserver, without Trainer): measured is making, not running.
+The official client sends the same five calls from as many threads. TLS and tokens on both sides, connections kept
+alive. CPU is that of the server's process; the load generator is another process.
+
+Promises: create p50 <= 10 ms and p99 <= 50 ms at 50 a second; status p50 <= 2 ms. The ratio is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench._load import percentile
+from tests.kube.cluster import KubeCluster
+from tests.support.server import start_server
+from trainmaster.app.operator_manifests import build_manifests
+
+CREATE_P50, CREATE_P99, STATUS_P50 = 10.0, 50.0, 2.0
+CONNECTIONS = 8
+USERS = 20
+CODE = "import torch.distributed as dist\n" * 40
+MANIFEST = Path(__file__).resolve().parent.parent / "trainmaster" / "manifests" / "pytorch"
+
+
+def describe(name: str, times: list[float]) -> tuple[float, float]:
+    p50, p99 = statistics.median(times), percentile(times, 0.99)
+    load = os.getloadavg()[0]
+    print(f"  {name:34} p50 {p50:7.2f} ms   p99 {p99:7.2f} ms   n {len(times)}   load {load:.1f}", flush=True)
+    return p50, p99
+
+
+# Through REST
+
+
+class Connection:
+    """One kept-alive connection; one request at a time."""
+
+    def __init__(self, url: str, context: ssl.SSLContext, token: str) -> None:
+        self._parts, self._context = urllib.parse.urlsplit(url), context
+        self._head = f"Host: {self._parts.netloc}\r\nAuthorization: Bearer {token}\r\n"
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def call(self, method: str, path: str, body: bytes = b"") -> Any:
+        if self._streams is None:
+            host, port = self._parts.hostname, self._parts.port
+            self._streams = await asyncio.open_connection(host, port, ssl=self._context)
+        reader, writer = self._streams
+        kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+        writer.write(f"{method} {path} HTTP/1.1\r\n{self._head}{kind}\r\n".encode() + body)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length:")[2].split("\r\n")[0])
+        answer = json.loads(await reader.readexactly(length))
+        if " 200 " not in head.split("\r\n")[0]:
+            raise RuntimeError(f"{method} {path}: {answer}")
+        return answer
+
+    async def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            await self._streams[1].wait_closed()
+
+
+def build_body(user: int) -> bytes:
+    config = {"num_nodes": 2, "cpu_per_node": "1", "memory_per_node": "1Gi"}
+    body = {"user_id": f"user-{user}", "namespace": "default", "framework": "pytorch", "training_code": CODE}
+    return json.dumps({**body, "config": config}).encode()
+
+
+async def drive(url: str, ca: str, token: str, rate: float, seconds: float) -> dict[str, list[float]]:
+    context = ssl.create_default_context(cafile=ca)
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    connections = [Connection(url, context, token) for _ in range(CONNECTIONS)]
+    names: list[str] = []
+    times: list[float] = []
+
+    async def create(number: int, due: float) -> None:
+        connection = await free.get()
+        made = await connection.call("POST", "/api/trainjob/create", build_body(number % USERS))
+        times.append((time.perf_counter() - due) * 1000)
+        names.append(made["trainjob_name"])
+        free.put_nowait(connection)
+
+    for connection in connections:
+        await connection.call("POST", "/api/trainjob/create", build_body(0))
+        free.put_nowait(connection)
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for number in range(int(rate * seconds)):
+            due = began + number / rate
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            group.create_task(create(number, due))
+    reads: list[float] = []
+    for name in names[:500]:
+        start = time.perf_counter()
+        await connections[0].call("GET", f"/api/trainjob/{name}/status?namespace=default")
+        reads.append((time.perf_counter() - start) * 1000)
+    for connection in connections:
+        await connection.close()
+    return {"create": times, "status": reads}
+
+
+def read_cpu(pid: int) -> float:
+    """Seconds of processor time that the process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure_rest(folder: Path, rates: Sequence[float], seconds: float) -> list[tuple[float, float, float]]:
+    """(create p50, p99, status p50) at each rate, the first beginning a fresh server."""
+    results = []
+    with start_server(folder / "home", environ={"TRAINMASTER_PROCESS_WORKLOADS": "false"}) as server:
+        runtime = ["kubectl", "--kubeconfig", str(server.kubeconfig), "apply", "-f", str(MANIFEST / "runtime.yaml")]
+        subprocess.run(runtime, check=True, stdout=subprocess.DEVNULL)
+        arguments = [server.info["rest"]["url"], str(server.ca), str(server.home / "pki" / "owner.token")]
+        child = [sys.executable, "-m", "bench.rest", "--drive", *arguments]
+        subprocess.check_output([*child, "--rate", "5", "--seconds", "1"])
+        for rate in rates:
+            before = read_cpu(server.pid)
+            found = json.loads(subprocess.check_output([*child, "--rate", str(rate), "--seconds", str(seconds)]))
+            cpu = read_cpu(server.pid) - before
+            p50, p99 = describe(f"REST create at {rate:.0f}/s", found["create"])
+            status, _ = describe("REST status", found["status"])
+            count = len(found["create"]) + len(found["status"])
+            print(f"  CPU of the server: {cpu * 1000 / count:.2f} ms a request, creates and reads together")
+            results.append((p50, p99, status))
+    return results
+
+
+# The same with the official client
+
+
+def build_maker(kubeconfig: Path) -> Callable[[int, int], None]:
+    from kubernetes import client, config
+    from kubernetes.client.exceptions import ApiException
+
+    local = threading.local()
+
+    def connect() -> tuple[Any, Any]:
+        if not hasattr(local, "apis"):
+            api = config.new_client_from_config(str(kubeconfig))
+            local.apis = client.CoreV1Api(api), client.CustomObjectsApi(api)
+        apis: tuple[Any, Any] = local.apis
+        return apis
+
+    def make(number: int, user: int) -> None:
+        core, custom = connect()
+        latest, job = f"user-{user}-train-script", f"user-{user}-job-{number:014d}"
+        core.read_namespaced_config_map("pytorch-pet-setup", "default")
+        try:
+            core.patch_namespaced_config_map(latest, "default", {"data": {"train.py": CODE}})
+        except ApiException:
+            core.create_namespaced_config_map("default", {"metadata": {"name": latest}, "data": {"train.py": CODE}})
+        copy = {"metadata": {"name": f"{job}-script"}, "immutable": True, "data": {"train.py": CODE}}
+        core.create_namespaced_config_map("default", copy)
+        group = ("trainer.kubeflow.org", "v1alpha1", "default", "trainjobs")
+        made = custom.create_namespaced_custom_object(*group, build_trainjob(job))
+        owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": job}
+        owners = [{**owner, "uid": made["metadata"]["uid"]}]
+        core.patch_namespaced_config_map(f"{job}-script", "default", {"metadata": {"ownerReferences": owners}})
+
+    return make
+
+
+def build_trainjob(name: str) -> dict[str, Any]:
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {
+            "runtimeRef": {"name": "pytorch-simple"},
+            "trainer": {"numNodes": 2, "resourcesPerNode": {"requests": amounts, "limits": amounts}},
+        },
+    }
+
+
+def measure_official(rate: float, seconds: float) -> float:
+    """p50 of the five calls. The threads share one interpreter, as a backend that uses this client does."""
+    with KubeCluster() as cluster:
+        cluster.apply(json.dumps(build_manifests()))
+        cluster.kubectl("apply", "-f", str(MANIFEST / "system-configmap.yaml"))
+        make = build_maker(cluster.kubeconfig)
+        times: list[float] = []
+
+        def create(number: int, due: float) -> None:
+            make(number, number % USERS)
+            times.append((time.perf_counter() - due) * 1000)
+
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            list(pool.map(lambda number: make(10**9 + number, number), range(USERS)))
+            began = time.perf_counter()
+            for number, due in _pace(began, rate, int(rate * seconds)):
+                pool.submit(create, number, due)
+        return describe(f"official client at {rate:.0f}/s", times)[0]
+
+
+def _pace(began: float, rate: float, count: int) -> Iterator[tuple[int, float]]:
+    for number in range(count):
+        due = began + number / rate
+        time.sleep(max(0.0, due - time.perf_counter()))
+        yield number, due
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=float, default=50.0)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--official-rate", type=float, default=10.0, help="the official client cannot keep up with 50")
+    parser.add_argument("--drive", nargs=3, metavar=("URL", "CA", "TOKEN_FILE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.drive:
+        url, ca, token = options.drive
+        found = asyncio.run(drive(url, ca, Path(token).read_text(), options.rate, options.seconds))
+        print(json.dumps(found))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="trainmaster-bench-") as folder:
+        fast, slow = measure_rest(Path(folder), (options.rate, options.official_rate), options.seconds)
+    p50, p99, status = fast
+    official = measure_official(options.official_rate, options.seconds)
+    ratio = official / slow[0]
+    print(f"  the official client takes {ratio:.1f}x as long for the same, at {options.official_rate:.0f} a second")
+    kept = True
+    for text, seen, most in (
+        ("create p50", p50, CREATE_P50),
+        ("create p99", p99, CREATE_P99),
+        ("status p50", status, STATUS_P50),
+    ):
+        kept = kept and seen <= most
+        print(f"{'ok    ' if seen <= most else 'MISSED'} {text} {seen:.2f} ms, promised {most:.0f} ms")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
