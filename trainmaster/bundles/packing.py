@@ -61,7 +61,7 @@ def _pack(directory: Path, store: Store, limits: Limits) -> tuple[str, Tree, boo
     began = remembering.read_time_ns(path.parent)
     memory = remembering.load(path)
     with store.locked():
-        tree = walk(directory, limits)
+        tree = walk(directory, limits, store.root.parent)
         known = {name: found for name, mark in tree.files.items() if (found := memory.find_hash(name, mark))}
         if len(known) == len(tree.files):
             digest = compute_digest(tree, known)

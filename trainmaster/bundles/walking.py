@@ -64,6 +64,8 @@ class _Walk:
     """By name in the root."""
     most_files: int = 0
     """Where to stop looking; 0: nowhere."""
+    home: str = ""
+    home_inode: int = -1
 
     @property
     def is_enough(self) -> bool:
@@ -75,11 +77,16 @@ def build_mark(status: os.stat_result) -> Mark:
     return Mark(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, executable)
 
 
-def walk(root: Path, limits: Limits) -> Tree:
-    """BundleError when the directory cannot be read, is too large, or has links that lead out of it."""
+def walk(root: Path, limits: Limits, home: Path | None = None) -> Tree:
+    """BundleError when the directory cannot be read, is too large, or has links that lead out of it. `home` is left
+    out, wherever it lies in the tree: it holds keys, and what was packed before."""
     if not root.is_dir():
         raise BundleError(f"{root} is not a directory: name the directory that holds the code")
     found = _Walk(Tree(root), os.path.realpath(root), most_files=limits.files * _MUCH_TOO_MANY)
+    if home is not None and home.is_dir():
+        if home.samefile(root):
+            raise BundleError(f"{root} is the home of trainmaster itself: name the directory that holds the code")
+        found.home, found.home_inode = str(home), home.stat().st_ino
     try:
         _walk_directory(found, "", ignoring.read_levels_above(root.resolve()))
     except PermissionError as error:
@@ -125,7 +132,8 @@ def _walk_directory(found: _Walk, base: str, levels: ignoring.Levels) -> None:
         if levels and ignoring.is_ignored(levels, path, entry.name, is_directory):
             continue
         if is_directory:
-            if not os.path.lexists(f"{entry.path}/{ignoring.ENVIRONMENT_MARK}"):
+            is_home = entry.inode() == found.home_inode and os.path.samefile(entry.path, found.home)
+            if not is_home and not os.path.lexists(f"{entry.path}/{ignoring.ENVIRONMENT_MARK}"):
                 found.tree.directories.append(path)
                 _walk_directory(found, f"{path}/", levels)
             continue

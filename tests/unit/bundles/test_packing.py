@@ -272,6 +272,18 @@ def test_sockets_and_pipes_are_left_out(source: Path, store: Path, monkeypatch: 
     assert "sock" not in names
 
 
+def test_the_home_itself_is_never_packed(source: Path) -> None:
+    home = source / "deep" / "home"
+    (home / "pki").mkdir(parents=True)
+    (home / "pki" / "key").write_text("secret")
+    bundle = pack(source, home / "bundles")
+    assert bundle.files == 3
+    assert "deep/home" not in list_all(get_tree(home / "bundles", bundle))
+    assert pack(source, home / "bundles").digest == bundle.digest
+    with pytest.raises(BundleError, match="is the home of trainmaster itself"):
+        pack(home, home / "bundles")
+
+
 def test_what_is_no_directory_is_said_so(source: Path, store: Path) -> None:
     for path in (source / "train.py", source / "nowhere"):
         with pytest.raises(BundleError, match="is not a directory: name the directory that holds the code"):
