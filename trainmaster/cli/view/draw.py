@@ -186,7 +186,9 @@ def _draw_ranks(screen: Screen, now: datetime, width: int, room: int, last: dict
         # Those that need a look come first; the rest is counted.
         shown = sorted(ranks, key=lambda rank: (_URGENT.index(rank.state), rank.key))[: max(1, room - 2)]
         shown.sort(key=lambda rank: rank.key)
-    rows = [("RANK", "STATE", "TIME", "POD" if width >= _WIDE else "", "LAST LINE")]
+    # With several processes per node a rank is one of them, and what we see is the node.
+    word = "RANK" if screen.processes in ("", "1") else "NODE"
+    rows = [(word, "STATE", "TIME", "POD" if width >= _WIDE else "", "LAST LINE")]
     rows += [_tell(rank, now, last, wide=width >= _WIDE) for rank in shown]
     widths = [max(measure(row[column]) for row in rows) for column in range(4)]
     lines: list[Line] = []

@@ -98,8 +98,9 @@ def _describe_failed(seen: Model, address: Address, took: str) -> list[str]:
     said = seen.last_lines(rank, _LAST) or str(failure.get("message", "")).splitlines()
     said = [strip_controls(line) for line in said]
     place = find_place(said)
+    word = "rank" if screen.processes in ("", "1") else "node"
     attempts = f", after {screen.restarts} restart{'s' * (screen.restarts != 1)}" if screen.restarts else ""
-    text = f"{screen.name} failed{attempts} ({took}): {describe_failure(failure)}"
+    text = f"{screen.name} failed{attempts} ({took}): {describe_failure(failure, word)}"
     lines = [text]
     if place:
         lines.append(f"  at {place}: {find_error(said)}")

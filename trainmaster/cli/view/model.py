@@ -258,10 +258,10 @@ def _describe_state(screen: Screen) -> str:
     return f"{text}: {screen.message}" if screen.message and screen.state not in (FAILED, COMPLETE) else text
 
 
-def describe_failure(failure: Mapping[str, Any]) -> str:
+def describe_failure(failure: Mapping[str, Any], word: str = "rank") -> str:
     """rank 1 ended with exit code 7; rank 0 was ended by SIGKILL (OOMKilled)."""
     job = failure.get("replicatedJob", "node")
-    who = f"rank {failure['rank']}" if "rank" in failure and job == "node" else f"{job} {failure.get('rank', 0)}"
+    who = f"{word} {failure['rank']}" if "rank" in failure and job == "node" else f"{job} {failure.get('rank', 0)}"
     how = describe_end(failure) or "an unknown reason"
     verb = "was ended by" if how.startswith("SIG") else "ended with" if how.startswith("exit") else "failed:"
     return f"{who} {verb} {how}"

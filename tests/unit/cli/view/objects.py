@@ -7,12 +7,12 @@ from typing import Any
 from trainmaster.api.meta import Object
 
 
-def make_trainjob(nodes: int = 2, **status: Any) -> Object:
+def make_trainjob(nodes: int = 2, processes: int = 1, **status: Any) -> Object:
     return {
         "metadata": {"name": "train", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {
             "runtimeRef": {"name": "torch-distributed-0123456789"},
-            "trainer": {"numNodes": nodes, "numProcPerNode": 2},
+            "trainer": {"numNodes": nodes, "numProcPerNode": processes},
         },
         "status": status,
     }

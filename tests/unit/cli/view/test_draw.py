@@ -32,7 +32,7 @@ def test_the_panel_of_a_running_job() -> None:
     lines = to_text(draw(make_model().screen, NOW, 80, 20, {0: "step 4", 1: "step\x1b[31m 3\r"}, "Ctrl-C"))
     assert lines == [
         "─" * 79,
-        "train  Running · 2 nodes · 2 per node · torch-distributed                1m 23s",
+        "train  Running · 2 nodes · torch-distributed                             1m 23s",
         "━" * 24 + "─" * 34 + "  42 %   1m 52s left",
         "loss 0.1 █▆▄▁   lr 0.001 ▄▄▄▄",
         "RANK   STATE     TIME     LAST LINE",
@@ -75,6 +75,14 @@ def test_a_job_that_is_over_stands_still() -> None:
     lines = to_text(draw(seen.screen, NOW, 80, 12))
     assert lines[1].endswith("1m 30s")
     assert not any("a long text" in line for line in lines), "the end of the run tells it in order"
+
+
+def test_with_several_processes_per_node_nodes_are_shown_and_called_so() -> None:
+    seen = make_model()
+    seen.see_trainjob(make_trainjob(processes=4))
+    lines = to_text(draw(seen.screen, NOW, 80, 12))
+    assert "· 2 nodes · 4 per node ·" in lines[1]
+    assert any(line.startswith("NODE ") for line in lines)
 
 
 def test_a_wide_terminal_shows_the_pods() -> None:
