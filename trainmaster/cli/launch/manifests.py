@@ -180,6 +180,8 @@ def _add_secrets(jobset: dict[str, Any], wish: Wish) -> None:
 def list_local(manifests: Manifests) -> list[str]:
     """The parts that mean something on this machine only, each as a sentence for whoever reads the manifest."""
     found = []
+    if "ttlSecondsAfterFinished" in manifests.trainjob["spec"]:
+        found.append("Trainmaster only: spec.ttlSecondsAfterFinished (--ttl) is not in Kubeflow Trainer's own TrainJob")
     for patch in manifests.trainjob["spec"].get("runtimePatches") or ():
         for job in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]:
             template = job["template"]["spec"]["template"]

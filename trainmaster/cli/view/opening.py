@@ -6,6 +6,7 @@ A live panel where standard output is a terminal that can do it, plain lines eve
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from trainmaster.cli.view.live import Live
 from trainmaster.cli.view.model import FAILED, Model
 from trainmaster.cli.view.panel import Panel
 from trainmaster.cli.view.plain import Plain
-from trainmaster.cli.view.session import Lines, Session
+from trainmaster.cli.view.session import Followed, Lines, Session
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
 
@@ -65,7 +66,12 @@ async def show_job(showing: Showing) -> int:
     view: View = live or Plain(context, showing.form)
     session = Session(showing.client, showing.clock, model, view, showing.lines, is_gone=showing.is_gone)
     with Keys(session.answers, live, keyboard).listening():
-        followed = await session.follow()
+        try:
+            followed = await session.follow()
+        except BrokenPipeError:
+            # `run ... | head`: the reader has seen enough, and the job goes on.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), context.out.fileno())
+            followed = Followed(End.DETACHED)
     lines = build_ending(followed.end, model, showing.address, showing.clock.now(), followed.why)
     code = find_code(followed.end, model.screen)
     if followed.end is End.OVER:
@@ -78,7 +84,7 @@ def _build_live(showing: Showing) -> tuple[Live | None, TextIO | None]:
     context = showing.context
     if not wants_panel(context, showing.form):
         return None, None
-    keyboard = sys.stdin if terminal.is_terminal(sys.stdin) else None
+    keyboard = sys.stdin if sys.stdin is not None and terminal.is_terminal(sys.stdin) else None
     colours = terminal.has_colours(context)
     panel = Panel(context.out, keyboard, colours=colours)
     return Live(showing.model, panel, showing.clock, colours=colours, can_ask=keyboard is not None), keyboard

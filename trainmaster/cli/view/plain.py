@@ -11,7 +11,7 @@ import json
 from trainmaster.cli.context import Context
 from trainmaster.cli.terminal import clean
 from trainmaster.cli.view.contract import Shown
-from trainmaster.cli.view.model import News
+from trainmaster.cli.view.model import COMPLETE, FAILED, News
 
 
 class Plain:
@@ -36,7 +36,7 @@ class Plain:
     def print_news(self, news: News) -> None:
         if self._json:
             self._emit(news.kind, text=news.text)
-        else:
+        elif news.text not in (COMPLETE, FAILED):  # the ending says it better
             self._context.note(f"trainmaster: {clean(news.text)}")
 
     def refresh(self) -> None:
