@@ -20,7 +20,7 @@ from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.credentials import ensure_secret
 from trainmaster.app.embedded import ControlPlane, World
-from trainmaster.app.embedded_rest import build_embedded_backend
+from trainmaster.app.embedded_backend import build_embedded_backend
 from trainmaster.app.home import Home
 from trainmaster.app.settings import Settings
 from trainmaster.client.contract import Client

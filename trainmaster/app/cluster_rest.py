@@ -21,7 +21,8 @@ import orjson
 from trainmaster import __version__
 from trainmaster.app.home import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
-from trainmaster.app.rest import WILDCARDS, build_backend, build_tls, build_url, open_listener
+from trainmaster.app.rest import WILDCARDS, build_tls, build_url, open_listener
+from trainmaster.app.rest_backend import build_backend
 from trainmaster.app.settings import Rest
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.auth.pki import Pki

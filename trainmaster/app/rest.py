@@ -1,8 +1,8 @@
 """The REST API of a home: its socket is open when the server is ready, its code is loaded at the first connection.
 
 So whoever does not use it pays nothing (the web framework takes a quarter of a second and 35 MB), and whoever does
-finds it at an address that `trainmaster status` tells from the first moment. It acts as its callers do, through the
-in-process client; its own identity only reviews tokens and sweeps what crashes left.
+finds it at an address that `trainmaster status` tells from the first moment. This module is loaded by every start, so
+it imports nothing of `rest`; `rest_backend` puts that together.
 """
 
 from __future__ import annotations
@@ -15,31 +15,16 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from trainmaster.api.meta import Object
-from trainmaster.api.resources import PODS
-from trainmaster.apiserver.http.logs import PodLogs, check_started, choose_container
-from trainmaster.apiserver.local import LogSource
-from trainmaster.apiserver.registry import Registry
 from trainmaster.app.home import HomeError
 from trainmaster.app.settings import Rest
-from trainmaster.client.contract import LogOptions
-from trainmaster.kit.clock import Clock
-from trainmaster.kit.ids import Ids
 from trainmaster.kit.scopes import Scope
-from trainmaster.rest.callers import Callers
-from trainmaster.rest.contract import Backend, Limits
-from trainmaster.rest.rates import Rates
-from trainmaster.rest.services.creating import JobMaker, Rules
-from trainmaster.rest.services.offers import FindFields, Offers
-from trainmaster.rest.services.reading import JobReader
-from trainmaster.rest.services.records import Records
-from trainmaster.rest.services.templates import Templates
-from trainmaster.rest.services.tenants import TenantDesk
+
+if TYPE_CHECKING:
+    from trainmaster.rest.contract import Backend
+
+    BuildBackend = Callable[[], Awaitable[Backend]]
 
 log = logging.getLogger(__name__)
 
@@ -91,47 +76,9 @@ def build_tls(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
-def build_log_source(registry: Registry, logs: PodLogs) -> LogSource:
-    """Logs for the in-process client, with the API server's words where there is none."""
-
-    async def read(name: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
-        kind = registry.catalogue.find(PODS)
-        assert kind is not None
-        pod: Object = orjson.loads(registry.get(kind, namespace, name).value)
-        container = choose_container(pod, options.container)
-        if not pod["spec"].get("nodeName"):
-            return
-        check_started(pod, container, previous=options.previous)
-        async for piece in logs.read(pod, container, options):
-            yield piece
-
-    return read
-
-
-def build_backend(
-    settings: Rest,
-    callers: Callers,
-    clock: Clock,
-    ids: Ids,
-    *,
-    tenants: TenantDesk,
-    templates: Path | None,
-    records: Records,
-    find_fields: FindFields,
-    remind: Callable[[], None],
-    check_ready: Callable[[], Awaitable[None]],
-) -> Backend:
-    """What the routes work with, in either mode."""
-    rules = Rules(settings.max_nodes, settings.check_code)
-    jobs = JobMaker(Templates(templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
-    limits = Limits(settings.max_body_bytes)
-    rates = Rates(clock, settings.requests_per_second, settings.request_burst)
-    return Backend(callers, clock, ids, jobs, JobReader(records, clock), tenants, rates, check_ready, limits)
-
-
 @asynccontextmanager
 async def serving_on_demand(
-    listener: socket.socket, tls: ssl.SSLContext, build_backend: Callable[[], Backend]
+    listener: socket.socket, tls: ssl.SSLContext, build_backend: BuildBackend
 ) -> AsyncIterator[None]:
     """Connections wait in the listener's queue until the code is there; leaving ends it all."""
     try:
@@ -142,7 +89,7 @@ async def serving_on_demand(
         listener.close()
 
 
-async def _serve(listener: socket.socket, tls: ssl.SSLContext, build_backend: Callable[[], Backend]) -> None:
+async def _serve(listener: socket.socket, tls: ssl.SSLContext, build_backend: BuildBackend) -> None:
     await _wait_readable(listener)
     try:
         application, serving = await asyncio.to_thread(_load)
@@ -150,7 +97,7 @@ async def _serve(listener: socket.socket, tls: ssl.SSLContext, build_backend: Ca
         # Nobody must wait for an answer that never comes.
         listener.close()
         raise
-    app = application.build_app(build_backend())
+    app = application.build_app(await build_backend())
     # What was loaded stays; full collections need not walk it.
     gc.freeze()
     async with serving.serving_app(app, listener, tls):

@@ -1,0 +1,60 @@
+"""The REST API of embedded mode, put together: on the in-process client, with the home's templates and history.
+
+Loaded after the start (`embedded_rest`). Its own identity reviews tokens and sweeps; everything else happens as whoever
+calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainmaster import __version__
+from trainmaster.apiserver.http.logs import PodLogs
+from trainmaster.apiserver.local import LocalClient
+from trainmaster.app.rest_backend import build_backend, build_log_source
+from trainmaster.rest.callers import ReviewingCallers
+from trainmaster.rest.contract import Backend
+from trainmaster.rest.services.offers import OVERRIDES, PATCHES
+from trainmaster.rest.services.records import ArchivedRecords
+from trainmaster.rest.services.sweeping import Sweeper
+from trainmaster.rest.services.tenants import TenantDesk
+
+if TYPE_CHECKING:
+    from trainmaster.app.embedded import ControlPlane
+
+
+def build_parts(api: ControlPlane, logs: PodLogs | None) -> tuple[Backend, Sweeper]:
+    client = LocalClient(
+        api.registry,
+        user_agent=f"trainmaster-rest/{__version__}",
+        authorizer=api.authorizer,
+        log_source=None if logs is None else build_log_source(api.registry, logs),
+    )
+    sweeper = Sweeper(client, api.world.clock)
+    return build_embedded_backend(api, client, sweeper), sweeper
+
+
+def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Sweeper) -> Backend:
+    world, store = api.world, api.store
+    callers = ReviewingCallers(client, lambda identity, _: client.as_user(identity), lambda: store.revision)
+    return build_backend(
+        world.settings.rest,
+        callers,
+        world.clock,
+        world.ids,
+        tenants=TenantDesk(client, world.clock, sign_up=world.settings.rest.sign_up, on_cluster=False),
+        templates=world.home.templates,
+        records=ArchivedRecords(world.home.history),
+        find_fields=_find_fields,
+        remind=sweeper.remind,
+        check_ready=_check_ready,
+    )
+
+
+async def _find_fields() -> frozenset[str]:
+    """Ours have every shape."""
+    return frozenset({OVERRIDES, PATCHES})
+
+
+async def _check_ready() -> None:
+    """The server behind is this process."""

@@ -1,0 +1,68 @@
+"""What the routes of the REST API work with, put together for either mode; loaded when it is needed.
+
+`embedded_backend` builds it on the in-process client, `cluster_rest` on an API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import orjson
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import PODS
+from trainmaster.apiserver.http.logs import PodLogs, check_started, choose_container
+from trainmaster.apiserver.local import LogSource
+from trainmaster.apiserver.registry import Registry
+from trainmaster.app.settings import Rest
+from trainmaster.client.contract import LogOptions
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import Ids
+from trainmaster.rest.callers import Callers
+from trainmaster.rest.contract import Backend, Limits
+from trainmaster.rest.rates import Rates
+from trainmaster.rest.services.creating import JobMaker, Rules
+from trainmaster.rest.services.offers import FindFields, Offers
+from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.records import Records
+from trainmaster.rest.services.templates import Templates
+from trainmaster.rest.services.tenants import TenantDesk
+
+
+def build_log_source(registry: Registry, logs: PodLogs) -> LogSource:
+    """Logs for the in-process client, with the API server's words where there is none."""
+
+    async def read(name: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
+        kind = registry.catalogue.find(PODS)
+        assert kind is not None
+        pod: Object = orjson.loads(registry.get(kind, namespace, name).value)
+        container = choose_container(pod, options.container)
+        if not pod["spec"].get("nodeName"):
+            return
+        check_started(pod, container, previous=options.previous)
+        async for piece in logs.read(pod, container, options):
+            yield piece
+
+    return read
+
+
+def build_backend(
+    settings: Rest,
+    callers: Callers,
+    clock: Clock,
+    ids: Ids,
+    *,
+    tenants: TenantDesk,
+    templates: Path | None,
+    records: Records,
+    find_fields: FindFields,
+    remind: Callable[[], None],
+    check_ready: Callable[[], Awaitable[None]],
+) -> Backend:
+    """What the routes work with, in either mode."""
+    rules = Rules(settings.max_nodes, settings.check_code)
+    jobs = JobMaker(Templates(templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
+    limits = Limits(settings.max_body_bytes)
+    rates = Rates(clock, settings.requests_per_second, settings.request_burst)
+    return Backend(callers, clock, ids, jobs, JobReader(records, clock), tenants, rates, check_ready, limits)
