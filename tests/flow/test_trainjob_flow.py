@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.flow.stage import CLUSTER, EMBEDDED, Stage, is_finished, make_trainjob, only_on, scripted
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.places import find_place
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.contract import DeleteOptions
 from trainmaster.kit.clock import parse_time
@@ -276,6 +277,25 @@ async def test_a_jobset_deleted_by_hand_is_made_anew(stage: Stage) -> None:
         JOB_SETS, "first", lambda jobset: jobset["metadata"]["uid"] != first["metadata"]["uid"]
     )
     assert second["spec"] == first["spec"]
+
+
+@scripted(run_on)
+async def test_a_restart_that_is_asked_for_replaces_the_gang_and_counts_on(stage: Stage) -> None:
+    await stage.submit()
+    await stage.wait_for(JOBS, "first-node-0", has_ready_pods)
+    before = await stage.wait_for(JOB_SETS, "first", bool)
+    await stage.edit(TRAIN_JOBS, "first", {"metadata": {"annotations": {"trainmaster.dev/restart": "1"}}})
+    after = await stage.wait_for(
+        JOB_SETS, "first", lambda jobset: jobset["metadata"]["uid"] != before["metadata"]["uid"]
+    )
+    assert after["metadata"]["annotations"]["trainmaster.dev/first-attempt"] == "1"
+    await stage.wait_for(JOBS, "first-node-0", has_ready_pods)
+    pods = await stage.list_all(PODS)
+    assert len(pods) == 2
+    assert {place.attempt for pod in pods if (place := find_place(pod)) is not None} == {1}
+    job = await stage.wait_for(TRAIN_JOBS, "first", lambda job: "waiting" not in job["status"])
+    assert not list_conditions(job)
+    assert await stage.eventually(lambda: has_event(stage, "Restarting"))
 
 
 def make_runtime(template: Object) -> Object:

@@ -75,7 +75,7 @@ def _tell_state(context: Context, story: Story) -> Iterator[str]:
     word = _paint(context, state.word, style_state(state.word))
     yield f"TrainJob {meta['namespace']}/{meta['name']}: {word}"
     if state.sentence:
-        yield f"  {terminal.clean(state.sentence)}"
+        yield from (f"  {line}" for line in terminal.wrap(context, state.sentence, 2))
 
 
 def _tell_facts(story: Story) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _tell_ranks(context: Context, story: Story) -> list[str]:
         return []
     header = ("RANK", "STATE", "EXIT", "RESTARTS", "ATTEMPT", "NODE", "POD", "AGE")
     rows = [_build_rank(place, pod, story.now) for place, pod in sorted(placed, key=lambda entry: _sort_key(entry[0]))]
-    return build_table(context, header, rows, styles={"STATE": _style_phase})
+    return build_table(context, header, rows, styles={"STATE": _style_phase}, indent=2)
 
 
 def _sort_key(place: Place) -> tuple[Any, ...]:
@@ -186,7 +186,7 @@ def _tell_conditions(context: Context, story: Story) -> list[str]:
         )
         for condition in list_conditions(story.trainjob)
     ]
-    return build_table(context, ("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else []
+    return build_table(context, ("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows, indent=2) if rows else []
 
 
 def _tell_failure(story: Story) -> list[str]:
@@ -200,21 +200,18 @@ def _tell_failure(story: Story) -> list[str]:
 
 
 def _tell_events(context: Context, story: Story) -> list[str]:
-    ordered = sorted(story.events, key=_get_last)[-_EVENTS:]
-    rows = []
-    for event in ordered:
+    """The newest last; what is long stands below its head, so that it can be read on any terminal."""
+    lines = []
+    for event in sorted(story.events, key=_get_last)[-_EVENTS:]:
         about, count = event.get("involvedObject") or {}, int(event.get("count") or 1)
         times = f" (x{count})" if count > 1 else ""
-        rows.append(
-            (
-                show_age(_get_last(event) or None, story.now),
-                event.get("type", ""),
-                event.get("reason", "") + times,
-                f"{about.get('kind', '')}/{about.get('name', '')}",
-                event.get("message", ""),
-            )
-        )
-    return build_table(context, ("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows) if rows else []
+        age = show_age(_get_last(event) or None, story.now)
+        warning = event.get("type") == "Warning"
+        reason = terminal.clean(event.get("reason", ""))
+        head = _paint(context, reason, terminal.WAIT) if warning else reason
+        lines.append(f"{age:<6} {head}{times}  {about.get('kind', '')}/{about.get('name', '')}")
+        lines += [f"       {line}" for line in terminal.wrap(context, event.get("message", ""), 9)]
+    return lines
 
 
 def _get_last(event: Object) -> str:

@@ -16,12 +16,13 @@ from collections.abc import Iterable
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.states import STATES, read_state
+from trainmaster.api.training.states import STATES, read_progress, read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, Context, add_output
 from trainmaster.cli.jobs import build_header, build_row, style_state
 from trainmaster.cli.output import build_table, name_object, print_data, print_objects
 from trainmaster.cli.server import add_server, call
+from trainmaster.cli.terminal import find_width
 from trainmaster.client.contract import Client, ListOptions, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.kit.clock import SystemClock
@@ -66,12 +67,17 @@ def build_lines(
     context: Context, options: argparse.Namespace, jobs: Iterable[Object], gone: Iterable[str] = ()
 ) -> list[str]:
     """The table, the header first. `gone` are uids of those that were deleted."""
+    jobs = list(jobs)
     wide, everywhere = options.output == "wide", getattr(options, "all_namespaces", False)
     now, uids = SystemClock().now(), set(gone)
     header = build_header(wide=wide, all_namespaces=everywhere)
     rows = [
         build_row(job, now, wide=wide, all_namespaces=everywhere, gone=job["metadata"]["uid"] in uids) for job in jobs
     ]
+    if find_width(context) is not None and not any(read_progress(job)[0] is not None for job in jobs):
+        # Room for the reason; in a pipe columns are always the same.
+        at = header.index("PROGRESS")
+        header, rows = header[:at] + header[at + 1 :], [[*row[:at], *row[at + 1 :]] for row in rows]
     return build_table(context, header, rows, styles={"STATE": style_state})
 
 

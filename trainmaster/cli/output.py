@@ -62,14 +62,19 @@ def print_table(
 
 
 def build_table(
-    context: Context, header: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Styles | None = None
+    context: Context,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    styles: Styles | None = None,
+    indent: int = 0,
 ) -> list[str]:
-    """The lines of a table, the header first."""
+    """The lines of a table, the header first. `indent`: columns that the caller puts before each line."""
     table = [list(header), *([terminal.clean(cell) for cell in row] for row in rows)]
     widths = [max(terminal.measure(row[column]) for row in table) for column in range(len(header))]
     room = terminal.find_width(context)
     if room is not None:
-        widths = _fit(widths, [terminal.measure(name) for name in header], room)
+        widths = _fit(widths, [terminal.measure(name) for name in header], room - indent)
     colours = styles if styles and terminal.has_colours(context) else {}
     lines = []
     for number, row in enumerate(table):

@@ -80,3 +80,14 @@ def shorten(text: str, width: int) -> str:
     while kept and measure(kept) > width - 1:
         kept = kept[:-1]
     return kept.rstrip() + _ELLIPSIS
+
+
+def wrap(context: Context, text: str, indent: int) -> list[str]:
+    """The text as lines that fit the terminal after so many columns; in a pipe it is one line."""
+    width = find_width(context)
+    text = clean(text)
+    if width is None or measure(text) + indent <= width:
+        return [text]
+    import textwrap  # noqa: PLC0415 - only for what is long
+
+    return textwrap.wrap(text, max(20, width - indent), break_long_words=False, break_on_hyphens=False)

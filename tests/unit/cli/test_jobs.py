@@ -1,0 +1,200 @@
+"""Rows, pages and lines of the daily commands: what is shown of an object, on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.support.logworld import NAMESPACE, LogWorld
+from tests.unit.cli.test_output import Terminal
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.training.states import read_state
+from trainmaster.cli import exits, terminal
+from trainmaster.cli.context import Context
+from trainmaster.cli.jobpage import Story, build_page, describe_pod
+from trainmaster.cli.jobs import build_row
+from trainmaster.cli.list import Watcher
+from trainmaster.cli.logs import Printer, add_arguments, read_wanted
+from trainmaster.cli.nodes import build_row as build_node_row
+from trainmaster.cli.spans import show_span
+from trainmaster.client.joblogs import Line, Mark
+from trainmaster.testing.cluster import running_cluster
+from trainmaster.testing.virtual import run_virtual
+
+pytestmark = pytest.mark.unit
+
+NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
+LONG = "rank 3 of job a-node-0 ended with exit code 1; its last words: " + "tick " * 40
+
+
+def make_job(**status: object) -> Object:
+    meta = {"name": "a", "namespace": "default", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": meta, "spec": {"runtimeRef": {"name": "plain"}}, "status": status}
+
+
+def make_condition(kind: str, message: str = "m", status: str = "True") -> Object:
+    head = {"type": kind, "status": status, "reason": "Because", "message": message}
+    return {**head, "lastTransitionTime": "2026-01-01T00:30:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        ({}, "Starting"),
+        ({"jobsStatus": [{"name": "node", "active": 1, "ready": 0}]}, "Starting"),
+        ({"jobsStatus": [{"name": "node", "active": 1, "ready": 1}]}, "Running"),
+        ({"waiting": {"reason": "Queued", "message": "no room"}}, "Waiting"),
+        ({"conditions": [make_condition("Suspended")]}, "Suspended"),
+        ({"conditions": [make_condition("Suspended", status="False")], "jobsStatus": [{"ready": 1}]}, "Running"),
+        ({"conditions": [make_condition("Suspended", status="False"), make_condition("Failed")]}, "Failed"),
+        ({"conditions": [make_condition("Complete")], "waiting": {"reason": "Queued"}}, "Complete"),
+    ],
+    ids=["new", "pods start", "runs", "waits", "suspended", "resumed", "failed", "complete"],
+)
+def test_the_state_of_a_job_is_one_word(status: dict[str, object], want: str) -> None:
+    assert read_state(make_job(**status)).word == want
+
+
+def test_a_row_says_why_how_far_and_how_old() -> None:
+    report = {"progressPercentage": 40, "estimatedRemainingSeconds": 75}
+    job = make_job(waiting={"reason": "Queued", "message": "no room"}, trainerStatus=report)
+    row = build_row(job, NOW, wide=True, all_namespaces=True)
+    want = ["default", "a", "Waiting", "-", "40%", "1h", "plain", "1h", "1m15s", "Queued: no room"]
+    assert list(row) == want
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [(0, "0s"), (59, "59s"), (60, "1m"), (200, "3m20s"), (3599, "59m"), (7500, "2h5m"), (90000, "1d1h"), (1e7, "115d")],
+)
+def test_spans_are_shown_in_two_units_at_most(seconds: float, want: str) -> None:
+    assert show_span(seconds) == want
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_no_line_of_a_page_is_wider_than_the_terminal(width: int) -> None:
+    event = {"type": "Warning", "reason": "RankFailed", "message": LONG, "count": 3, "metadata": {}}
+    events = [{**event, "involvedObject": {"kind": "TrainJob", "name": "a"}, "lastTimestamp": "2026-01-01T00:30:00Z"}]
+    labels = {"jobset.sigs.k8s.io/jobset-uid": "u", "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+    pod = {"metadata": {"name": "a-node-0-0-" + "x" * 40, "labels": labels}, "spec": {"nodeName": "n"}, "status": {}}
+    failure = {"message": "Traceback\nValueError", "rank": 0, "replicatedJob": "node", "attempt": 2, "exitCode": 1}
+    job = make_job(conditions=[make_condition("Failed", LONG)], failure=failure)
+    context = Context({"COLUMNS": str(width), "NO_COLOR": "1"}, Terminal(), io.StringIO())
+    lines = list(build_page(context, Story(job, NOW, pods=[pod], events=events)))
+    assert [line for line in lines if len(line) > width] == []
+    text = "\n".join(lines)
+    assert text.count("tick") == 2 * 40, "nothing of a long message is lost"
+    assert "node 0, attempt 2, exit code 1" in text
+    assert "kept until somebody deletes it" in text
+
+
+def make_pod_status(phase: str, state: Object, **more: object) -> Object:
+    return {"phase": phase, "containerStatuses": [{"state": state, **more}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "want"),
+    [
+        (make_pod_status("Running", {"running": {}}), ("Running", "-")),
+        (make_pod_status("Pending", {"waiting": {"reason": "ImagePull"}}), ("ImagePull", "-")),
+        (make_pod_status("Failed", {"terminated": {"exitCode": 3}}), ("Failed", "3")),
+        (make_pod_status("Failed", {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}), ("OOMKilled", "137")),
+        ({"phase": "Failed", "reason": "Evicted"}, ("Evicted", "-")),
+        (make_pod_status("Running", {"running": {}}, lastState={"terminated": {"exitCode": 1}}), ("Running", "1")),
+    ],
+    ids=["runs", "cannot start", "failed", "out of memory", "evicted", "restarted"],
+)
+def test_a_rank_shows_how_its_pod_is_and_how_it_ended(status: Object, want: tuple[str, str]) -> None:
+    assert describe_pod({"metadata": {}, "status": status}) == want
+
+
+@pytest.mark.parametrize(
+    ("labels", "amounts", "want"),
+    [
+        (
+            {"node.kubernetes.io/instance-type": "p5.48xlarge", "kubernetes.io/arch": "amd64",
+             "kubernetes.io/os": "linux", "karpenter.sh/capacity-type": "spot"},
+            {"nvidia.com/gpu": "8", "cpu": "192", "memory": "2097152Mi"},
+            ["NotReady", "p5.48xlarge", "amd64", "linux", "8", "spot", "192", "2048.0Gi"],
+        ),
+        ({"eks.amazonaws.com/capacityType": "ON_DEMAND"}, {}, ["NotReady", "-", "-", "-", "0", "on-demand", "-", "-"]),
+        ({"cloud.google.com/gke-spot": "true"}, {"amd.com/gpu": "2", "nvidia.com/mig-1g.5gb": "7", "memory": "16Gi"},
+         ["NotReady", "-", "-", "-", "9", "spot", "-", "16.0Gi"]),
+    ],
+    ids=["a GPU machine", "as EKS says it", "as GKE says it"],
+)  # fmt: skip
+def test_a_node_shows_what_manifests_select_by(
+    labels: dict[str, str], amounts: dict[str, str], want: list[str]
+) -> None:
+    node = {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": amounts}}
+    assert build_node_row(node, NOW, wide=True)[1:9] == want
+
+
+def test_lines_carry_their_rank_and_marks_go_to_standard_error() -> None:
+    context = Context({}, io.StringIO(), io.StringIO())
+    printer = Printer(context, prefix=True, timestamps=True, live=False)
+    time = "2026-01-01T00:00:00.5Z"
+    printer.show(Line(0, "node", 1, "node", time, b"a\xff"))
+    printer.show(Line(0, "launcher", 0, "node", time, b"b"))
+    printer.show(Line(0, "node", 0, "sidecar", time, b"c"))
+    printer.show(Mark("attempt", 1, "attempt 1"))
+    printer.show(Mark("gap", 1, "bad\x1b[2J"))
+    assert isinstance(context.out, io.StringIO)
+    assert isinstance(context.err, io.StringIO)
+    assert context.out.getvalue() == f"[1] {time} a\ufffd\n[launcher 0] {time} b\n[0 sidecar] {time} c\n"
+    assert context.err.getvalue() == "--- attempt 1\n--- gap: bad [2J\n"
+    coloured = Printer(Context({}, Terminal(), io.StringIO()), prefix=True, timestamps=False, live=False)
+    assert coloured._build_prefix(Line(0, "node", 1, "node", "", b"")) == b"\x1b[35m[1]\x1b[0m "
+
+
+@pytest.mark.parametrize("words", [("--since", "soon"), ("--tail", "-1"), ("--attempt", "1", "--all-attempts")])
+def test_wrong_flags_of_logs_are_refused(words: tuple[str, ...]) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(exits.Failure) as failure:
+        read_wanted(parser.parse_args(["a", *words]))
+    assert failure.value.code == exits.USAGE
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_watched_list_goes_on_with_every_change_that_shows(form: str) -> None:
+    context = Context({}, io.StringIO(), io.StringIO())
+    options = argparse.Namespace(
+        namespace=NAMESPACE, selector="", state=None, output=form, all_namespaces=False, watch=True
+    )
+
+    async def main() -> None:
+        async with running_cluster() as cluster, asyncio.TaskGroup() as group:
+            world = LogWorld(cluster)
+            await world.submit()
+            watching = group.create_task(Watcher(cluster.client, context, options).run())
+            await asyncio.sleep(1)
+            await world.set_status({"waiting": {"reason": "Queued", "message": "m", "since": "2026-01-01T00:00:00Z"}})
+            await asyncio.sleep(1)
+            await world.set_status({"waiting": None, "jobsStatus": []})
+            await asyncio.sleep(1)
+            await cluster.client.delete(TRAIN_JOBS, world.name, NAMESPACE)
+            await asyncio.sleep(1)
+            watching.cancel()
+
+    run_virtual(main())
+    assert isinstance(context.out, io.StringIO)
+    lines = context.out.getvalue().splitlines()
+    if form == "json":
+        assert [json.loads(line)["metadata"]["name"] for line in lines] == ["job"] * 4
+        return
+    assert lines[0].split()[:2] == ["NAME", "STATE"]
+    assert [line.split()[1] for line in lines[1:]] == ["Starting", "Waiting", "Starting", "Deleted"]
+
+
+def test_long_texts_are_wrapped_on_a_terminal_only() -> None:
+    assert terminal.wrap(Context({}, io.StringIO()), LONG, 4) == [LONG]
+    wrapped = terminal.wrap(Context({"COLUMNS": "40"}, Terminal()), LONG, 4)
+    assert max(map(len, wrapped)) <= 36
+    assert " ".join(wrapped).split() == LONG.split()
