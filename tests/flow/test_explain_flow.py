@@ -83,6 +83,21 @@ def test_a_queued_job_names_its_place_who_frees_it_and_the_smallest_change() -> 
     run_virtual(main(), limit=86_400)
 
 
+def test_those_further_behind_are_told_who_comes_first_and_may_be_asked_for_less() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            jobs = [make_job("first", 1, cpu="3"), *(make_job(f"next-{number}", 4, cpu="1") for number in range(3))]
+            await submit(plant, *jobs)
+            found = ask(plant, "next-2")
+            assert (found.position, found.queue, found.ahead) == (3, 3, ("default/next-0", "default/next-1"))
+            assert found.unblock == ("the 2 ahead of it come first; then more of those that run have to end",)
+            now = Now(plant.cluster.clock.now())
+            short = explain(plant.cluster.view, "default", "next-0", now, proposals=False)
+            assert short is not None and short.sentence and not short.changes and not short.unblock
+
+    run_virtual(main(), limit=86_400)
+
+
 async def play_changes(dice: random.Random) -> int:
     """Four jobs, of which some wait; takes one of the changes that are proposed to each. Returns how many."""
     jobs = [

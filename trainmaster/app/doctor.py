@@ -9,13 +9,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import trainmaster
 from trainmaster.app.home import Home
+from trainmaster.app.removal import list_live_pods
 from trainmaster.app.settings import Settings
 from trainmaster.node.isolation import IsolationError, decide_level, run_probe
 from trainmaster.shim import linux, probe
@@ -134,6 +138,44 @@ def check_home(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("home", "ok", f"{root}, " + (f"served by process {info.pid}" if info else "no server runs"))]
 
 
+def check_server(patient: Patient) -> list[Diagnosis]:
+    """A server of another version than this command, and Pods that wait for a server to come back."""
+    info = patient.home.find_running()
+    if info is None:
+        pods = list_live_pods(patient.home)
+        if not pods:
+            return []
+        seen = f"none runs, and {len(pods)} Pods of it live on"
+        return [Diagnosis("server", "note", seen, "`trainmaster up --detach` takes them over")]
+    if info.version and info.version != trainmaster.__version__:
+        seen = f"version {info.version} runs, this command is {trainmaster.__version__}"
+        advice = "`trainmaster down`, then `trainmaster up --detach`: Pods live on meanwhile"
+        return [Diagnosis("server", "note", seen, advice)]
+    return [Diagnosis("server", "ok", f"version {info.version} at {info.server or 'an address to come'}")]
+
+
+def check_privacy(patient: Patient) -> list[Diagnosis]:
+    """Whoever reads the kubeconfig or the keys is the owner."""
+    open_to_others = [
+        str(path)
+        for path in (patient.home.root, patient.home.kubeconfig, patient.home.pki)
+        if path.exists() and path.stat().st_mode & (stat.S_IRWXO | stat.S_IWGRP)
+    ]
+    if not open_to_others:
+        return []
+    advice = f"chmod go-rwx {shlex.join(open_to_others)}"
+    return [Diagnosis("privacy", "problem", f"open to other users: {', '.join(open_to_others)}", advice)]
+
+
+def check_kubectl(_: Patient) -> list[Diagnosis]:
+    found = shutil.which("kubectl")
+    if found is None:
+        return [
+            Diagnosis("kubectl", "note", "not installed", "not needed: `trainmaster --help` lists our own commands")
+        ]
+    return [Diagnosis("kubectl", "ok", found)]
+
+
 def check_system(_: Patient) -> list[Diagnosis]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
@@ -144,6 +186,9 @@ def check_system(_: Patient) -> list[Diagnosis]:
 CHECKS: tuple[Check, ...] = (
     check_system,
     check_home,
+    check_privacy,
+    check_server,
+    check_kubectl,
     check_isolation,
     check_probes,
     check_gpus,

@@ -40,6 +40,8 @@ from trainmaster.kit.timeline import Now
 if TYPE_CHECKING:
     from trainmaster.controllers.explain.reasons import Explanation
 
+_MOST_PROPOSALS = 10
+"""Without names: so many are asked what would start them, which takes a second each when hundreds wait."""
 _QUEUE = (PODS, JOB_SETS, JOBS)
 """What the queue is made of: without all of it, in all namespaces, nothing can be said about who comes first."""
 
@@ -63,11 +65,15 @@ def run(options: argparse.Namespace, context: Context) -> int:
     reasons = importlib.import_module("trainmaster.controllers.explain.reasons")
     places = [(options.namespace, name) for name in options.names] or reasons.list_waiting(view, options.namespace)
     found: list[tuple[tuple[str, str], Explanation | None]] = [
-        (place, reasons.explain(view, *place, now)) for place in places
+        (place, reasons.explain(view, *place, now, proposals=bool(options.names) or number < _MOST_PROPOSALS))
+        for number, place in enumerate(places)
     ]
     shown = [one for _, one in found if one is not None]
     if options.output == "table":
         _show(context, shown)
+        if not options.names and len(shown) > _MOST_PROPOSALS:
+            text = f"what would start a job was asked for the first {_MOST_PROPOSALS} only"
+            context.note(f"{text}; name one: `trainmaster explain JOB`")
         if not options.names and not shown:
             where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
             context.note(f"no TrainJob waits {where}; `trainmaster explain JOB` explains one that does not wait")

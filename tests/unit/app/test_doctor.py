@@ -1,0 +1,54 @@
+"""What the doctor says about a home and who serves it; what it says about machines is tried in tests/node."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import trainmaster
+from trainmaster.app import doctor
+from trainmaster.app.doctor import Patient, check_kubectl, check_privacy, check_server
+from trainmaster.app.home import Home, ServerInfo
+from trainmaster.app.settings import Settings
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Patient:
+    home = Home(tmp_path / "home")
+    home.prepare()
+    return Patient(home, Settings(), ())
+
+
+def test_a_server_of_another_version_is_noted_with_what_to_do(patient: Patient) -> None:
+    with patient.home.hold(ServerInfo(os.getpid(), "0.0.1", "x", server="https://127.0.0.1:1")):
+        (found,) = check_server(patient)
+    assert (found.state, found.seen) == ("note", f"version 0.0.1 runs, this command is {trainmaster.__version__}")
+    assert "Pods live on" in found.advice
+    with patient.home.hold(ServerInfo(os.getpid(), trainmaster.__version__, "x", server="https://127.0.0.1:1")):
+        assert [one.state for one in check_server(patient)] == ["ok"]
+
+
+def test_pods_without_a_server_are_noted(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_server(patient) == []
+    monkeypatch.setattr(doctor, "list_live_pods", lambda home: ["a", "b"])
+    (found,) = check_server(patient)
+    assert found.seen == "none runs, and 2 Pods of it live on"
+
+
+def test_a_home_that_others_can_read_is_a_problem(patient: Patient) -> None:
+    assert check_privacy(patient) == []
+    patient.home.kubeconfig.write_text("secret")
+    patient.home.kubeconfig.chmod(0o644)
+    (found,) = check_privacy(patient)
+    assert found.state == "problem"
+    assert found.advice == f"chmod go-rwx {patient.home.kubeconfig}"
+
+
+def test_a_missing_kubectl_is_no_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (found,) = check_kubectl(patient)
+    assert (found.state, found.seen) == ("note", "not installed")
