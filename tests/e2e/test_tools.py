@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -109,6 +110,56 @@ def test_a_shell_has_a_terminal_that_follows_ours_and_ctrl_c_goes_to_the_program
         assert terminal.wait() == 9
     finally:
         terminal.close()
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+SYMPTOMS: dict[str, tuple[str, int, str]] = {
+    "explain my-job": ("second", 0, "starts now:"),
+    "explain -A": ("", 0, "default/second: Waiting"),
+    "check -f trainjob.yaml": ("", 0, "spec.trainer.numNodes"),
+    "logs my-job": ("first", 0, "ready"),
+    "logs my-job --attempt 0": ("first", 0, "ready"),
+    "describe my-job": ("second", 0, "Queued"),
+    "history list": ("", 0, ""),
+    "top my-job": ("first", 0, "first   0"),
+    "exec my-job --rank 0 -- ps ax": ("first", 0, "sleep"),
+    "exec my-job -- env": ("first", 0, "PATH="),
+    "doctor trainjob my-job": ("first", 0, "nothing found"),
+    "cleanup --dry-run": ("", 0, ""),
+    "status": ("", 0, "ready"),
+    "kubeconfig": ("", 0, "kubeconfig"),
+    "kubeconfig --merge --to my-kubeconfig": ("", 0, 'put the context "trainmaster"'),
+    "config": ("", 0, "node.cpus"),
+    "doctor": ("", 0, "isolation"),
+    "purge --finished --dry-run": ("", 0, ""),
+    "nodes": ("", 0, "local"),
+    "list": ("", 0, "second"),
+    "version": ("", 0, "trainmaster"),
+}
+"""Command on the page -> (the job that is meant, exit code, words that it prints)."""
+
+
+def list_page_commands() -> list[str]:
+    blocks = PAGE.read_text().split("```")[1::2]
+    lines = (line.strip() for block in blocks for line in block.splitlines())
+    return sorted({line.removeprefix("trainmaster ") for line in lines if line})
+
+
+def test_every_command_of_the_page_is_tried() -> None:
+    assert list_page_commands() == sorted(SYMPTOMS)
+
+
+@pytest.mark.parametrize("typed", SYMPTOMS)
+def test_each_symptom_has_a_command_that_answers(
+    busy: Person, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, code, words = SYMPTOMS[typed]
+    shutil.copy(PAGE.parents[1] / "examples" / "first-job" / "trainjob.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    answer = busy.trainmaster(*typed.replace("my-job", job).split())
+    assert answer.code == code, answer.out + answer.err
+    assert words in answer.out + answer.err
+    assert "Traceback" not in answer.err
 
 
 def test_a_starter_project_trains_by_its_own_manifest(busy: Person, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.flow.stage import make_trainjob
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import merge
 from trainmaster.api.resources import NODES, PODS, TRAIN_JOBS
+from trainmaster.cli.explain import collect
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers.explain.changes import Change
 from trainmaster.controllers.explain.reasons import Explanation, explain, list_waiting
@@ -79,6 +80,17 @@ def test_a_queued_job_names_its_place_who_frees_it_and_the_smallest_change() -> 
                 "with 0.5 CPUs instead of 1 on each node",
             ]
             assert list_waiting(plant.cluster.view) == [("default", "second")]
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_lists_fetched_from_a_server_give_the_same_answer_as_its_own_view() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            await submit(plant, make_job("first", 1, cpu="3"), *(make_job(f"job-{n}", 2, cpu="1") for n in range(2)))
+            fetched = await collect(plant.client, "default")
+            for name in ("first", "job-0", "job-1"):
+                assert explain(fetched, "default", name, Now(plant.cluster.clock.now())) == ask(plant, name)
 
     run_virtual(main(), limit=86_400)
 

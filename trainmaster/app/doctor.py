@@ -156,11 +156,13 @@ def check_server(patient: Patient) -> list[Diagnosis]:
 
 def check_privacy(patient: Patient) -> list[Diagnosis]:
     """Whoever reads the kubeconfig or the keys is the owner."""
-    open_to_others = [
-        str(path)
-        for path in (patient.home.root, patient.home.kubeconfig, patient.home.pki)
-        if path.exists() and path.stat().st_mode & (stat.S_IRWXO | stat.S_IWGRP)
-    ]
+    private = stat.S_IRWXG | stat.S_IRWXO
+    rules = {
+        patient.home.root: stat.S_IWGRP | stat.S_IWOTH,
+        patient.home.kubeconfig: private,
+        patient.home.pki: private,
+    }
+    open_to_others = [str(path) for path, bits in rules.items() if path.exists() and path.stat().st_mode & bits]
     if not open_to_others:
         return []
     advice = f"chmod go-rwx {shlex.join(open_to_others)}"

@@ -22,11 +22,10 @@ from trainmaster.api.pods.requests import CPU, read_amounts
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, LIMIT_RANGES, NODES, PODS
 from trainmaster.api.training.steps import NODE as NODE_CONTAINER
 from trainmaster.api.training.steps import decide_num_nodes, find_container, find_trainer
-from trainmaster.client.view import View, summarize
-from trainmaster.controllers.explain.world import Overlay
+from trainmaster.client.view import View
+from trainmaster.controllers.explain.world import Overlay, read_ledger
 from trainmaster.controllers.frameworks.contract import Context
 from trainmaster.controllers.frameworks.keys import KeyPair
-from trainmaster.controllers.scheduler.ledger import Ledger
 from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.words import name_amount
@@ -80,7 +79,7 @@ class Questions:
     def list_releases(self) -> list[str]:
         """Running gangs (namespace/name) each of whose end alone would start it."""
         found = []
-        holders = [gang.label for gang in summarize(self._world, Ledger).list_holders() if gang.names_jobset]
+        holders = [gang.label for gang in read_ledger(self._world).list_holders() if gang.names_jobset]
         for label in holders[:_MOST_TRIED]:
             namespace, _, name = label.partition("/")
             if (namespace, name) != (self.namespace, self.name) and self._starts(_dropping(namespace, name)):

@@ -22,11 +22,11 @@ from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS, TRAIN_JOBS
 from trainmaster.api.states import WAITING as WORDS
-from trainmaster.client.view import View, summarize
+from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import Change, Questions
+from trainmaster.controllers.explain.world import read_ledger
 from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
 from trainmaster.controllers.ownership import is_terminating
-from trainmaster.controllers.scheduler.ledger import Ledger
 from trainmaster.controllers.scheduler.look import Kind, Verdict, Walk
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.room import Room, make_room
@@ -179,7 +179,7 @@ class _Explainer:
         return self._make(WAITING, sentence, reason=reason, since=since, unblock=tuple(filter(None, todo)), facts=facts)
 
     def _explain_queued(self, verdict: Verdict, room: Room, queue: int, *, reason: str, since: str) -> Explanation:
-        ledger = summarize(self._view, Ledger)
+        ledger = read_ledger(self._view)
         sentence = describe_verdict(verdict, room, ledger.list_holders())
         changes: list[Change] = []
         unblock: list[str] = []
@@ -226,7 +226,7 @@ class _Explainer:
         node = self._find_node()
         if jobset is None or node is None:
             return None
-        ledger = summarize(self._view, Ledger)
+        ledger = read_ledger(self._view)
         policy = read_node_policy(self._view.find(CONFIG_MAPS, NAMESPACE, NAME))
         room = make_room(node, ledger)
         # All of the queue: the scheduler's own walk ends where nothing is left to give.

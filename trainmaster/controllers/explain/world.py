@@ -16,9 +16,9 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.patches import merge
 from trainmaster.api.resources import JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLASSES
 from trainmaster.api.training.steps import list_jobs
-from trainmaster.client.view import View
+from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch
-from trainmaster.controllers.scheduler.ledger import read_attempt
+from trainmaster.controllers.scheduler.ledger import Ledger, read_attempt
 from trainmaster.controllers.scheduler.reconciler import BIND, reconcile
 from trainmaster.controllers.scheduler.shapes import read_shape
 from trainmaster.kit.clock import format_time
@@ -29,6 +29,13 @@ SUPPOSED = "supposed"
 _LISTED = (PODS, JOB_SETS, JOBS, NODES)
 _MOST_PASSES = 10_000
 """Each binds a Pod at least, so that an end comes anyway; this catches a scheduler that goes round in circles."""
+
+
+def read_ledger(view: View) -> Ledger:
+    """The scheduler's own summary of a view, brought up to date as the scheduler does before it looks."""
+    ledger = summarize(view, Ledger)
+    ledger.settle()
+    return ledger
 
 
 class Overlay:
