@@ -6,16 +6,18 @@ files that nobody knows of.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, Filter
-from trainmaster.history.results import RESULTS
-from trainmaster.kit.clock import format_time
+from trainmaster.history.results import RESULTS, WORKDIRS
+from trainmaster.kit.clock import format_time, parse_time
 
 
 def find_moment(seconds: float, now: datetime) -> str:
@@ -36,14 +38,33 @@ def remove_results(directory: Path, uid: str) -> None:
 
 
 def measure_results(directory: Path, uid: str) -> int:
+    """What goes away or moves meanwhile does not count: Pods of the job may still be ending."""
     total = 0
     for folder, _, files in os.walk(directory / RESULTS / uid):
-        total += sum(os.lstat(os.path.join(folder, name)).st_size for name in files)
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(folder, name)).st_size
     return total
+
+
+def measure_again(archive: Archive) -> None:
+    """Jobs that were deleted while they ran: what rank 0 left was kept after their record was written."""
+    for line in archive.select(Filter(deleted=True)):
+        place = archive.directory / RESULTS / line.uid / WORKDIRS
+        if line.deletion is None or not place.is_dir():
+            continue
+        if place.stat().st_mtime < parse_time(line.deletion.at).timestamp():
+            continue
+        size = sum(log.bytes for log in logs.list_logs(archive.directory, archive.list_jobsets(line.uid)))
+        size += measure_results(archive.directory, line.uid)
+        record = archive.find(line.uid)
+        if record is not None and record.kept_bytes != size:
+            archive.put([replace(record, kept_bytes=size)])
 
 
 def trim(archive: Archive, *, before: str, most_bytes: int) -> list[str]:
     """Forgets deleted jobs that ended before that moment, and the oldest of the others until the rest fits."""
+    measure_again(archive)
     found = archive.select(Filter(deleted=True))
     total = archive.measure()[1]
     gone = []

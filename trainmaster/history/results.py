@@ -67,9 +67,14 @@ def list_workdirs(archive: Path, uid: str) -> list[Workdir]:
     for place in folder.iterdir() if folder.is_dir() else ():
         if place.name.startswith("."):
             continue  # not whole yet
-        about = json.loads((place / ABOUT).read_bytes())
-        kept_at = (place / ABOUT).stat().st_mtime
-        found.append(Workdir(str(about["pod"]), int(about["attempt"]), kept_at, place / FILES))
+        try:
+            about = json.loads((place / ABOUT).read_bytes() or b"{}")
+            kept_at = (place / ABOUT).stat().st_mtime
+        except FileNotFoundError:
+            continue  # it is being removed
+        # A power cut may have left the note empty: the files are there all the same.
+        pod, attempt = str(about.get("pod") or place.name), int(about.get("attempt") or 0)
+        found.append(Workdir(pod, attempt, kept_at, place / FILES))
     return sorted(found, key=lambda workdir: (-workdir.attempt, -workdir.kept_at, workdir.pod))
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.unit.history.test_archive import GONE, make_trainjob
+from trainmaster.history import purging
+from trainmaster.history.archive import Archive
+from trainmaster.history.record import Sources, build_record
 from trainmaster.history.results import choose, list_outputs, list_workdirs
 
 pytestmark = pytest.mark.unit
@@ -63,6 +68,13 @@ def test_what_is_not_whole_yet_is_not_listed(tmp_path: Path) -> None:
     assert list_paths(tmp_path) == []
 
 
+def test_a_note_that_a_power_cut_left_empty_hides_nothing(tmp_path: Path) -> None:
+    put(tmp_path, "workdirs/pod-uid/files/a")
+    put(tmp_path, "workdirs/pod-uid/about.json", "")
+    put(tmp_path, "workdirs/half-gone/files/a")
+    assert list_paths(tmp_path) == ["workdir/a"]
+
+
 def test_links_that_lead_out_are_not_listed(tmp_path: Path) -> None:
     put(tmp_path, "outputs/d/real")
     folder = tmp_path / "results" / UID / "outputs"
@@ -91,3 +103,32 @@ def test_files_are_asked_for_by_name_by_directory_and_as_the_program_wrote_them(
     assert ask("workdir", "./model/a") == (["workdir/loss.csv", "workdir/model/c", "model/a"], [])
     assert ask("nothing", "../../etc/passwd") == ([], ["nothing", "../../etc/passwd"])
     assert len(ask(".")[0]) == len(found)
+
+
+def test_what_was_kept_after_a_job_was_deleted_counts_for_the_limit_of_history(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path)
+    archive.put([replace(build_record(Sources(make_trainjob(UID)), GONE), kept_bytes=10)])
+    assert purging.trim(archive, before="", most_bytes=10_000) == []
+    put(tmp_path, "outputs/a", "x" * 100)
+    put(tmp_path, "workdirs/p/files/b", "x" * 20_000)
+    assert purging.trim(archive, before="", most_bytes=1_000_000) == []
+    record = archive.find(UID)
+    assert record is not None
+    assert record.kept_bytes == 20_100
+    assert purging.trim(archive, before="", most_bytes=10_000) == [UID]
+    assert not (tmp_path / "results" / UID).exists()
+    archive.close()
+
+
+def test_files_that_move_while_they_are_measured_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "outputs/a", "12345")
+    put(tmp_path, "outputs/b", "1")
+    lstat = os.lstat
+
+    def look(path: str) -> os.stat_result:
+        if str(path).endswith("/a"):
+            raise FileNotFoundError(path)
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", look)
+    assert purging.measure_results(tmp_path, UID) == 1
