@@ -192,6 +192,13 @@ def test_leaving_in_a_hurry_detaches_and_gives_the_terminal_back(runner: Runner,
         assert terminal.mode == terminal.before
 
 
+def test_a_closed_window_detaches(runner: Runner) -> None:
+    with runner.open("run", "--name", "left", *runner.counting) as terminal:
+        terminal.wait_for("step 2 of rank 0")
+        assert terminal.hang_up() == 247
+    assert {pod["status"]["phase"] for pod in runner.pods("left")} == {"Running"}
+
+
 def test_a_broken_script_says_which_rank_failed_where_and_how_to_go_on(runner: Runner) -> None:
     with runner.open("run", "--nodes", "2", "broken.py", rows=40) as terminal:
         assert terminal.end() == 1

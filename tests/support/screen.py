@@ -115,6 +115,14 @@ class Terminal:
                 time.sleep(0.01)
         return self._code
 
+    def hang_up(self) -> int:
+        """Closes the window; the exit code of what was in it."""
+        os.close(self._master)
+        self._master = os.open(os.devnull, os.O_RDWR)
+        _, status = os.waitpid(self._pid, 0)
+        self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
     def _read(self, seconds: float) -> bool:
         """Feeds what has come to the screen; False when nothing more comes, or not in time."""
         ready, _, _ = select.select([self._master], [], [], max(0.0, seconds))

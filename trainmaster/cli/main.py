@@ -64,6 +64,8 @@ _HEADINGS = {"run": "jobs", "up": "server", "outputs": "what jobs leave", "servi
 
 _EPILOG = """\
 Start with:
+  trainmaster run --nodes 2 train.py
+or, with kubectl:
   trainmaster up --detach
   export KUBECONFIG=$(trainmaster kubeconfig)
   kubectl get namespaces

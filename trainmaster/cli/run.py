@@ -37,6 +37,8 @@ from trainmaster.client.http import HttpClient
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import SystemIds
 
+_VIEW = "trainmaster.cli.view.following"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
@@ -231,10 +233,11 @@ async def _run(options: argparse.Namespace, context: Context, program: Program, 
     server = Server(context, options)
     if server.home is None and not options.no_code:
         raise WishError("code can be sent to the server of this machine only: add --no-code, and --image with the code")
-    # While a server starts, the code is packed.
+    # While a server starts, the code is packed, and what is needed later is loaded.
     code = None if options.no_code or server.home is None else codes.send(program.root, server.home, options.code_limit)
     if server.is_starting:
         context.note("trainmaster: starting a server; `trainmaster down` stops it")
+        importlib.import_module(_VIEW)
     config = await server.find(clock)
     client = HttpClient(config)
     try:
@@ -259,7 +262,7 @@ async def _show(
     options: argparse.Namespace, context: Context, client: HttpClient, clock: Clock, trainjob: Object, server: Server
 ) -> int:
     # Loaded after the job is submitted: it starts meanwhile.
-    following = importlib.import_module("trainmaster.cli.view.following")
+    following = importlib.import_module(_VIEW)
     job = following.Job(options, context, client, clock, trainjob, server.home)
     form = options.output_format or "text"
     if options.detach:

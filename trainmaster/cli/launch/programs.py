@@ -7,12 +7,14 @@ PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT) let any program find its peers.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli.launch.wishes import WishError
+
+if TYPE_CHECKING:
+    import ast
 
 DEFAULT_RUNTIME = "torch-distributed"
 _FRAMEWORKS = {
@@ -35,6 +37,8 @@ def find_framework(script: Path) -> str:
 
 def _list_imports(script: Path) -> Iterator[str]:
     """The top-level names of all modules that the script imports, and those of local modules beside it."""
+    import ast  # noqa: PLC0415 - a command has no script
+
     waiting, seen = [script], {script}
     while waiting and len(seen) <= _MOST_FILES:
         try:
@@ -50,6 +54,8 @@ def _list_imports(script: Path) -> Iterator[str]:
 
 
 def _walk_imports(tree: ast.AST) -> Iterator[str]:
+    import ast  # noqa: PLC0415 - as above
+
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

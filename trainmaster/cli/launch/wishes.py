@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-_VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_QUANTITY = re.compile(r"\d+(\.\d+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
-_JOB_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+# Compiled where they are needed: most command lines need one or two of them, and start-up counts.
+_VARIABLE = r"[A-Za-z_.-][A-Za-z0-9_.-]*"
+_NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
+_LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_QUANTITY = r"\d+(\.\d+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?"
+_JOB_NAME = r"[a-z]([a-z0-9-]*[a-z0-9])?"
 NAME_LIMIT = 48
 """The Pods of a TrainJob are called NAME-node-0-INDEX-xxxxx, and that must fit into 63 characters."""
 GPU = "nvidia.com/gpu"
@@ -71,7 +72,7 @@ def parse_env(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str
     env: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not _VARIABLE.fullmatch(name):
+        if not re.fullmatch(_VARIABLE, name):
             raise WishError(f"--env {text}: {name!r} is no name of a variable; write --env NAME=VALUE")
         if not equals:
             if name not in environ:
@@ -93,7 +94,7 @@ def parse_volume(text: str, here: Path) -> Mount:
         if not found.exists():
             raise WishError(f"--volume {text}: {found} does not exist; create it, or name a claim")
         return Mount("host", str(found.resolve()), path, read_only)
-    if not _NAME.fullmatch(source):
+    if not re.fullmatch(_NAME, source):
         raise WishError(f"--volume {text}: {source!r} is no name of a claim; a path begins with ./ or /")
     return Mount("claim", source, path, read_only)
 
@@ -109,13 +110,13 @@ def parse_secret(text: str) -> Mount | SecretVariable | str:
         return _check_secret(text, name)
     key, equals, variable = key.partition("=")
     variable = variable if equals else key
-    if not key or not _VARIABLE.fullmatch(variable):
+    if not key or not re.fullmatch(_VARIABLE, variable):
         raise WishError(f"--secret {text}: write --secret NAME/KEY=VARIABLE")
     return SecretVariable(_check_secret(text, name), key, variable)
 
 
 def _check_secret(text: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise WishError(f"--secret {text}: {name!r} is no name of a Secret; write NAME, NAME:PATH or NAME/KEY=VARIABLE")
     return name
 
@@ -129,7 +130,7 @@ def parse_resources(gpu: str, cpu: str, memory: str) -> dict[str, str]:
     """Amounts per node. --gpu takes a number, or RESOURCE=NUMBER for what is not called nvidia.com/gpu."""
     resources = {}
     for option, name, amount in (("--cpu", "cpu", cpu), ("--memory", "memory", memory)):
-        if amount and not _QUANTITY.fullmatch(amount):
+        if amount and not re.fullmatch(_QUANTITY, amount):
             raise WishError(f"{option} {amount}: write an amount such as {'2 or 500m' if name == 'cpu' else '4Gi'}")
         if amount:
             resources[name] = amount
@@ -147,8 +148,8 @@ def parse_labels(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         prefix, slash, name = key.rpartition("/")
-        good = _LABEL_NAME.fullmatch(name) and (not slash or _NAME.fullmatch(prefix))
-        if not equals or not good or (value and not _LABEL_NAME.fullmatch(value)):
+        good = re.fullmatch(_LABEL_NAME, name) and (not slash or re.fullmatch(_NAME, prefix))
+        if not equals or not good or (value and not re.fullmatch(_LABEL_NAME, value)):
             raise WishError(f"--label {text}: write --label KEY=VALUE, both of letters, digits, '-', '_' and '.'")
         labels[key] = value
     return labels
@@ -161,7 +162,7 @@ def parse_processes(text: str) -> str:
 
 
 def check_name(name: str) -> str:
-    if len(name) > NAME_LIMIT or not _JOB_NAME.fullmatch(name):
+    if len(name) > NAME_LIMIT or not re.fullmatch(_JOB_NAME, name):
         raise WishError(
             f"--name {name}: a job's name has at most {NAME_LIMIT} lower-case letters, digits and '-', "
             "and begins with a letter"

@@ -6,6 +6,7 @@ A live panel where standard output is a terminal that can do it, plain lines eve
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -76,7 +77,11 @@ async def show_job(showing: Showing) -> int:
     code = find_code(followed.end, model.screen)
     if followed.end is End.OVER:
         lines += showing.closing()
-    _print_ending(showing, lines, code)
+    try:
+        _print_ending(showing, lines, code)
+    except OSError as error:
+        if error.errno != errno.EIO:  # the terminal is gone
+            raise
     return code
 
 

@@ -7,10 +7,12 @@ it was found, however it is left: the cursor, the echo, the line mode. Used by `
 
 from __future__ import annotations
 
+import errno
 import os
 import termios
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -59,7 +61,8 @@ class Panel:
     def give_back(self) -> None:
         """The terminal as it was; the panel stays where it is."""
         if self._mode is not None and self._keyboard is not None:
-            termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._mode)
+            with suppress(termios.error):  # a terminal that is gone needs nothing back
+                termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._mode)
             self._mode = None
         ending = "\r\n" if self._rows else ""
         self._rows = 0
@@ -115,6 +118,11 @@ class Panel:
         )
 
     def _write(self, text: str) -> None:
-        if text:
+        if not text:
+            return
+        try:
             self._out.write(text)
             self._out.flush()
+        except OSError as error:
+            if error.errno != errno.EIO:  # somebody closed the window: SIGHUP says the rest
+                raise
