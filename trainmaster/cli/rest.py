@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import ssl
+from importlib import resources
 from pathlib import Path
 
 from trainmaster.app.home import HomeError, default_root
@@ -30,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-key", default="", metavar="FILE", help="its key")
     parser.add_argument("--state", default="", metavar="DIR", help="own certificates and port (default: in data home)")
     parser.add_argument("--templates", default="", metavar="DIR", help="folders that go over the shipped templates")
+    parser.add_argument(
+        "--write-templates", default="", metavar="DIR", help="write the shipped ones there, to be changed, and end"
+    )
     parser.add_argument("--history", default="", metavar="DIR", help="an operator's --history, for jobs that are gone")
     parser.add_argument("--max-nodes", type=int, default=Rest().max_nodes, help="of one job (default %(default)s)")
     parser.add_argument("--no-check-code", action="store_true", help="let in code that this Python cannot parse")
@@ -38,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
+    if options.write_templates:
+        return _write_templates(Path(options.write_templates), context)
     _check(options)
     config = _find_server(options, context)
     # Loaded by name and only here: the web framework would slow down every other command.
@@ -67,6 +73,20 @@ def run(options: argparse.Namespace, context: Context) -> int:
         rest.run(config, settings, ready, log_level=options.log_level, log_form=options.log_form)
     except (HomeError, OSError, ssl.SSLError) as error:
         raise exits.Failure(str(error)) from None
+    return exits.OK
+
+
+def _write_templates(directory: Path, context: Context) -> int:
+    """What is there stays: it is the administrator's."""
+    shipped = Path(str(resources.files("trainmaster").joinpath("manifests")))
+    for file in sorted(shipped.glob("*/*.yaml")):
+        target = directory / file.parent.name / file.name
+        if target.exists():
+            context.note(f"{target} is there already and stays as it is")
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.read_bytes())
+        context.say(str(target))
     return exits.OK
 
 

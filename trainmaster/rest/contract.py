@@ -21,6 +21,8 @@ from trainmaster.rest.services.tenants import TenantDesk
 class Limits:
     body_bytes: int = 2 * 1024 * 1024
     """Largest request body; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
+    body_seconds: float = 30.0
+    """Longest pause while a body arrives."""
 
 
 @dataclass(frozen=True, slots=True)

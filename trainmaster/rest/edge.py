@@ -2,7 +2,7 @@
 
     a caller          every path but the public ones needs a good token, also paths that do not exist
     a rate            somebody who sends too much waits, administrators do not
-    a size            a body beyond the limit is refused, announced or not
+    a size            a body beyond the limit is refused, announced or not, and so is one that does not arrive
     durability        an answer leaves once everything that it may tell of is on disk
     one error form    every failure is a problem document; an unknown one has an id, and its traceback is in the log
     headers           a request id, no sniffing, no framing, no caching
@@ -63,7 +63,8 @@ class _Exchange:
         self._id = backend.ids.uid()
         self._caller: Caller | None = None
         self._read = 0
-        self._too_large = False
+        self._whole = False
+        self._instead: Problem | None = None
         self._started = False
         self._replaced = False
         self._done = False
@@ -99,19 +100,28 @@ class _Exchange:
         return Problem(413, "too-large", f"the body has more than {limit} bytes", hint=hint)
 
     async def _receive(self) -> Message:
-        message = await self._receive_from()
+        """What is wrong with the body while it arrives cannot be raised here: the framework would call it bad JSON."""
+        if self._whole:
+            return await self._receive_from()
+        try:
+            async with asyncio.timeout(self._backend.limits.body_seconds):
+                message = await self._receive_from()
+        except TimeoutError:
+            self._instead = Problem(408, "too-slow", "the body did not arrive in time", hint="send it in one go")
+            return {"type": "http.disconnect"}
         if message["type"] == "http.request":
             self._read += len(message.get("body") or b"")
+            self._whole = not message.get("more_body")
             if self._read > self._backend.limits.body_bytes:
-                self._too_large = True
+                self._instead = self._build_too_large()
                 return {"type": "http.disconnect"}
         return message
 
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            if self._too_large:
+            if self._instead is not None:
                 self._replaced = True
-                await self._refuse(self._build_too_large())
+                await self._refuse(self._instead)
                 return
             if self._caller is not None:
                 await self._caller.settle()

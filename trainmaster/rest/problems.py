@@ -24,12 +24,14 @@ _TITLES = {
     403: "You may not do this",
     404: "There is no such thing",
     405: "The path does not have this method",
+    408: "The request took too long",
     409: "It cannot be done now",
     413: "The request is too large",
     415: "The body is in another format",
     422: "The request breaks a rule",
     429: "Too many requests",
     500: "We failed",
+    502: "The server behind failed",
     503: "The server behind does not answer",
     504: "The server behind took too long",
 }
@@ -38,6 +40,7 @@ _HINTS = {
     403: "ask an administrator for a role in this namespace, or name your own namespace",
     429: "wait for as long as Retry-After says, then send it again",
     500: "tell the administrator the request_id: the server's log explains it",
+    502: "send it again in a moment; if it stays, ask the cluster's administrator",
     503: "send it again in a moment",
     504: "send it again in a moment",
 }
@@ -123,7 +126,9 @@ def build_unexpected(request_id: str) -> Problem:
 
 def from_status(error: StatusError) -> Problem:
     """What the server behind refused, in its words."""
-    code = error.code if 400 <= error.code < 600 else 500
+    code = error.code if 400 <= error.code < 600 else 502
+    # Its own failure, not ours: our log would not explain it.
+    code = 502 if code == 500 else code
     kind = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in error.reason).lstrip("-")
     errors = [
         FieldProblem(f"{cause['field']}: {cause.get('message', '')}") for cause in error.causes if cause.get("field")

@@ -10,6 +10,7 @@ import pytest
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.cli.main import main
+from trainmaster.rest.services.templates import Templates
 
 pytestmark = pytest.mark.unit
 
@@ -38,3 +39,16 @@ def test_a_wrong_command_line_is_told_in_one_sentence(
     got, said = run(*arguments, home=tmp_path)
     assert (got, text in said) == (code, True), said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_templates_are_written_out_and_never_overwritten(tmp_path: Path) -> None:
+    target = tmp_path / "templates"
+    assert run("--write-templates", str(target), home=tmp_path) == (exits.OK, "")
+    written = sorted(str(path.relative_to(target)) for path in target.rglob("*.yaml"))
+    assert len(written) == 8 and "tensorflow/trainjob.yaml" in written
+    mine = target / "pytorch" / "trainjob.yaml"
+    mine.write_text("mine")
+    code, said = run("--write-templates", str(target), home=tmp_path)
+    assert (code, mine.read_text()) == (exits.OK, "mine")
+    assert f"{mine} is there already" in said
+    assert Templates(target).list_frameworks() == ["pytorch", "tensorflow"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +30,9 @@ async def call(
     body: Any = None,
     headers: Sequence[tuple[str, str]] = (),
     pieces: Sequence[bytes] | None = None,
+    stall: bool = False,
 ) -> Answer:
-    """`body` is sent as JSON, `pieces` as they are and unannounced."""
+    """`body` is sent as JSON, `pieces` as they are and unannounced; `stall`: the rest never arrives."""
     raw = b"" if body is None else orjson.dumps(body)
     chunks = list(pieces) if pieces is not None else [raw]
     parts = urlsplit(url)
@@ -59,9 +61,11 @@ async def call(
 
     async def receive() -> dict[str, Any]:
         if not chunks:
+            if stall:
+                await asyncio.Event().wait()
             return {"type": "http.disconnect"}
         piece = chunks.pop(0)
-        return {"type": "http.request", "body": piece, "more_body": bool(chunks)}
+        return {"type": "http.request", "body": piece, "more_body": bool(chunks) or stall}
 
     async def send(message: MutableMapping[str, Any]) -> None:
         messages.append(message)

@@ -144,6 +144,11 @@ def test_a_body_that_is_too_large_is_refused(announced: bool) -> None:
     assert "more than 100 bytes" in check_problem(answer, 413)["detail"]
 
 
+def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
+    backend = build_backend(limits=Limits(body_seconds=0.01))
+    check_problem(ask("POST", "/echo", backend=backend, pieces=[b'{"text": '], stall=True), 408)
+
+
 def test_a_body_of_exactly_the_limit_is_taken() -> None:
     backend = build_backend(limits=Limits(body_bytes=20))
     assert ask("POST", "/echo", backend=backend, pieces=[b'{"text": "', b'12345678"}']).json() == {"text": "12345678"}
