@@ -16,7 +16,7 @@ venv: ## Make .venv with the package and its test tools (every target does this 
 setup: ## Make .venv and what the tests use: control plane, training frameworks (about 15 minutes once, then nothing)
 	@$(PYTHON) tools/bootstrap.py --tools
 
-demo: venv ## Start a server in a temporary home and show it with kubectl
+demo: venv ## Train a PyTorch model on two nodes, with nothing left behind (DEMO=numpy: without torch)
 	@$(RUN) tools/demo.py
 
 test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x -k name" for pytest)

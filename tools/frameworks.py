@@ -78,7 +78,7 @@ def make_environment(draft: Path, final: Path, pins: Sequence[str]) -> None:
     _run([sys.executable, "-m", "venv", str(draft)])
     pip = [str(draft / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     _run([*pip, *pins])
-    _correct_paths(draft, final)
+    correct_paths(draft, final)
 
 
 def find_sdk(cache: Cache | None = None) -> Path | None:
@@ -126,7 +126,7 @@ def _run(command: Sequence[str]) -> None:
         raise NotInstalled(lines[-1] if lines else f"{command[0]} ended with {done.returncode}")
 
 
-def _correct_paths(draft: Path, final: Path) -> None:
+def correct_paths(draft: Path, final: Path) -> None:
     """Scripts name their interpreter; the environment moves when it is whole."""
     for script in (draft / "bin").iterdir():
         if script.is_symlink() or not script.is_file():

@@ -20,10 +20,11 @@ _RUN = ("trainmaster ", "kubectl ", "export KUBECONFIG")
 
 
 def read_quick_start() -> str:
-    block = re.search(r"## Quick start\n+```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert block is not None
-    lines = [line for line in block[1].splitlines() if line.startswith(_RUN)]
-    assert len(lines) > 5
+    section = re.search(r"## Quick start\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert section is not None
+    blocks = re.findall(r"```\n(.*?)```", section[1], re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith(_RUN)]
+    assert len(lines) > 7
     return "\n".join(["set -e", *lines])
 
 
@@ -31,9 +32,10 @@ def test_the_quick_start_works_as_written(person: Person, kubectl_path: Path, tm
     path = f"{Path(sys.executable).parent}:{kubectl_path.parent}:{os.environ['PATH']}"
     environ = clean_environ({"TRAINMASTER_HOME": str(person.home), "HOME": str(tmp_path), "PATH": path})
     done = subprocess.run(
-        ["bash", "-c", read_quick_start()], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=100
+        ["bash", "-c", read_quick_start()], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "trainjob.trainer.kubeflow.org/first-job condition met" in done.stdout
     assert "loss" in done.stdout
+    assert "trainjob.trainer.kubeflow.org/hello   Complete" in done.stdout
+    assert "kind: TrainJob" in done.stdout
     assert person.trainmaster("status").code == 3
