@@ -5,8 +5,8 @@
   trainmaster logs my-job --rank 1 --attempt 0
   trainmaster logs my-job --step dataset-initializer
 
-Works while the job lives and after it is deleted (from the history of the home); on a cluster (--kubeconfig) while its
-Pods exist. What no process printed (attempts, gaps) goes to standard error.
+Works while the job lives, after it is deleted, and when no server runs (from the history of the home); on a cluster
+(--kubeconfig) while its Pods exist. What no process printed (attempts, gaps) goes to standard error.
 
 Exit codes: 0 done (with -f: the job is over), 7 no such TrainJob.
 """
@@ -14,6 +14,7 @@ Exit codes: 0 done (with -f: the job is over), 7 no such TrainJob.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -73,9 +74,19 @@ def run(options: argparse.Namespace, context: Context) -> int:
             if kept is None or not (found := _find_record(options, context)):
                 raise await build_missing(client, options.namespace, options.name) from None
             context.note(f"{options.namespace}/{options.name} was deleted; this is from its history")
-            return await _print_all(watch_kept_lines(client, found, wanted, kept), printer)
+            return await _print_all(watch_kept_lines(found, wanted, kept), printer)
 
-    count = call(context, options, work)
+    try:
+        count = call(context, options, work)
+    except exits.Failure as failure:
+        if failure.code != exits.NOT_RUNNING or kept is None:
+            raise
+        options.namespace = options.namespace or "default"
+        found = _find_record(options, context)
+        if not found:
+            raise
+        context.note(f"no server runs; this is from the history of {options.namespace}/{options.name}")
+        count = asyncio.run(_print_all(watch_kept_lines(found, wanted, kept), printer))
     if not count:
         context.note(_explain_nothing(options))
     return exits.OK

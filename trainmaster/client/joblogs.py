@@ -258,21 +258,21 @@ async def _read_beginning(
             yield entry
 
 
-async def watch_kept_lines(client: Client, uid: str, wanted: Wanted, kept: Kept) -> AsyncGenerator[Entry, None]:
-    """The same of a TrainJob that is gone: all from what was kept."""
+async def watch_kept_lines(uid: str, wanted: Wanted, kept: Kept) -> AsyncGenerator[Entry, None]:
+    """The same of a TrainJob that is gone: all from what was kept, without a server."""
     sources = [
         _Source(log.place, log.container, log.restart, kept=log)
         for log in kept.list_logs(uid, ())
         if wanted.fits(log.place, log.container)
     ]
-    entries = _read_attempts(client, "", sources, wanted, kept, Positions())
+    entries = _read_attempts(None, "", sources, wanted, kept, Positions())
     async with aclosing(entries):
         async for entry in entries:
             yield entry
 
 
 async def _read_attempts(
-    client: Client, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
+    client: Client | None, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     attempts = sorted({source.place.attempt for source in sources})
     for attempt in attempts[-1:] if wanted.last_attempt else attempts:
@@ -300,7 +300,7 @@ def _list_pod_sources(pod: Object, wanted: Wanted) -> Iterator[_Source]:
 
 
 async def _read_source(
-    client: Client, namespace: str, source: _Source, wanted: Wanted, kept: Kept, positions: Positions
+    client: Client | None, namespace: str, source: _Source, wanted: Wanted, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     place = source.place
     position = positions.get(place, source.container)
@@ -316,11 +316,10 @@ async def _read_source(
             yield build(line)
         positions.finish(place, source.container, source.restart)
         return
-    options = LogOptions(source.container, previous=source.previous, since_time=wanted.since_time)
-    if wanted.tail is not None:
-        options = LogOptions(
-            source.container, previous=source.previous, since_time=wanted.since_time, tail_lines=wanted.tail
-        )
+    assert client is not None, "only what was kept can be read without a server"
+    options = LogOptions(
+        source.container, previous=source.previous, since_time=wanted.since_time, tail_lines=wanted.tail
+    )
     lines = read_lines(client, namespace, place.pod, options, position)
     try:
         async with aclosing(lines):
@@ -348,18 +347,18 @@ def read_kept(kept: Kept, log: KeptLog, wanted: Wanted, position: Position) -> I
 
 
 async def read_leftovers(
-    client: Client, logs: Sequence[KeptLog], wanted: Wanted, kept: Kept, positions: Positions
+    logs: Sequence[KeptLog], wanted: Wanted, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     """Kept logs of Pods that nobody saw alive, merged."""
     sources = [_Source(log.place, log.container, log.restart, kept=log) for log in logs]
-    merged = _merge_sources(client, "", sources, wanted, kept, positions)
+    merged = _merge_sources(None, "", sources, wanted, kept, positions)
     async with aclosing(merged):
         async for entry in merged:
             yield entry
 
 
 async def _merge_sources(
-    client: Client, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
+    client: Client | None, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     """All lines by time; lines of one container stay in their order, whatever their times say."""
     readers = [(source, _read_source(client, namespace, source, wanted, kept, positions)) for source in sources]

@@ -271,7 +271,7 @@ class _Follower:
             and (log.place.pod, log.container) not in self._read
             and not self.positions.is_finished(log.place, log.container, log.restart)
         ]
-        entries = read_leftovers(self.client, logs, replace(self.wanted, tail=None), self.kept, self.positions)
+        entries = read_leftovers(logs, replace(self.wanted, tail=None), self.kept, self.positions)
         async with aclosing(entries):
             async for entry in entries:
                 await self.queue.put(entry)

@@ -82,6 +82,15 @@ def test_logs_of_all_ranks_say_where_a_line_is_from_and_of_one_they_do_not(shell
     assert shell.out == "2026-01-01T00:00:00Z hello from 1\n"
 
 
+def test_the_daily_command_reads_the_same_logs_when_no_server_runs(shell: Shell) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    words = ["logs", "a", "-n", "ns", "--home", str(shell.home)]
+    assert main(words, Context({}, out, err)) == exits.OK
+    assert out.getvalue().splitlines() == ["[0] hello from 0", "[1] hello from 1"]
+    assert "no server runs" in err.getvalue()
+    assert main(["logs", "nobody", "--home", str(shell.home)], Context({}, out, err)) == exits.NOT_RUNNING
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
