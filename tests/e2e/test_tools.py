@@ -172,6 +172,24 @@ def test_a_starter_project_trains_by_its_own_manifest(busy: Person, tmp_path: Pa
     assert "rank 1 of 2" in printed and "step  200 loss 0.0" in printed
     assert "result.json" in busy.must("outputs", "list", "starter")
     assert "default/starter: Complete" in busy.must("explain", "starter")
+    purged = busy.must("purge", "--finished", "--yes")
+    assert "default/starter   TrainJob   Complete" in purged
+    assert "removed 1 TrainJobs and 1 records with their logs and outputs" in purged
+    assert busy.trainmaster("outputs", "list", "starter").code != 0
+    assert [job["metadata"]["name"] for job in json.loads(busy.kubectl("get", "trainjobs", "-o", "json"))["items"]] == [
+        "first",
+        "second",
+    ]
+
+
+def test_a_merged_kubeconfig_serves_kubectl_and_jobs_are_completed_by_name(busy: Person, tmp_path: Path) -> None:
+    own = tmp_path / "config"
+    busy.must("kubeconfig", "--merge", "--to", str(own), "--name", "laptop")
+    arguments = ("--kubeconfig", str(own), "--context", "laptop")
+    assert "trainjob.trainer.kubeflow.org/first" in busy.kubectl(*arguments, "get", "trainjobs", "-o", "name")
+    assert busy.must("explain", "second", *arguments).startswith("default/second: Waiting")
+    assert busy.must("completion", "--words", "logs", "").split() == ["first", "second"]
+    assert busy.must("completion", "--words", "logs", "-n", "kube-sys").split() == ["kube-system"]
 
 
 class Terminal:
