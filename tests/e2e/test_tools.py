@@ -65,7 +65,9 @@ def test_top_shows_what_a_rank_uses(busy: Person) -> None:
     assert lines[1].split()[:2] == ["first", "0"] and len(lines) == 2
     (found,) = json.loads(busy.must("top", "-A", "-o", "json"))
     assert found["memory"] > 0 and found["cpu_asked"] == 1.5
-    assert busy.trainmaster("top", "second").code == 7
+    waiting = busy.trainmaster("top", "second")
+    assert (waiting.code, "nothing of second runs" in waiting.err) == (7, True)
+    assert 'there is no TrainJob "secnd"' in busy.trainmaster("top", "secnd").err
 
 
 def test_exec_passes_input_outputs_and_the_exit_code_on(busy: Person) -> None:
@@ -81,7 +83,7 @@ def test_exec_passes_input_outputs_and_the_exit_code_on(busy: Person) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("nobody", "--", "ls"), 7, "there is no TrainJob default/nobody"),
+        (("nobody", "--", "ls"), 7, 'there is no TrainJob "nobody"'),
         (("second", "--", "ls"), 7, "trainmaster explain second -n default"),
         (("first", "--rank", "9", "--", "ls"), 7, "running: node-0"),
         (("first", "--", "/no/such/program"), 1, "no such file"),

@@ -21,11 +21,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
-from trainmaster.api.resources import PODS, TRAIN_JOBS
-from trainmaster.api.status import NotFound
+from trainmaster.api.resources import PODS
 from trainmaster.api.training.steps import NODE
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
+from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.server import add_server, call, find_server
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.pod_exec import STDERR, ExecSession, Wanted, open_exec
@@ -54,6 +54,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, context: Context) -> int:
     command = _split(options)
     rank, job = getattr(options, "rank", None), getattr(options, "job_name", "")
+    if not options.job:
+        raise exits.Failure("the name of the TrainJob is empty: `trainmaster list` shows them", exits.USAGE)
     if rank is not None and rank < 0:
         raise exits.Failure("--rank must be 0 or more", exits.USAGE)
     stdin, wants_tty = getattr(options, "stdin", False), getattr(options, "tty", False)
@@ -97,6 +99,7 @@ def _split(options: argparse.Namespace) -> list[str]:
 
 async def find_pod(client: Client, namespace: str, name: str, rank: int | None, job: str = "") -> Object:
     """The running Pod of that rank, of the newest attempt. Failure says what there is instead."""
+    await get_trainjob(client, namespace, name)
     listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{JOBSET_NAME}={name}"))
     places = [(place, pod) for pod in listed.items if (place := find_place(pod)) is not None]
     running = [(place, pod) for place, pod in places if (pod.get("status") or {}).get("phase") == "Running"]
@@ -107,18 +110,9 @@ async def find_pod(client: Client, namespace: str, name: str, rank: int | None, 
     for place, pod in running:
         if place.job == wanted_job and place.index == (rank or 0):
             return pod
-    await _explain_missing(client, namespace, name)
     there = ", ".join(sorted(f"{place.job}-{place.index}" for place, _ in running)) or "none"
     text = f"no Pod of rank {rank or 0}{f' of {wanted_job}' if wanted_job else ''} runs (running: {there})"
     raise exits.Failure(f"{text}: `trainmaster explain {name} -n {namespace}` says why", exits.NOT_FOUND)
-
-
-async def _explain_missing(client: Client, namespace: str, name: str) -> None:
-    try:
-        await client.get(TRAIN_JOBS, name, namespace)
-    except NotFound:
-        text = f"there is no TrainJob {namespace}/{name}: `kubectl get trainjobs -A` lists all"
-        raise exits.Failure(text, exits.NOT_FOUND) from None
 
 
 def _choose_container(pod: Object) -> str:

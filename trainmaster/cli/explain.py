@@ -30,6 +30,7 @@ from trainmaster.api.resources import (
 )
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.jobs import build_missing
 from trainmaster.cli.output import print_data
 from trainmaster.cli.server import add_server, call
 from trainmaster.client.contract import Client
@@ -79,13 +80,14 @@ def run(options: argparse.Namespace, context: Context) -> int:
             context.note(f"no TrainJob waits {where}; `trainmaster explain JOB` explains one that does not wait")
     else:
         print_data(context, [to_data(one) for one in shown], options.output)
-    for (namespace, name), one in found:
-        if one is None:
-            text = (
-                f"there is no TrainJob {namespace}/{name}: `trainmaster history get {name} -n {namespace}` may know it"
-            )
-            context.note(f"trainmaster: {text}")
+    missing = [place for place, one in found if one is None]
+    for failure in call(context, options, lambda client: _explain_missing(client, missing)) if missing else ():
+        context.note(f"trainmaster: {failure}")
     return exits.OK if len(shown) == len(found) else exits.NOT_FOUND
+
+
+async def _explain_missing(client: Client, places: list[tuple[str, str]]) -> list[exits.Failure]:
+    return [await build_missing(client, namespace, name) for namespace, name in places]
 
 
 async def collect(client: Client, namespace: str) -> ListedView:

@@ -183,13 +183,17 @@ def _is_section(value: Any, section: str) -> bool:
 def _locked(target: Path) -> Iterator[None]:
     """The lock file that kubectl uses too."""
     real = target.resolve()
-    real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = real.with_name(f"{real.name}.lock")
+    if real.is_dir():
+        raise exits.Failure(f"{target} is a directory: name the file with --to", exits.USAGE)
     try:
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         text = f"another program is changing {target}: try again, or remove {lock} if none is"
         raise exits.Failure(text) from None
+    except OSError as error:
+        raise exits.Failure(f"{target} cannot be changed: {error.strerror}: name another with --to") from None
     try:
         yield
     finally:

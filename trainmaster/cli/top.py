@@ -24,6 +24,7 @@ from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.output import build_table, print_data
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
@@ -73,11 +74,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
+    if not all(options.names):
+        raise exits.Failure("the name of a TrainJob is empty: `trainmaster list` shows them", exits.USAGE)
     if not 0.2 <= options.interval <= 3600:
         raise exits.Failure("--interval must be between 0.2 and 3600 seconds", exits.USAGE)
     loads = (lambda: {}) if is_cluster(options) else _read_loads
 
     async def work(client: Client) -> int:
+        for name in options.names if options.namespace else ():
+            await get_trainjob(client, options.namespace, name)
         shown = await look(client, options.namespace, options.names, loads())
         _show(options, context, shown)
         while options.watch:

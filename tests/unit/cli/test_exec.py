@@ -11,7 +11,7 @@ import pytest
 
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import PODS, TRAIN_JOBS
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.streams.websocket import FrameReader, Piece
 from trainmaster.cli import exec as command
@@ -19,6 +19,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.exec import find_pod
 from trainmaster.client.http import Unreachable
 from trainmaster.client.pod_exec import ERROR, STDERR, STDOUT, V4, V5, ExecSession, build_frame, read_end
+from trainmaster.controllers.install import list_manifests, parse_manifest
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -70,6 +71,16 @@ def make_pod(job: str, rank: int, *, attempt: int = 0, role: str = "node", phase
     return {"metadata": meta, "spec": {"containers": [{"name": "node", "image": "x"}]}, "status": {"phase": phase}}
 
 
+def make_runtime() -> Object:
+    manifests = dict(list_manifests())
+    return parse_manifest(manifests["plain"])
+
+
+def make_trainjob(name: str) -> Object:
+    head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+    return {**head, "metadata": {"name": name, "namespace": "default"}, "spec": {"runtimeRef": {"name": "plain"}}}
+
+
 async def fill(cluster: Cluster, *pods: Object) -> None:
     for pod in pods:
         await cluster.client.create(PODS, pod, "default")
@@ -89,6 +100,8 @@ def test_the_pod_of_the_newest_attempt_that_runs_is_chosen(rank: int | None, job
             new = [make_pod("a", 0, attempt=1), make_pod("a", 1, attempt=1)]
             launcher = make_pod("a", 0, attempt=1, role="launcher")
             await fill(cluster, *old, *new, launcher, make_pod("b", 0))
+            await cluster.client.create(CLUSTER_TRAINING_RUNTIMES, make_runtime())
+            await cluster.client.create(TRAIN_JOBS, make_trainjob("a"), "default")
             found = await find_pod(cluster.client, "default", "a", rank, job)
             assert found["metadata"]["name"] == expected
 
@@ -98,12 +111,16 @@ def test_the_pod_of_the_newest_attempt_that_runs_is_chosen(rank: int | None, job
 def test_a_rank_that_does_not_run_and_a_job_that_is_none_are_told_apart() -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
-            with pytest.raises(exits.Failure, match="there is no TrainJob default/a"):
-                await find_pod(cluster.client, "default", "a", None)
-            await fill(cluster, make_pod("b", 0))
-            with pytest.raises(exits.Failure, match="there is no TrainJob default/b"):
-                await find_pod(cluster.client, "default", "b", 3)
-            assert not (await cluster.client.list(TRAIN_JOBS, "default")).items
+            await fill(cluster, make_pod("job", 0))
+            with pytest.raises(exits.Failure, match='there is no TrainJob "job"') as failure:
+                await find_pod(cluster.client, "default", "job", None)
+            assert failure.value.code == exits.NOT_FOUND
+            await cluster.client.create(CLUSTER_TRAINING_RUNTIMES, make_runtime())
+            await cluster.client.create(TRAIN_JOBS, make_trainjob("job"), "default")
+            with pytest.raises(exits.Failure, match=r"no Pod of rank 3 of node runs \(running: node-0\)"):
+                await find_pod(cluster.client, "default", "job", 3)
+            with pytest.raises(exits.Failure, match="did you mean job"):
+                await find_pod(cluster.client, "default", "jbo", None)
 
     run_virtual(main())
 

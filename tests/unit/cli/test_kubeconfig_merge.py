@@ -220,6 +220,13 @@ def test_its_own_kubeconfig_is_no_target(desk: Desk) -> None:
     assert "nothing to merge" in desk.err
 
 
+def test_a_place_that_cannot_be_written_is_told(desk: Desk) -> None:
+    assert desk("--merge", "--to", "/proc/nothing") == exits.FAILED
+    assert "cannot be changed" in desk.err
+    assert desk("--merge", "--to", str(desk.root)) == exits.USAGE
+    assert "is a directory" in desk.err
+
+
 def test_without_a_home_there_is_nothing_to_merge(desk: Desk) -> None:
     assert desk("--merge", home="none") == exits.NOT_RUNNING
     assert "`trainmaster up` writes it" in desk.err

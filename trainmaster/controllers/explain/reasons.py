@@ -15,7 +15,7 @@ from typing import Any
 
 from trainmaster.api.admission.trainjobs import find_runtime
 from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.labels import JOBSET_NAME, JOBSET_UID
 from trainmaster.api.lifecycle.janitor import describe_age
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Object
@@ -69,13 +69,24 @@ def explain(view: View, namespace: str, name: str, now: Now, *, proposals: bool 
 
 
 def list_waiting(view: View, namespace: str = "") -> list[tuple[str, str]]:
-    """(namespace, name) of the TrainJobs that say why they wait, those that wait longest first."""
-    found = [
-        (str(waiting.get("since", "")), job["metadata"]["namespace"], job["metadata"]["name"])
-        for job in view.list(TRAIN_JOBS, namespace)
-        if (waiting := (job.get("status") or {}).get("waiting"))
-    ]
-    return [(space, name) for _, space, name in sorted(found)]
+    """(namespace, name) of the TrainJobs that say why they wait, those that wait longest first; then those of which a
+    Pod finds no node, as on a cluster whose TrainJobs say nothing."""
+    found, unplaced = [], _list_unplaced(view, namespace)
+    for job in view.list(TRAIN_JOBS, namespace):
+        place = (str(job["metadata"]["namespace"]), str(job["metadata"]["name"]))
+        waiting = (job.get("status") or {}).get("waiting")
+        if waiting or place in unplaced:
+            found.append((str((waiting or {}).get("since") or "~"), place))
+    return [place for _, place in sorted(found)]
+
+
+def _list_unplaced(view: View, namespace: str) -> set[tuple[str, str]]:
+    return {
+        (pod["metadata"]["namespace"], pod["metadata"]["labels"][JOBSET_NAME])
+        for pod in view.list(PODS, namespace)
+        if JOBSET_NAME in (pod["metadata"].get("labels") or {})
+        and (find_condition(list_conditions(pod), "PodScheduled") or {}).get("status") == "False"
+    }
 
 
 class _Explainer:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.controllers.world import NOW, World
+from trainmaster.api import labels
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.states import WAITING
 from trainmaster.controllers.explain.changes import find_most
 from trainmaster.controllers.explain.reasons import Explanation, explain, list_waiting
@@ -91,6 +92,19 @@ def test_those_that_wait_longest_come_first() -> None:
     world.add(TRAIN_JOBS, make("busy"))
     assert list_waiting(world) == [("default", "old"), ("default", "young")]
     assert list_waiting(world, "other") == []
+
+
+def test_a_pod_without_a_node_on_a_cluster_makes_its_job_wait() -> None:
+    world = World()
+    world.add(TRAIN_JOBS, make())
+    jobset = world.add(JOB_SETS, {"metadata": {"name": "a", "namespace": "default"}, "spec": {"replicatedJobs": []}})
+    marks = {labels.JOBSET_NAME: "a", labels.JOBSET_UID: jobset["metadata"]["uid"]}
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient cpu."}
+    pod = {"metadata": {"name": "a-0", "namespace": "default", "labels": marks}, "spec": {"containers": []}}
+    world.add(PODS, {**pod, "status": {"phase": "Pending", "conditions": [condition]}})
+    assert list_waiting(world) == [("default", "a")]
+    found = explain(world, "default", "a", Now(NOW))
+    assert found is not None and found.sentence.endswith("Pod a-0: 0/3 nodes are available: 3 Insufficient cpu.")
 
 
 @pytest.mark.parametrize(("limit", "edge"), [(0, 0), (1, 0), (1, 1), (7, 5), (100, 64), (100, 100)])
