@@ -62,14 +62,8 @@ class LocalView:
 
     def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
         bucket = stored.bucket_of(gvr)
-        names = sorted(name for place, name in self._owners.dependents(owner_uid) if place == bucket)
-        found = []
-        for name in names:
-            record = self._store.get(bucket, name)
-            obj = None if record is None else self._parse(record)
-            if obj is not None and _controls(owner_uid, obj):
-                found.append(obj)
-        return found
+        names = self._owners.controlled(owner_uid, bucket)
+        return [self._parse(record) for name in names if (record := self._store.get(bucket, name)) is not None]
 
     def summary(self, build: Callable[[], S]) -> S:
         found = self._summaries.get(build)
@@ -165,8 +159,3 @@ def _move(index: dict[str, dict[str, None]], key: str, event: Event) -> None:
                 del index[before]
     if after is not None:
         index.setdefault(after, {})[name] = None
-
-
-def _controls(uid: str, obj: Object) -> bool:
-    owners = obj["metadata"].get("ownerReferences") or ()
-    return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)

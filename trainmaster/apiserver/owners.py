@@ -7,7 +7,7 @@ Kept current by a store subscription, so it is right whenever other code runs. U
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from trainmaster.apiserver import stored
 from trainmaster.store.contract import Event, EventType, Store
@@ -18,7 +18,8 @@ Place: TypeAlias = tuple[str, str]
 
 class OwnerIndex:
     def __init__(self, store: Store) -> None:
-        self._dependents: dict[str, dict[Place, None]] = {}
+        self._dependents: dict[str, dict[Place, bool]] = {}
+        """Owner's uid to who names it, and whether as the controller."""
         for bucket in store.buckets():
             for record in store.scan(bucket):
                 self._add(stored.peek_owners(record.value), (bucket, record.name))
@@ -27,6 +28,14 @@ class OwnerIndex:
     def dependents(self, uid: str) -> Sequence[Place]:
         """The records that name this uid as an owner, oldest entry first."""
         return tuple(self._dependents.get(uid, ()))
+
+    def controlled(self, uid: str, bucket: str) -> list[str]:
+        """The names of the records in a bucket that name this uid as their controller, in order. Nothing of the records
+        is looked at: a Job asks this about all its Pods in every pass."""
+        places = self._dependents.get(uid)
+        if places is None:
+            return []
+        return sorted([name for (place, name), controls in places.items() if controls and place == bucket])
 
     def has_dependents(self, uid: str) -> bool:
         return uid in self._dependents
@@ -54,11 +63,13 @@ class OwnerIndex:
             self._drop([owner for owner in before if owner.get("uid") not in kept], place)
             self._add(after, place)
 
-    def _add(self, owners: Iterable[dict[str, str]], place: Place) -> None:
+    def _add(self, owners: Sequence[dict[str, Any]], place: Place) -> None:
+        controllers = {owner.get("uid", "") for owner in owners if owner.get("controller")}
         for owner in owners:
-            self._dependents.setdefault(owner.get("uid", ""), {})[place] = None
+            uid = owner.get("uid", "")
+            self._dependents.setdefault(uid, {})[place] = uid in controllers
 
-    def _drop(self, owners: Iterable[dict[str, str]], place: Place) -> None:
+    def _drop(self, owners: Iterable[dict[str, Any]], place: Place) -> None:
         for owner in owners:
             uid = owner.get("uid", "")
             places = self._dependents.get(uid)

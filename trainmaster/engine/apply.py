@@ -18,7 +18,10 @@ Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
 
 
 LARGEST = 64
-"""Writes in one transaction: some milliseconds, in which nobody else gets a turn."""
+"""Writes of one plan that are still one transaction: some milliseconds, in which nobody else gets a turn."""
+PIECE = 16
+"""Writes in each transaction of a plan that has to be cut. Many such pieces follow one another, and somebody else's
+write waits for several of them: until it is made, until its commit is begun, and until that is noticed."""
 
 
 class AtomicClient(Protocol):
@@ -32,8 +35,8 @@ def apply_in_one(client: AtomicClient) -> Apply:
         if len(writes) <= LARGEST:
             return client.apply_atomically(writes, field_manager=field_manager)
         applied = Applied(None, 0)
-        for start in range(0, len(writes), LARGEST):
-            applied = client.apply_atomically(writes[start : start + LARGEST], field_manager=field_manager)
+        for start in range(0, len(writes), PIECE):
+            applied = client.apply_atomically(writes[start : start + PIECE], field_manager=field_manager)
             if applied.refusal is not None:
                 break
             await asyncio.sleep(0)

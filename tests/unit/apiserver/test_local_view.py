@@ -72,6 +72,10 @@ def test_owned_objects_are_those_with_that_controller() -> None:
             await create(cluster, "child", ownerReferences=[{**ref, "controller": True}])
             await create(cluster, "guest", ownerReferences=[ref])
             assert names(cluster.view.owned(CONFIG_MAPS, uid)) == ["child"]
+            for name, controls in (("child", False), ("guest", True)):
+                patch = {"metadata": {"ownerReferences": [{**ref, "controller": controls}]}}
+                await cluster.client.patch(CONFIG_MAPS, name, PatchType.MERGE, patch, "default")
+            assert names(cluster.view.owned(CONFIG_MAPS, uid)) == ["guest"]
             await cluster.client.delete(CONFIG_MAPS, "owner", "default", DeleteOptions("Orphan"))
             await cluster.settle()
             assert names(cluster.view.owned(CONFIG_MAPS, uid)) == []

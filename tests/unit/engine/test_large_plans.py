@@ -9,7 +9,7 @@ import pytest
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS
 from trainmaster.client.writes import Create
-from trainmaster.engine.apply import LARGEST, apply_in_one
+from trainmaster.engine.apply import LARGEST, PIECE, apply_in_one
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.plan import Note
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -37,12 +37,12 @@ def test_others_get_their_turn_within_a_large_plan_and_nothing_of_it_is_lost() -
                 await asyncio.sleep(0)
                 seen.append(len(await list_names(cluster)))
             assert (await applying).refusal is None
-            assert LARGEST in seen and len(await list_names(cluster)) == LARGEST * 3
+            assert PIECE in seen and len(await list_names(cluster)) == LARGEST * 3
 
     run_virtual(main())
 
 
-@pytest.mark.parametrize(("count", "kept"), [(LARGEST, 0), (LARGEST * 3, LARGEST)], ids=["one", "several"])
+@pytest.mark.parametrize(("count", "kept"), [(LARGEST, 0), (LARGEST * 3, PIECE)], ids=["one", "several"])
 def test_a_plan_stops_at_the_transaction_that_is_refused(count: int, kept: int) -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
