@@ -139,6 +139,15 @@ def test_the_tensorflow_script_names_all_workers_and_the_task() -> None:
     assert parse_tf_config(given) == {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 2}}
 
 
+def test_the_tensorflow_script_takes_ports_of_the_machine_where_pods_have_none() -> None:
+    given = {"PET_NNODES": "2", "JOB_COMPLETION_INDEX": "1", "TRAINMASTER_TERMINATION_LOG": "/x"}
+    found, again, other = [parse_tf_config({**given, "TRAINJOB_NAME": name}) for name in ("a", "a", "b")]
+    (first, second) = [worker.split(":") for worker in found["cluster"]["worker"]]
+    assert first[0] == second[0] == "127.0.0.1"
+    assert int(second[1]) == int(first[1]) + 1
+    assert found == again != other
+
+
 def test_the_tensorflow_script_finds_its_names_in_the_host_name_too() -> None:
     """A runtime of an administrator's own may set neither."""
     found = parse_tf_config({"PET_NNODES": "1", "HOSTNAME": "al-job-1-node-0-0.al-job-1.default"})
