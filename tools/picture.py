@@ -50,7 +50,9 @@ def build_svg(screen: Any, title: str) -> str:
             weight = ' font-weight="bold"' if bold else ""
             size = f'textLength="{len(text) * _CELL:.1f}" lengthAdjust="spacingAndGlyphs"'
             x = _EDGE + column * _CELL
-            parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}"{weight} {size}>{html.escape(text)}</text>')
+            # Browsers fold runs of spaces, also where they are asked not to, and then stretch what is left.
+            shown = html.escape(text).replace(" ", "\u00a0")
+            parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}"{weight} {size}>{shown}</text>')
     return "\n".join([*parts, "</g>", "</svg>", ""])
 
 
