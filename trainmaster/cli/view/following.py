@@ -104,7 +104,6 @@ async def show(job: Job, form: str, *, fresh: bool) -> int:
     model = Model(job.name, job.namespace)
     model.see_trainjob(job.trainjob)
     kept = _find_kept(job.home, fresh=fresh)
-    wanted = Wanted(follow=True) if fresh else Wanted(follow=True, last_attempt=True)
 
     def is_gone() -> str:
         if job.home is None or job.home.find_running() is not None:
@@ -117,7 +116,9 @@ async def show(job: Job, form: str, *, fresh: bool) -> int:
         clock=job.clock,
         model=model,
         address=build_address(job.options, job.name),
-        lines=lambda: watch_lines(job.client, job.clock, job.namespace, job.name, wanted, kept),
+        lines=lambda follow: watch_lines(
+            job.client, job.clock, job.namespace, job.name, Wanted(follow=follow, last_attempt=not fresh), kept
+        ),
         is_gone=is_gone,
         form=form,
         closing=lambda: _find_outputs(job),

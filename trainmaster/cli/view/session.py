@@ -27,7 +27,8 @@ from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
-Lines: TypeAlias = Callable[[], AsyncGenerator[Entry, None]]
+Lines: TypeAlias = Callable[[bool], AsyncGenerator[Entry, None]]
+"""All lines of the job; True: and those that are still to come."""
 _DRAIN_SECONDS = 10.0
 """A job that is over has printed all; so long its last lines are waited for."""
 _PATIENCE = 30.0
@@ -78,6 +79,9 @@ class Session:
     async def follow(self) -> Followed:
         self._view.open()
         try:
+            if await self._is_over_already():
+                await self._read_lines(follow=False)
+                return Followed(End.OVER)
             async with Scope("run") as scope:
                 scope.spawn(self._watch_trainjob(), name="run.trainjob")
                 scope.spawn(self._watch_pods(), name="run.pods")
@@ -89,6 +93,25 @@ class Session:
         finally:
             self._show()
             self._view.close()
+
+    async def _is_over_already(self) -> bool:
+        """A short job has ended before the view was loaded: no stream has to be opened for it."""
+        screen = self._model.screen
+        try:
+            page = await self._client.list(
+                TRAIN_JOBS, screen.namespace, ListOptions(field_selector=f"metadata.name={screen.name}")
+            )
+            for trainjob in page.items:
+                self._model.see_trainjob(trainjob)
+            if not screen.is_over:
+                return False
+            selector = f"{JOBSET_NAME}={screen.name}"
+            for pod in (await self._client.list(PODS, screen.namespace, ListOptions(label_selector=selector))).items:
+                self._model.see_pod(pod)
+        except (StatusError, OSError):
+            return False  # the streams deal with a server that does not answer
+        self._show()
+        return True
 
     async def _wait(self, scope: Scope, reading: asyncio.Task[None]) -> Followed:
         over = scope.spawn(self._over.wait(), name="run.over")
@@ -210,8 +233,8 @@ class Session:
                 await self._clock.sleep(backoff.next())
             await asyncio.sleep(0)
 
-    async def _read_lines(self) -> None:
-        stream = self._lines()
+    async def _read_lines(self, *, follow: bool = True) -> None:
+        stream = self._lines(follow)
         async with aclosing(stream):
             async for entry in stream:
                 if isinstance(entry, Line):

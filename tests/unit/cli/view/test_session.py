@@ -107,19 +107,19 @@ class Record:
         self.closed += 1
 
 
-async def say_hello() -> AsyncGenerator[Entry, None]:
+async def say_hello(follow: bool) -> AsyncGenerator[Entry, None]:
     yield Line(0, "node", 1, "node", "", b"hello")
     yield Line(0, "launcher", 0, "node", "", b"hello too")
 
 
-async def say_nothing_for_ever() -> AsyncGenerator[Entry, None]:
+async def say_nothing_for_ever(follow: bool) -> AsyncGenerator[Entry, None]:
     await asyncio.Event().wait()
     yield Line(0, "node", 0, "node", "", b"never")
 
 
 def follow(
     script: Callable[[Server, Session], Any],
-    lines: Callable[[], AsyncGenerator[Entry, None]] = say_hello,
+    lines: Callable[[bool], AsyncGenerator[Entry, None]] = say_hello,
     gone: str = "",
 ) -> tuple[Followed, Record, Server]:
     """Follows the job while the script, a coroutine, changes the world."""
@@ -147,6 +147,19 @@ def test_a_job_is_over_when_its_trainjob_says_so_and_all_lines_are_read() -> Non
     assert view.closed == 1
 
 
+def test_a_job_that_is_over_already_is_told_without_a_watch() -> None:
+    async def main() -> tuple[Followed, Record, Server]:
+        server, view = Server(), Record()
+        server.objects[TRAIN_JOBS] = [COMPLETE]
+        session = Session(server, VirtualClock(), Model("train"), view, say_hello)  # type: ignore[arg-type]
+        return await session.follow(), view, server
+
+    followed, view, server = run_virtual(main(), limit=10)
+    assert followed == Followed(End.OVER)
+    assert view.lines[-2:] == ["[1] hello", "[launcher] hello too"]
+    assert (server.queues, view.closed) == ({}, 1)
+
+
 def test_lines_that_never_end_are_not_waited_for_for_ever() -> None:
     followed, _, _ = follow(complete, say_nothing_for_ever)
     assert followed.end is End.OVER
@@ -161,7 +174,7 @@ def test_a_watch_that_ends_or_breaks_is_opened_again() -> None:
 
     followed, _, server = follow(script)
     assert followed.end is End.OVER
-    assert server.lists == 4
+    assert server.lists == 5
 
 
 def test_a_job_that_is_deleted_is_over() -> None:
