@@ -87,7 +87,8 @@ class Model:
         self._news: list[News] = []
         self._reported = ""
         self._told: set[tuple[str, ...]] = set()
-        self._lines: dict[int, deque[str]] = {}
+        self._lines: dict[int, tuple[int, deque[str]]] = {}
+        """Rank to (attempt, what it printed in it)."""
 
     def take_news(self) -> list[News]:
         news, self._news = self._news, []
@@ -125,11 +126,12 @@ class Model:
         if known is not None and known[0].state not in (RANK_FAILED, RANK_DONE):
             self._pods[uid] = replace(known[0], state=RANK_STOPPED, detail=""), known[1]
 
-    def see_line(self, rank: int, text: str) -> None:
-        kept = self._lines.get(rank)
-        if kept is None:
-            kept = self._lines[rank] = deque(maxlen=_LINES)
+    def see_line(self, rank: int, text: str, attempt: int = 0) -> None:
+        newest, kept = self._lines.get(rank) or (attempt, deque[str](maxlen=_LINES))
+        if attempt > newest:
+            kept.clear()
         kept.append(text)
+        self._lines[rank] = max(attempt, newest), kept
 
     def see_deleted(self) -> None:
         if self.screen.state not in (COMPLETE, FAILED):
@@ -138,7 +140,7 @@ class Model:
 
     def last_lines(self, rank: int, count: int) -> list[str]:
         """What the rank printed last; of a Python program that broke, its traceback."""
-        lines = list(self._lines.get(rank, ()))
+        lines = list(self._lines[rank][1]) if rank in self._lines else []
         for start in range(len(lines) - 1, max(-1, len(lines) - 60), -1):
             if lines[start].startswith("Traceback (most recent call last)"):
                 return [line for line in lines[start:] if line][:30]

@@ -242,7 +242,7 @@ class Session:
 
     def _print(self, entry: Line) -> None:
         if entry.job == "node":
-            self._model.see_line(entry.rank, entry.text)
+            self._model.see_line(entry.rank, entry.text, entry.attempt)
         screen = self._model.screen
         prefix = ""
         if entry.job != "node":

@@ -154,6 +154,13 @@ def test_of_the_lines_of_a_rank_the_traceback_is_shown() -> None:
     assert seen.last_lines(0, 3) == []
 
 
+def test_lines_of_an_earlier_attempt_are_not_those_of_the_last() -> None:
+    seen = Model("train")
+    for attempt in (0, 0, 1):
+        seen.see_line(0, f"attempt {attempt}", attempt)
+    assert seen.last_lines(0, 3) == ["attempt 1"]
+
+
 def test_the_place_is_that_in_the_users_own_code() -> None:
     lines = [
         'File "/workspace/code/train.py", line 9, in <module>',
