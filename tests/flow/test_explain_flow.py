@@ -12,7 +12,7 @@ from tests.flow.plant import Plant, ScriptedNode, running_plant
 from tests.flow.stage import make_trainjob
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import merge
-from trainmaster.api.resources import NODES, PODS, TRAIN_JOBS
+from trainmaster.api.resources import LIMIT_RANGES, NODES, PODS, TRAIN_JOBS
 from trainmaster.cli.explain import collect
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers.explain.changes import Change
@@ -34,7 +34,8 @@ def make_job(name: str, nodes: int, **limits: str) -> Object:
 async def running(cpu: str = "8", memory: str = "16Gi") -> AsyncIterator[Plant]:
     """Pods that run until they are deleted, on a small node."""
     async with running_plant(ScriptedNode(lambda pod, run: -1)) as plant:
-        status = {"status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "20"}}}
+        offered = {"cpu": cpu, "memory": memory, "pods": "20", "nvidia.com/gpu": "4"}
+        status = {"status": {"allocatable": offered}}
         await plant.client.patch(NODES, "local", PatchType.MERGE, status, subresource="status")
         yield plant
 
@@ -112,15 +113,12 @@ def test_those_further_behind_are_told_who_comes_first_and_may_be_asked_for_less
 
 async def play_changes(dice: random.Random) -> int:
     """Four jobs, of which some wait; takes one of the changes that are proposed to each. Returns how many."""
-    jobs = [
-        make_job(
-            f"job-{number}",
-            dice.randint(1, 5),
-            cpu=f"{dice.randint(2, 40) * 100}m",
-            memory=f"{dice.randint(1, 6)}Gi",
-        )
-        for number in range(4)
-    ]
+    jobs = []
+    for number in range(4):
+        limits = {"cpu": f"{dice.randint(2, 40) * 100}m", "memory": f"{dice.randint(1, 6)}Gi"}
+        if dice.random() < 0.4:
+            limits["gpu"] = str(dice.randint(1, 3))
+        jobs.append(make_job(f"job-{number}", dice.randint(1, 5), **limits))
     kept = 0
     async with running() as plant:
         await submit(plant, *jobs)
@@ -178,6 +176,53 @@ def test_one_node_more_than_proposed_is_too_many(seed: int) -> None:
                 return
             more = {"spec": {"trainer": {"numNodes": change.patch["spec"]["trainer"]["numNodes"] + 1}}}
             assert not await keep_promise(plant, job, Change("nodes", "", "", more))
+
+    run_virtual(main(), limit=86_400)
+
+
+@pytest.mark.parametrize("runtime", ["deepspeed-distributed", "jax-distributed", "plain"])
+def test_what_is_proposed_holds_for_other_runtimes_too(runtime: str) -> None:
+    """With MPI a launcher is among the Pods, and may be a node itself."""
+
+    async def main() -> None:
+        async with running("8") as plant:
+            job = make_job("mine", 4, cpu="1")
+            job["spec"]["runtimeRef"]["name"] = runtime
+            await submit(plant, make_job("first", 1, cpu="5500m"), job)
+            changes = ask(plant, "mine").changes
+            assert {change.kind for change in changes} >= {"nodes"}
+            nodes = next(change for change in changes if change.kind == "nodes")
+            assert await keep_promise(plant, job, nodes), nodes
+            more = {"spec": {"trainer": {"numNodes": nodes.patch["spec"]["trainer"]["numNodes"] + 1}}}
+            assert not await keep_promise(plant, job, Change("nodes", "", "", more))
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_gpus_are_proposed_by_the_piece() -> None:
+    async def main() -> None:
+        async with running() as plant:
+            job = make_job("second", 1, gpu="2")
+            await submit(plant, make_job("first", 1, gpu="3"), job)
+            found = ask(plant, "second")
+            assert found.sentence.startswith("waiting for 2 GPUs: 1 of 4 free")
+            assert [change.text for change in found.changes] == ["with 1 GPU instead of 2 on each node"]
+            assert await keep_promise(plant, job, found.changes[0])
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_where_a_limit_range_changes_pods_nothing_is_promised() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            limits = {"limits": [{"type": "Container", "defaultRequest": {"cpu": "3"}}]}
+            meta = {"name": "l", "namespace": "default"}
+            await plant.client.create(
+                LIMIT_RANGES, {"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": limits}, "default"
+            )
+            await submit(plant, make_job("first", 1, cpu="3"), make_job("second", 2, cpu="1"))
+            found = ask(plant, "second")
+            assert found.position == 1 and found.unblock == ("when default/first ends",) and found.changes == ()
 
     run_virtual(main(), limit=86_400)
 
