@@ -36,7 +36,7 @@ echo "rank $RANK ends"
 """
 HELLO = """
 cd "$TRAINMASTER_OUTPUT_DIR"
-echo hello
+echo "hello $TRAINMASTER_ATTEMPT"
 touch ran-$(ls | wc -l)
 until [ -e end ]; do sleep 0.05; done
 """
@@ -123,8 +123,8 @@ def test_a_restart_that_is_asked_for_goes_on_counting(person: Person, tmp_path: 
     assert person.must("restart", "again", "--wait").endswith("attempt 1\n")
     (await_output(person, "ran-1") / "end").touch()
     person.must("wait", "again", "--timeout", "60s")
-    assert person.must("logs", "again", "--all-attempts", "--no-prefix") == "hello\nhello\n"
-    assert person.must("logs", "again", "--attempt", "1", "--no-prefix") == "hello\n"
+    assert person.must("logs", "again", "--all-attempts", "--no-prefix") == "hello 0\nhello 1\n"
+    assert person.must("logs", "again", "--attempt", "1", "--no-prefix") == "hello 1\n"
     assert "again-2 created" in person.must("restart", "again")
     person.must("delete", "again", "again-2", "--wait")
 

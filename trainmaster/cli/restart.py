@@ -23,7 +23,7 @@ from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound
 from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.manifests import build_manifest
-from trainmaster.api.training.restarts import decide_next, read_first
+from trainmaster.api.training.restarts import decide_next
 from trainmaster.api.training.states import DELETING, SUSPENDED, read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
@@ -107,7 +107,7 @@ class Restart:
         if jobset is not None and is_cluster(self._options):
             await self._see_to_it(job, jobset)
         if self._options.wait:
-            await self._await_attempt(job, attempt)
+            await self._await_attempt(job, jobset, attempt)
 
     async def _find_jobset(self, job: Object) -> Object | None:
         try:
@@ -134,13 +134,15 @@ class Restart:
                 options = DeleteOptions("Foreground", None, meta["uid"], seen["metadata"]["resourceVersion"])
                 await self._client.delete(JOB_SETS, meta["name"], meta["namespace"], options)
 
-    async def _await_attempt(self, job: Object, attempt: int) -> None:
+    async def _await_attempt(self, job: Object, before: Object | None, attempt: int) -> None:
+        """Another JobSet means another attempt, whoever made it; upstream's controller does not number them."""
         meta = job["metadata"]
+        old = "" if before is None else before["metadata"]["uid"]
 
         def judge(jobset: Object | None) -> str | None:
             if jobset is None:
                 return None
-            if read_first(jobset) >= attempt:
+            if jobset["metadata"]["uid"] != old:
                 return ""
             return f"{meta['name']} has ended meanwhile" if _has_ended(jobset) else None
 
