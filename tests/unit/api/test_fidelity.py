@@ -70,3 +70,24 @@ def test_a_value_may_be_refused_where_its_field_is_not(volume: Any, mount: Any, 
     assert kind is not None
     found = list_used(kind, pod)
     assert [one.path for one in found if one.fidelity is Fidelity.REFUSED] == want
+
+
+def test_every_approximated_field_says_how() -> None:
+    silent = [
+        f"{kind.kind} {one.path}"
+        for kind in build().kinds
+        for one in classify(kind)
+        if one.fidelity is Fidelity.APPROXIMATED and not one.note
+    ]
+    assert silent == []
+
+
+def test_the_fields_of_an_object_are_found_with_their_positions() -> None:
+    kind = next(kind for kind in build().kinds if kind.kind == "Pod")
+    container = {"name": "a", "image": "x", "securityContext": {"privileged": False}, "ports": [{"hostPort": 80}]}
+    found = {one.path: one.fidelity for one in list_used(kind, {"spec": {"containers": [container]}, "nonsense": 1})}
+    assert found == {
+        "spec.containers[0].name": Fidelity.HONOURED,
+        "spec.containers[0].image": Fidelity.APPROXIMATED,
+        "spec.containers[0].ports[0].hostPort": Fidelity.REFUSED,
+    }
