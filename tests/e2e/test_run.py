@@ -326,6 +326,13 @@ def test_a_mistake_is_one_sentence_with_what_helps(
     assert all(word in said[0] for word in words), said[0]
 
 
+def test_watching_what_does_not_exist_is_a_mistake_too(runner: Runner) -> None:
+    for arguments in (["nobody"], ["--frob", "x"]):
+        answer = runner.trainmaster("watch", *arguments)
+        assert answer.code == 240
+        assert "trainmaster" in answer.err
+
+
 def test_a_server_of_another_version_is_named_with_the_way_to_restart_it(runner: Runner) -> None:
     file = runner.home / "server.json"
     before = file.read_text()

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import argparse
+from typing import NoReturn
+
 OK = 0
 FAILED = 1
 USAGE = 2
@@ -36,6 +39,15 @@ RUN_ENDED = 245
 """The job ended without a rank to blame: deleted, its deadline, never started."""
 RUN_DETACHED = 247
 """Somebody detached; the job goes on."""
+
+
+def keep_apart(parser: argparse.ArgumentParser) -> None:
+    """For commands that end with a job's code: a wrong command line must not look like a job that ended with 2."""
+
+    def fail(message: str) -> NoReturn:
+        raise Failure(f"{message}; see `{parser.prog} --help`", RUN_USAGE)
+
+    parser.error = fail  # type: ignore[method-assign]
 
 
 class Failure(Exception):

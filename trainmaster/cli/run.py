@@ -18,7 +18,6 @@ import asyncio
 import importlib
 import json
 from pathlib import Path
-from typing import NoReturn
 
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
@@ -76,12 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print what would be submitted")
     add("-o", "--output-format", choices=("text", "json", "yaml"), default="", help="json: an object a line")
     add("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-
-    def fail(message: str) -> NoReturn:
-        # A wrong command line must not look like a job that ended with 2.
-        raise exits.Failure(f"{message}; see `trainmaster run --help`", exits.RUN_USAGE)
-
-    parser.error = fail  # type: ignore[method-assign]
+    exits.keep_apart(parser)
 
 
 def run(options: argparse.Namespace, context: Context) -> int:

@@ -31,7 +31,10 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 async def _watch(options: argparse.Namespace, context: Context) -> int:
-    config = find_server(context, options)
+    try:
+        config = find_server(context, options)
+    except exits.Failure as error:
+        raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
     client = HttpClient(config)
     home = None if is_cluster(options) else context.home(options)
     try:
@@ -39,9 +42,12 @@ async def _watch(options: argparse.Namespace, context: Context) -> int:
         job = Job(options, context, client, SystemClock(), trainjob, home)
         return await show(job, options.output_format, fresh=False)
     except NotFound:
-        text = f"there is no job {options.name!r} in namespace {options.namespace}; see `trainmaster list`"
-        raise exits.Failure(text, exits.NOT_FOUND) from None
+        text = (
+            f"there is no job {options.name!r} in namespace {options.namespace}: `trainmaster list` shows what there is"
+        )
+        text += ", `trainmaster history list` what is over"
+        raise exits.Failure(text, exits.RUN_USAGE) from None
     except StatusError as error:
-        raise explain(error, config, options) from None
+        raise exits.Failure(str(explain(error, config, options)), exits.RUN_NO_SERVER) from None
     finally:
         await client.close()

@@ -47,7 +47,7 @@ class Address:
     flags: tuple[str, ...] = ()
 
     def command(self, verb: str, *more: str) -> str:
-        return shlex.join(["trainmaster", verb, self.name, *more, *self.flags])
+        return shlex.join(["trainmaster", *verb.split(), self.name, *more, *self.flags])
 
 
 def find_code(end: End, screen: Screen) -> int:
@@ -78,7 +78,7 @@ def build_ending(end: End, seen: Model, address: Address, now: datetime, why: st
         again = f" after {screen.restarts} restarts" if screen.restarts else ""
         return [f"{screen.name} is complete{again} ({took})"]
     if screen.state == model.DELETED:
-        return [f"{screen.name} was deleted before it ended ({took})", f"  {address.command('history', 'get')}"]
+        return [f"{screen.name} was deleted before it ended ({took})", f"  {address.command('history get')}"]
     return _describe_failed(seen, address, took)
 
 
@@ -112,7 +112,7 @@ def _describe_failed(seen: Model, address: Address, took: str) -> list[str]:
 
 _WORDS = {
     "watch": "shows it again as here",
-    "logs": "everything that it printed",
+    "logs": "what it printed",
     "describe": "what happened to it, in order",
     "suspend": "stops it; it can be resumed",
     "resume": "lets it go on",

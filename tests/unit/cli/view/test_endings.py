@@ -45,7 +45,7 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
         '  |   File "/workspace/code/train.py", line 12, in step',
         "  | ValueError: boom",
         "to go on:",
-        "  trainmaster logs train --rank 1 -n team --home '/h x'   everything that it printed",
+        "  trainmaster logs train --rank 1 -n team --home '/h x'   what it printed",
         "  trainmaster describe train -n team --home '/h x'        what happened to it, in order",
     ]
 
@@ -65,7 +65,10 @@ def test_a_deleted_job_has_a_code_of_ours() -> None:
     seen = make_model()
     seen.see_deleted()
     assert find_code(End.OVER, seen.screen) == exits.RUN_ENDED
-    assert "was deleted" in build_ending(End.OVER, seen, HERE, NOW)[0]
+    assert build_ending(End.OVER, seen, HERE, NOW) == [
+        "train was deleted before it ended (2m)",
+        "  trainmaster history get train -n team --home '/h x'",
+    ]
 
 
 @pytest.mark.parametrize(
