@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output-format", choices=("text", "json"), default="text", help="json: an object a line"
     )
+    exits.keep_apart(parser)
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
