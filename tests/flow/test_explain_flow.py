@@ -12,7 +12,7 @@ from tests.flow.plant import Plant, ScriptedNode, running_plant
 from tests.flow.stage import make_trainjob
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import merge
-from trainmaster.api.resources import LIMIT_RANGES, NODES, PODS, TRAIN_JOBS
+from trainmaster.api.resources import LIMIT_RANGES, NODES, PODS, RESOURCE_QUOTAS, TRAIN_JOBS
 from trainmaster.cli.explain import collect
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers.explain.changes import Change
@@ -223,6 +223,25 @@ def test_where_a_limit_range_changes_pods_nothing_is_promised() -> None:
             await submit(plant, make_job("first", 1, cpu="3"), make_job("second", 2, cpu="1"))
             found = ask(plant, "second")
             assert found.position == 1 and found.unblock == ("when default/first ends",) and found.changes == ()
+
+    run_virtual(main(), limit=86_400)
+
+
+@pytest.mark.parametrize("hard", [{"pods": "2"}, {"requests.cpu": "2500m"}, {"limits.cpu": "3"}])
+def test_a_job_over_its_quota_is_told_how_many_nodes_fit(hard: dict[str, str]) -> None:
+    async def main() -> None:
+        async with running() as plant:
+            meta = {"name": "q", "namespace": "default"}
+            quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}}
+            await plant.client.create(RESOURCE_QUOTAS, quota, "default")
+            job = make_job("large", 5, cpu="1")
+            await submit(plant, job)
+            found = ask(plant, "large")
+            assert "exceeded quota: q" in found.sentence
+            (change,) = found.changes
+            assert await keep_promise(plant, job, change), change
+            more = {"spec": {"trainer": {"numNodes": change.patch["spec"]["trainer"]["numNodes"] + 1}}}
+            assert not await keep_promise(plant, job, Change("nodes", "", "", more))
 
     run_virtual(main(), limit=86_400)
 

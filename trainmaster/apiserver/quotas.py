@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 from trainmaster.api import fields, quantity, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
 from trainmaster.apiserver import metadata, stored
 from trainmaster.apiserver.admission import Attributes, Operation, Plugin
 from trainmaster.apiserver.state import State
@@ -25,10 +25,7 @@ QUOTAS = GVR("", "v1", "resourcequotas")
 PODS = GVR("", "v1", "pods")
 _BUCKET = "resourcequotas"
 _COUNTED = ("configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services")
-_MUST_BE_SPECIFIED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _FINISHED = ("Succeeded", "Failed")
-
-Usage = dict[str, Fraction]
 
 
 class QuotaAdmission(Plugin):
@@ -96,17 +93,7 @@ def _refuse_scopes(kind: Kind, quota: Object) -> None:
 def _check_specified(attributes: Attributes, quota: str, hard: Mapping[str, str]) -> None:
     """A quota on compute resources wants every container to name them."""
     assert attributes.new is not None
-    missing: list[str] = []
-    for resource in sorted(set(hard) & set(_MUST_BE_SPECIFIED)):
-        group, _, name = resource.rpartition(".")
-        section = group or "requests"
-        without = [
-            container["name"]
-            for container in attributes.new["spec"].get("containers", [])
-            if name not in (container.get("resources", {}).get(section) or {})
-        ]
-        if without:
-            missing.append(f"{resource} for: {','.join(without)}")
+    missing = list_unspecified(attributes.new["spec"], hard)
     if missing:
         text = f"failed quota: {quota}: must specify {'; '.join(missing)}"
         raise status.forbidden(PODS, attributes.name, text)
@@ -118,39 +105,11 @@ def measure(kind: Kind, obj: Object) -> Usage:
     if not kind.group and kind.plural in _COUNTED:
         usage[kind.plural] = Fraction(1)
     if kind.gvr == PODS:
-        usage |= _measure_pod(obj["spec"])
+        usage |= measure_pod(obj["spec"])
     elif kind.plural == "persistentvolumeclaims" and not kind.group:
         requests = (obj["spec"].get("resources") or {}).get("requests") or {}
         usage["requests.storage"] = quantity.parse(requests.get("storage", "0"))
     return usage
-
-
-def _measure_pod(spec: Object) -> Usage:
-    usage: Usage = {name: Fraction(0) for name in _MUST_BE_SPECIFIED}
-    for section in ("requests", "limits"):
-        total = _sum(spec.get("containers") or [], section)
-        for container in spec.get("initContainers") or []:
-            # One after the other, and before the others.
-            for name, value in _amounts(container, section).items():
-                total[name] = max(total.get(name, Fraction(0)), value)
-        for name, value in total.items():
-            usage[f"{section}.{name}"] = value
-            if section == "requests" and name in ("cpu", "memory"):
-                usage[name] = value
-    return usage
-
-
-def _amounts(container: Object, section: str) -> Usage:
-    found: Mapping[str, Any] = (container.get("resources") or {}).get(section) or {}
-    return {name: quantity.parse(value) for name, value in found.items()}
-
-
-def _sum(containers: Sequence[Object], section: str) -> Usage:
-    total: Usage = {}
-    for container in containers:
-        for name, value in _amounts(container, section).items():
-            total[name] = total.get(name, Fraction(0)) + value
-    return total
 
 
 def show(value: Fraction, like: str) -> str:

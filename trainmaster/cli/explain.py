@@ -25,6 +25,7 @@ from trainmaster.api.resources import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
@@ -95,7 +96,7 @@ async def collect(client: Client, namespace: str) -> ListedView:
     wanted: dict[GVR, str] = dict.fromkeys((TRAIN_JOBS, *_QUEUE), "")
     wanted |= {NODES: "", PRIORITY_CLASSES: "", CLUSTER_TRAINING_RUNTIMES: ""}
     # ConfigMaps: the snapshots of runtimes, and two policies of the installation.
-    wanted |= {TRAINING_RUNTIMES: namespace, LIMIT_RANGES: namespace, CONFIG_MAPS: ""}
+    wanted |= {TRAINING_RUNTIMES: namespace, LIMIT_RANGES: namespace, RESOURCE_QUOTAS: namespace, CONFIG_MAPS: ""}
     view = await fetch(client, wanted)
     if not view.missing & {TRAIN_JOBS, *_QUEUE, CONFIG_MAPS}:
         return view

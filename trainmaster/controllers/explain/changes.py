@@ -76,6 +76,12 @@ class Questions:
             found += self._try_resources(lacking)
         return sorted(found, key=lambda change: change.loss)
 
+    def list_smaller(self) -> list[Change]:
+        """What would do where a quota refuses Pods: fewer nodes."""
+        if self._runtime is None or self._view.list(LIMIT_RANGES, self.namespace):
+            return []
+        return list(self._try_nodes())
+
     def list_releases(self) -> list[str]:
         """Running gangs (namespace/name) each of whose end alone would start it."""
         found = []
@@ -91,18 +97,19 @@ class Questions:
         jobset = self._build(patch)
         if jobset is None:
             return False
-        world = self._get_without().copy()
-        world.add_gang(jobset, self._now)
-        world.play(self._now)
-        return world.has_started(self.namespace, self.name)
+        return self._starts_anew(jobset)
 
     def would_resume(self) -> bool:
         """A suspended one: whether it would start at once when resumed."""
         jobset = self._world.find(JOB_SETS, self.namespace, self.name)
-        if jobset is None:
-            return False
+        return jobset is not None and self._starts_anew(jobset)
+
+    def _starts_anew(self, jobset: Object) -> bool:
+        """Once it is gone and comes again as that JobSet."""
         world = self._get_without().copy()
         world.add_gang(jobset, self._now)
+        if not world.fits_quotas(self.namespace):
+            return False
         world.play(self._now)
         return world.has_started(self.namespace, self.name)
 

@@ -35,6 +35,8 @@ from trainmaster.controllers.trainjob.verdict import describe as describe_failur
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
+_QUOTA = "exceeded quota"
+"""In the message of a job whose Pods a quota refuses."""
 WAITING, STARTING, RUNNING = "Waiting", "Starting", "Running"
 SUSPENDED, COMPLETE, FAILED, DELETING = "Suspended", "Complete", "Failed", "Deleting"
 
@@ -182,12 +184,23 @@ class _Explainer:
         if found is not None and found[0].kind in (Kind.WAITS, Kind.STUCK):
             return self._explain_queued(*found, reason=reason, since=since)
         todo = [find_advice(reason)]
+        changes: tuple[Change, ...] = ()
+        if _QUOTA in message and self._proposals and self._find_node() is not None:
+            changes = tuple(Questions(self._view, self._job, self._now).list_smaller())
         if waiting.get("until"):
             left = (parse_time(waiting["until"]) - self._now.wall).total_seconds()
             todo.insert(0, f"goes on by itself in {describe_age(max(0.0, left))}, at {waiting['until']}")
         facts = tuple(self._list_active_facts())
         sentence = f"waits ({reason}): {message}"
-        return self._make(WAITING, sentence, reason=reason, since=since, unblock=tuple(filter(None, todo)), facts=facts)
+        return self._make(
+            WAITING,
+            sentence,
+            reason=reason,
+            since=since,
+            unblock=tuple(filter(None, todo)),
+            changes=changes,
+            facts=facts,
+        )
 
     def _explain_queued(self, verdict: Verdict, room: Room, queue: int, *, reason: str, since: str) -> Explanation:
         ledger = read_ledger(self._view)

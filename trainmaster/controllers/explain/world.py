@@ -10,11 +10,14 @@ Used by `changes` and `reasons`; the property test in tests/flow carries out wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 
-from trainmaster.api import labels
+from trainmaster.api import labels, quantity
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.patches import merge
-from trainmaster.api.resources import JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLASSES
+from trainmaster.api.pods.phases import is_over
+from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
+from trainmaster.api.resources import JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS
 from trainmaster.api.training.steps import list_jobs
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch
@@ -107,6 +110,21 @@ class Overlay:
         for pod in self._build_pods(obj):
             self.put(PODS, pod)
 
+    def fits_quotas(self, namespace: str) -> bool:
+        """Whether the Pods of the namespace that are not over, those thought of among them, keep to its quotas."""
+        pods = [pod["spec"] for pod in self.list(PODS, namespace) if not is_over(pod)]
+        for quota in self._base.list(RESOURCE_QUOTAS, namespace):
+            hard = quota["spec"].get("hard") or {}
+            total: Usage = {"pods": Fraction(len(pods)), "count/pods": Fraction(len(pods))}
+            for spec in pods:
+                for name, amount in measure_pod(spec).items():
+                    total[name] = total.get(name, Fraction(0)) + amount
+            if any(total.get(name, Fraction(0)) > quantity.parse(limit) for name, limit in hard.items()):
+                return False
+            if any(list_unspecified(spec, hard) for spec in pods):
+                return False
+        return True
+
     def play(self, now: Now) -> None:
         """Until nobody who waits would start."""
         for _ in range(_MOST_PASSES):
@@ -145,7 +163,8 @@ class Overlay:
                 labels.REPLICATED_JOB_NAME: role.name,
                 labels.RESTART_ATTEMPT: "0",
             }
-            spec = {**(template.get("spec") or {}), "priority": self._find_priority(template.get("spec") or {})}
+            spec = _complete(template.get("spec") or {})
+            spec["priority"] = self._find_priority(spec)
             for number in range(role.width):
                 name = f"{meta['name']}-{role.name}-{SUPPOSED}-{number}"
                 head = {"name": name, "namespace": meta["namespace"], "uid": name, "labels": marks}
@@ -160,6 +179,23 @@ class Overlay:
         if not name:
             chosen = [entry for entry in classes if entry.get("globalDefault")]
         return max((int(entry.get("value") or 0) for entry in chosen), default=0)
+
+
+def _complete(spec: Object) -> Object:
+    """A limit without a request asks for as much: Pods are stored so, templates are not."""
+    done = dict(spec)
+    for group in ("containers", "initContainers"):
+        if spec.get(group):
+            done[group] = [_complete_container(container) for container in spec[group]]
+    return done
+
+
+def _complete_container(container: Object) -> Object:
+    resources = container.get("resources") or {}
+    if not resources.get("limits"):
+        return container
+    requests = {**resources["limits"], **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "requests": requests}}
 
 
 def _has_labels(obj: Object, wanted: Mapping[str, str]) -> bool:
