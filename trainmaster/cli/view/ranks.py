@@ -9,6 +9,7 @@ from typing import Any
 
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
+from trainmaster.api.training.restarts import read_first
 
 WAITING, STARTING, RUNNING = "waiting", "starting", "running"
 STOPPING, STOPPED, DONE, FAILED = "stopping", "stopped", "done", "failed"
@@ -45,7 +46,7 @@ def read_rank(pod: Object) -> Rank:
     return Rank(
         job=marks.get(labels.REPLICATED_JOB_NAME, "node"),
         index=_read_number(marks, labels.JOB_INDEX) + _read_number(marks, labels.COMPLETION_INDEX),
-        attempt=_read_number(marks, labels.RESTART_ATTEMPT),
+        attempt=read_first(pod) + _read_number(marks, labels.RESTART_ATTEMPT),
         state=word,
         pod=meta["name"],
         uid=meta["uid"],

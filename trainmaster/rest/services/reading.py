@@ -17,6 +17,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.pods.phases import get_phase
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.training.restarts import read_first
 from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.record import DELETED, Record
 from trainmaster.kit.clock import Clock
@@ -195,7 +196,7 @@ async def _list_workers(client: Client, namespace: str, name: str, worker: int |
 
 def _get_age(pod: Object) -> tuple[int, str]:
     attempt = (pod["metadata"].get("labels") or {}).get(RESTART_ATTEMPT, "0")
-    return int(attempt) if attempt.isdigit() else 0, pod["metadata"]["creationTimestamp"]
+    return read_first(pod) + (int(attempt) if attempt.isdigit() else 0), pod["metadata"]["creationTimestamp"]
 
 
 async def _count_workers(client: Client, trainjob: Mapping[str, Any]) -> int:

@@ -76,6 +76,16 @@ def test_a_restart_shows_the_newest_pods_and_is_told() -> None:
     assert (seen.screen.state, seen.screen.until) == (model.RESTARTING, "2026-01-01T00:00:10Z")
 
 
+def test_a_restart_that_somebody_asked_for_counts_on() -> None:
+    """The next JobSet numbers its own attempts from 0 again; which of all it is, its Pods say."""
+    seen = Model("train")
+    seen.see_pod(make_pod(0, "Failed", attempt=2, terminated={"exitCode": 1}))
+    anew = make_pod(0, running=STARTED)
+    anew["metadata"] |= {"annotations": {"trainmaster.dev/first-attempt": "3"}, "name": "anew", "uid": "anew"}
+    seen.see_pod(anew)
+    assert (seen.screen.restarts, [rank.state for rank in seen.screen.ranks]) == (3, ["running"])
+
+
 def test_an_older_pod_that_is_seen_late_does_not_hide_the_newer_one() -> None:
     seen = Model("train")
     seen.see_pod(make_pod(0, attempt=1, running=STARTED))
