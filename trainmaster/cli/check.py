@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmaster.api.fidelity import Classed, list_used
 from trainmaster.api.kinds import Fidelity, Kind
-from trainmaster.cli import exits
+from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import Context, add_output
 from trainmaster.cli.documents import Document, Problem, add_files, read_documents
 from trainmaster.cli.output import print_data, print_table
@@ -188,9 +188,9 @@ def _list_lines(report: Report) -> Iterator[str]:
     for problem in report.errors:
         where = f"{report.document.source}:{problem.line}: " if problem.line else ""
         path = f"{problem.path}: " if problem.path and problem.path not in problem.text else ""
-        yield f"error: {where}{path}{problem.text}"
+        yield terminal.clean(f"error: {where}{path}{problem.text}")
     for text in report.warnings:
-        yield f"warning: {text}"
+        yield terminal.clean(f"warning: {text}")
 
 
 def _sum_up(context: Context, reports: Sequence[Report], *, strict: bool) -> None:

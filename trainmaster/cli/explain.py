@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from trainmaster.api.resources import (
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
-from trainmaster.cli import exits
+from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import Context, add_output
 from trainmaster.cli.jobs import build_missing
 from trainmaster.cli.output import print_data
@@ -120,20 +120,21 @@ def _show(context: Context, found: list[Explanation]) -> None:
 
 
 def describe(one: Explanation) -> Iterator[str]:
-    """For people."""
-    first, *rest = one.sentence.splitlines()
+    """For people. Last words of programs are among it, so control characters are taken out."""
     yield f"{one.namespace}/{one.name}: {one.state}{f' ({one.reason})' if one.reason not in ('', one.state) else ''}"
-    yield f"  why:        {first}"
-    yield from (f"              {line}" for line in rest)
+    yield from _list_entry("why:", (one.sentence,))
     if one.position:
         behind = f", behind {', '.join(one.ahead[-3:])}" if one.ahead else ""
-        yield f"  queue:      {one.position} of {one.queue}{behind}"
-    for number, text in enumerate(one.unblock):
-        yield f"  {'next:' if not number else '':<12}{text}"
-    for number, change in enumerate(one.changes):
-        yield f"  {'starts now:' if not number else '':<12}{change.text}"
-        yield f"  {'':<12}  {change.how}"
-    for number, text in enumerate(one.facts):
-        first, *more = text.splitlines()
-        yield f"  {'also:' if not number else '':<12}{first}"
-        yield from (f"              {line}" for line in more)
+        yield from _list_entry("queue:", (f"{one.position} of {one.queue}{behind}",))
+    yield from _list_entry("next:", one.unblock)
+    yield from _list_entry("starts now:", [f"{change.text}\n  {change.how}" for change in one.changes])
+    yield from _list_entry("also:", one.facts)
+
+
+def _list_entry(label: str, texts: Sequence[str]) -> Iterator[str]:
+    """The label before the first text; further lines of a text stand below it."""
+    for text in texts:
+        for line in text.splitlines() or [""]:
+            indent = line[: len(line) - len(line.lstrip())]
+            yield f"  {label:<12}{indent}{terminal.clean(line.strip())}".rstrip()
+            label = ""
