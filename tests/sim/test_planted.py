@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.testing.simulation.planted import BUGS, Planted
+from trainmaster.testing.simulation.planted_reports import REPORT_BUGS
 from trainmaster.testing.simulation.planted_retention import RETENTION_BUGS
 from trainmaster.testing.simulation.runner import Result, run_seed
 
 pytestmark = pytest.mark.sim
 
-ALL = (*BUGS, *RETENTION_BUGS)
+ALL = (*BUGS, *RETENTION_BUGS, *REPORT_BUGS)
 
 
 def find(bug: Planted) -> Result | None:

@@ -24,7 +24,7 @@ import orjson
 
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
 from trainmaster.client.contract import Client, PatchType, WriteOptions
@@ -83,10 +83,14 @@ class StatusServer:
         trainjob = self._view.find(TRAIN_JOBS, namespace, name)
         if trainjob is None:
             raise reports.refuse_name()
-        reporter = self._find_reporter(sender, namespace, trainjob)
+        # It has the name of its TrainJob.
+        jobset = self._view.find(JOB_SETS, namespace, name)
+        reporter = self._find_reporter(sender, namespace)
+        if reporter is not None:
+            reports.check_reporter(reporter, trainjob, jobset)
         if not self._buckets.take(trainjob["metadata"]["uid"]):
             raise status.too_many_requests(f"reports of one TrainJob are taken {BURST} at once and then one a second")
-        wanted = reports.decide(report, trainjob, self._clock.now(), reporter)
+        wanted = reports.decide(report, trainjob, self._clock.now(), reports.find_beginning(jobset, reporter))
         if wanted is not None:
             patch = {"metadata": {"uid": trainjob["metadata"]["uid"]}, **reports.build_patch(wanted)}
             options = WriteOptions(field_manager=reports.MANAGER)
@@ -98,17 +102,15 @@ class StatusServer:
                 raise reports.refuse_name() from None
         return {"trainerStatus": report if wanted is None else wanted}
 
-    def _find_reporter(self, sender: Sender, namespace: str, trainjob: Object) -> reports.Reporter | None:
+    def _find_reporter(self, sender: Sender, namespace: str) -> reports.Reporter | None:
         if not sender.pod:
             return None
         pod = self._view.find(PODS, namespace, sender.pod)
         if pod is None or pod["metadata"]["uid"] != sender.uid:
             # Of Pods only members of JobSets are followed; one that is so young will try again.
             raise reports.refuse_sender()
-        reporter = reports.read_reporter(pod)
-        jobset = self._view.find(JOB_SETS, namespace, reporter.jobset_name) if reporter.jobset_name else None
-        reports.check_reporter(reporter, trainjob, jobset)
-        return reporter
+        job = reports.read_job_name(pod)
+        return reports.read_reporter(pod, self._view.find(JOBS, namespace, job) if job else None)
 
     async def _find_sender(self, namespace: str, name: str, header: str) -> Sender:
         scheme, *credentials = header.split() or [""]

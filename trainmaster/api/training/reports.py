@@ -3,8 +3,9 @@
 Pure, and the same for the API server of one machine and for the operator's status server on a cluster. Errors have
 Trainer's texts first: its clients never show them, people who try with curl do.
 
-What is stored for a Pod is always later than the Pod's creation. So the TrainJob controller can tell what an earlier
-attempt has left by comparing two stored times, and never takes away what the present one has said.
+What is stored is always later than the creation of the JobSet and of the Job whose Pod reports, whatever clocks say. So
+the TrainJob controller can tell what an earlier attempt has left by comparing two stored times, and never takes away
+what the present one has said.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from trainmaster.api.labels import JOBSET_NAME, JOBSET_UID, RESTART_ATTEMPT
+from trainmaster.api.labels import JOB_NAME, JOBSET_UID, RESTART_ATTEMPT
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 from trainmaster.api.training.ends import is_finished
@@ -37,8 +38,8 @@ class Reporter:
     """The Pod that a token is bound to."""
 
     pod: str
-    created: str
-    jobset_name: str
+    began: str
+    """When its Job was made; "" when it has none."""
     jobset_uid: str
     attempt: int
 
@@ -94,17 +95,18 @@ def _check_metric(metric: Any) -> Object:
     return pair
 
 
-def read_reporter(pod: Object) -> Reporter:
+def read_job_name(pod: Object) -> str:
+    """Of the Job that the Pod belongs to; "" when it belongs to none."""
+    return str((pod["metadata"].get("labels") or {}).get(JOB_NAME, ""))
+
+
+def read_reporter(pod: Object, job: Object | None) -> Reporter:
     meta = pod["metadata"]
     labels = meta.get("labels") or {}
     attempt = labels.get(RESTART_ATTEMPT, "")
-    return Reporter(
-        meta["name"],
-        meta["creationTimestamp"],
-        labels.get(JOBSET_NAME, ""),
-        labels.get(JOBSET_UID, ""),
-        int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
-    )
+    began = "" if job is None else str(job["metadata"]["creationTimestamp"])
+    number = int(attempt) if attempt.isascii() and attempt.isdigit() else 0
+    return Reporter(meta["name"], began, labels.get(JOBSET_UID, ""), number)
 
 
 def check_reporter(reporter: Reporter, trainjob: Object, jobset: Object | None) -> None:
@@ -123,15 +125,21 @@ def _is_of(jobset: Object, trainjob: Object) -> bool:
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
 
 
-def decide(report: Object, trainjob: Object, now: datetime, reporter: Reporter | None = None) -> Object | None:
+def find_beginning(jobset: Object | None, reporter: Reporter | None) -> str:
+    """What a report must be later than."""
+    began = "" if jobset is None else str(jobset["metadata"]["creationTimestamp"])
+    return began if reporter is None else max(began, reporter.began)
+
+
+def decide(report: Object, trainjob: Object, now: datetime, began: str = "") -> Object | None:
     """What to store; None when a later report has been stored already. 409 once the job has ended."""
     if is_finished(trainjob):
         raise StatusError(409, "Conflict", f'TrainJob "{trainjob["metadata"]["name"]}" has ended')
     moment = report.get("lastUpdatedTime")
     if moment is None:
         return report
-    if reporter is not None and moment <= reporter.created:
-        moment = format_time(parse_time(reporter.created) + timedelta(seconds=1))
+    if moment <= began:
+        moment = format_time(parse_time(began) + timedelta(seconds=1))
         report = {**report, "lastUpdatedTime": moment}
     before = (trainjob.get("status") or {}).get("trainerStatus") or {}
     known = before.get("lastUpdatedTime") or ""

@@ -13,7 +13,7 @@ import orjson
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
 from trainmaster.apiserver.contract import Call, Registry
@@ -28,12 +28,13 @@ PER_SECOND, BURST = 1.0, 10
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 _POD_UID = "authentication.kubernetes.io/pod-uid"
 _REMEMBERED = 4096
+_NEEDED = (TRAIN_JOBS, JOB_SETS, JOBS, PODS)
 
 
 class Progress:
     def __init__(self, registry: Registry, catalogue: Catalogue, access: Access, clock: Clock) -> None:
         self._registry = registry
-        self._kinds: dict[str, Kind | None] = {gvr.plural: catalogue.find(gvr) for gvr in (TRAIN_JOBS, JOB_SETS, PODS)}
+        self._kinds: dict[str, Kind | None] = {gvr.plural: catalogue.find(gvr) for gvr in _NEEDED}
         self._access = access
         self._clock = clock
         self._buckets = Buckets(clock, per_second=PER_SECOND, burst=BURST)
@@ -56,13 +57,14 @@ class Progress:
         if trainjob is None:
             raise reports.refuse_name()
         reporter = self._find_reporter(request.identity, route.namespace)
+        # It has the name of its TrainJob.
+        jobset = self._find("jobsets", route.namespace, route.name)
         if reporter is not None:
-            jobset = self._find("jobsets", route.namespace, reporter.jobset_name) if reporter.jobset_name else None
             reports.check_reporter(reporter, trainjob, jobset)
         if not self._buckets.take(trainjob["metadata"]["uid"]):
             text = f"reports of one TrainJob are taken {BURST} at once and then {PER_SECOND:.0f} a second"
             raise status.too_many_requests(text)
-        wanted = reports.decide(report, trainjob, self._clock.now(), reporter)
+        wanted = reports.decide(report, trainjob, self._clock.now(), reports.find_beginning(jobset, reporter))
         answer = orjson.dumps({"trainerStatus": report if wanted is None else wanted})
         return Response(answer) if wanted is None else Response(answer, revision=self._store(request, wanted))
 
@@ -102,7 +104,9 @@ class Progress:
                 raise reports.refuse_sender()
             if len(self._reporters) >= _REMEMBERED:
                 self._reporters.clear()
-            known = self._reporters[uids[0]] = reports.read_reporter(pod)
+            job = reports.read_job_name(pod)
+            found = self._find("jobs", namespace, job) if job else None
+            known = self._reporters[uids[0]] = reports.read_reporter(pod, found)
         return known
 
     def _admit(self, request: Request) -> None:

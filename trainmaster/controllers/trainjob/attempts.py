@@ -20,7 +20,7 @@ def find_beginning(view: View, trainjob: Object, jobset: Object | None) -> str:
     if not restarts:
         return str(meta["creationTimestamp"])
     jobs = view.owned(JOBS, meta["uid"])
-    # The Jobs of the new round come one after the other; reports come from Pods, which are younger than their Job.
+    # The Jobs of a round come one after the other; a report is stored with a time after that of its own Job.
     times = [
         str(job["metadata"]["creationTimestamp"])
         for job in jobs

@@ -20,6 +20,8 @@ from trainmaster.testing.simulation.trace import Trace
 HANGS = -1
 """Exit code of a process that ends only when it is killed."""
 KILLED = 137
+_TALKATIVE = 4
+"""In one world of so many programs report. It costs writes, and others find other mistakes."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class Machine:
         self._seed = seed
         self._trouble = trouble
         """Chance that an attempt of a job does not go well."""
+        self.has_reports = seed % _TALKATIVE == _TALKATIVE - 1
+        """Whether programs say how far they are."""
         self.processes: dict[str, Process] = {}
         self.on_end: Callable[[Process], None] | None = None
         """Set by the node agent of the day; a machine without one keeps exit codes until somebody asks."""

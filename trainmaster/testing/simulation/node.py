@@ -11,9 +11,11 @@ import random
 from collections.abc import Coroutine
 from typing import Any
 
+from trainmaster.api import labels
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import PODS
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
+from trainmaster.api.training import reports
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions
@@ -112,6 +114,32 @@ class SimNode:
             return
         process = self._machine.start(now)
         self._report_running(process)
+        if self._machine.has_reports:
+            # Drawn apart, so that everything else in a world stays as it is.
+            pause = random.Random(meta["uid"]).choice((0.02, 0.5, 2.0))
+            self._later(pause, self._say_progress, now)
+
+    async def _say_progress(self, pod: Object) -> None:
+        """Its program reports how far it is, as through the status path. On the way nothing is remembered."""
+        meta, process = pod["metadata"], self._machine.processes.get(pod["metadata"]["uid"])
+        name = (meta.get("labels") or {}).get(labels.JOBSET_NAME, "")
+        trainjob = self._view.find(TRAIN_JOBS, meta["namespace"], name)
+        jobset = self._view.find(JOB_SETS, meta["namespace"], name)
+        if process is None or process.ended or trainjob is None or jobset is None:
+            return
+        reporter = reports.read_reporter(pod, self._view.find(JOBS, meta["namespace"], reports.read_job_name(pod)))
+        marks = {"jobset": reporter.jobset_uid, "attempt": str(reporter.attempt)}
+        metrics = [{"name": key, "value": value} for key, value in marks.items()]
+        said = {"progressPercentage": 50, "metrics": metrics, "lastUpdatedTime": format_time(self._clock.now())}
+        try:
+            reports.check_reporter(reporter, trainjob, jobset)
+            wanted = reports.decide(said, trainjob, self._clock.now(), reports.find_beginning(jobset, reporter))
+        except StatusError:
+            return
+        if wanted is not None:
+            patch = {"metadata": {"uid": trainjob["metadata"]["uid"]}, **reports.build_patch(wanted)}
+            where = meta["namespace"]
+            self._write(self._client.patch(TRAIN_JOBS, name, PatchType.MERGE, patch, where, subresource="status"))
 
     async def _stop_pod(self, pod: Object) -> None:
         meta = pod["metadata"]

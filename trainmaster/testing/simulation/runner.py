@@ -18,7 +18,7 @@ from trainmaster.app.workloads import CHAIN
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.engine.controller import Controller
-from trainmaster.testing.simulation import retaining, sharing  # noqa: F401  # for the checks that they register
+from trainmaster.testing.simulation import reporting, retaining, sharing  # noqa: F401  # for the checks they register
 from trainmaster.testing.simulation.base import Base, build_base
 from trainmaster.testing.simulation.checking import Checker
 from trainmaster.testing.simulation.disk import Disk

@@ -17,6 +17,7 @@ from tests.unit.controllers.world import make_jobset
 from trainmaster.api.labels import JOBSET_NAME, JOBSET_UID, RESTART_ATTEMPT
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, NAMESPACES, PODS, TRAIN_JOBS
+from trainmaster.api.training import reports
 from trainmaster.api.training.reports import LARGEST, build_audience
 from trainmaster.apiserver.http.progress import BURST
 from trainmaster.apiserver.local import LocalClient
@@ -261,18 +262,34 @@ def test_the_token_of_a_deleted_pod_is_worth_nothing() -> None:
     run(test)
 
 
-def test_what_is_stored_for_a_pod_is_later_than_the_pod() -> None:
-    """Its clock may be wrong; the controller tells by this what an earlier attempt has left."""
+@pytest.mark.parametrize("bound", [True, False], ids=["a Pod's token", "a token of nobody's"])
+def test_what_is_stored_is_later_than_the_jobset(bound: bool) -> None:
+    """Clocks may be wrong; the controller tells by this what an earlier attempt has left."""
 
     async def test(stage: Stage) -> None:
         token = await add_gang(stage)
-        created = parse_time((await stage.client.get(PODS, "a-node-0-0", "default"))["metadata"]["creationTimestamp"])
-        code, answer = await stage.report({"lastUpdatedTime": "2001-01-01T00:00:00Z"}, token)
+        created = parse_time((await stage.client.get(JOB_SETS, "a", "default"))["metadata"]["creationTimestamp"])
+        code, answer = await stage.report({"lastUpdatedTime": "2001-01-01T00:00:00Z"}, token if bound else None)
         want = format_time(created + timedelta(seconds=1))
         assert (code, answer) == (200, {"trainerStatus": {"lastUpdatedTime": want}})
         assert await stage.read() == {"lastUpdatedTime": want}
 
     run(test)
+
+
+def test_what_is_stored_is_later_than_the_job_of_the_pod() -> None:
+    """Also when the wall clock was set back since the Job was made."""
+    job = {"metadata": {"creationTimestamp": "2026-01-31T13:00:00Z"}}
+    pod = {"metadata": {"name": "p", "labels": {JOBSET_UID: "u", RESTART_ATTEMPT: "2"}}}
+    reporter = reports.read_reporter(pod, job)
+    assert (reporter.attempt, reporter.jobset_uid) == (2, "u")
+    began = reports.find_beginning({"metadata": {"creationTimestamp": "2026-01-31T11:00:00Z"}}, reporter)
+    trainjob: Object = {"metadata": {"name": "a"}}
+    wanted = reports.decide({"lastUpdatedTime": TIME}, trainjob, parse_time(TIME), began)
+    assert wanted == {"lastUpdatedTime": "2026-01-31T13:00:01Z"}
+    trainjob["status"] = {"trainerStatus": wanted}
+    assert reports.decide({"lastUpdatedTime": TIME}, trainjob, parse_time(TIME), began) == wanted, "the next one too"
+    assert not reports.is_left_over(wanted, began)
 
 
 def test_a_report_that_was_overtaken_changes_nothing() -> None:
