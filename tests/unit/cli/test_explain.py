@@ -49,4 +49,4 @@ def test_last_words_cannot_move_the_cursor() -> None:
 
 def test_data_has_the_patch_and_not_how_changes_are_sorted() -> None:
     found = Explanation("team", "a", "Waiting", "s", changes=(Change("nodes", "t", "h", {"spec": 1}, loss=0.5),))
-    assert to_data(found)["changes"] == [{"kind": "nodes", "text": "t", "how": "h", "patch": {"spec": 1}}]
+    assert list(to_data(found)["changes"]) == [{"kind": "nodes", "text": "t", "how": "h", "patch": {"spec": 1}}]
