@@ -116,22 +116,24 @@ class Program:
             return cls("", rest[1:], root, "")
         if not rest:
             raise WishError("what should run? Write `trainmaster run SCRIPT`, or `trainmaster run -- COMMAND`")
-        return cls._read_script(rest, root, sent=not options.no_code)
+        if options.no_code:
+            return cls(rest[0], rest[1:], root, programs.find_framework(Path(rest[0])))
+        return cls._read_script(rest, root, chosen=bool(options.code))
 
     @classmethod
-    def _read_script(cls, rest: list[str], root: Path, *, sent: bool) -> Program:
+    def _read_script(cls, rest: list[str], root: Path, *, chosen: bool) -> Program:
+        """`chosen`: the directory was named; otherwise a script from elsewhere is sent with its own."""
         script = Path(rest[0])
-        if not sent:
-            return cls(rest[0], rest[1:], root, programs.find_framework(script))
         found = next((path for path in (script.absolute(), root / script) if path.is_file()), None)
         if found is None:
             what = "is a directory" if script.is_dir() else "does not exist"
             raise WishError(f"the script {script} {what}; for a command write `trainmaster run -- {rest[0]} ...`")
-        try:
-            inside = found.resolve().relative_to(root.resolve())
-        except ValueError:
-            raise WishError(f"{script} is not below {root}, which is sent: add --code {found.parent}") from None
-        return cls(str(inside), rest[1:], root, programs.find_framework(found))
+        real = found.resolve()
+        if not real.is_relative_to(root.resolve()):
+            if chosen:
+                raise WishError(f"{script} is not below {root}, which is sent; choose --code {found.parent}")
+            root = real.parent
+        return cls(str(real.relative_to(root.resolve())), rest[1:], root, programs.find_framework(found))
 
 
 def build_wish(options: argparse.Namespace, context: Context, program: Program) -> Wish:
