@@ -14,6 +14,7 @@ import pytest
 from tests.unit.node.making import make_pod
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
+from trainmaster.api.training.reports import VOLUME, build_audience
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.node.images.catalogue import Images, ImageSettings
 from trainmaster.node.launch.containers import build_container
@@ -51,7 +52,7 @@ class Bench:
         await self.client.create(CONFIG_MAPS, made, "default")
 
     def read(self, volume: str, name: str) -> str:
-        place = volume if volume == "kube-api-access" else f"volumes/{volume}"
+        place = volume if volume in ("kube-api-access", VOLUME) else f"volumes/{volume}"
         return (self.root / "pod" / place / name).read_text()
 
 
@@ -155,6 +156,31 @@ def test_every_pod_gets_a_token_bound_to_it_and_renewed_in_time(tmp_path: Path) 
             assert bench.read("kube-api-access", "token") == first
             await asyncio.sleep(200)
             assert bench.read("kube-api-access", "token") != first
+
+    run(tmp_path, test)
+
+
+def test_the_token_for_reports_is_for_its_job_alone_and_renewed_in_time(tmp_path: Path) -> None:
+    """An hour, as the TrainJob controller asks for; readers of one file at a time need no links."""
+
+    async def test(bench: Bench) -> None:
+        audience = build_audience("default", "a")
+        token = {"audience": audience, "expirationSeconds": 3600, "path": "token"}
+        ca = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+        sources = [{"serviceAccountToken": token}, {"configMap": ca}]
+        volume = {"name": VOLUME, "projected": {"sources": sources}}
+        pod = await bench.create(automountServiceAccountToken=False, volumes=[volume])
+        async with bench.launcher.running():
+            await bench.prepare(pod)
+            first = bench.read(VOLUME, "token")
+            claims = read_claims(first)
+            assert (claims["aud"], claims["exp"] - claims["iat"]) == ([audience], 3600)
+            assert claims["kubernetes.io"]["pod"]["uid"] == pod["metadata"]["uid"]
+            assert "BEGIN CERTIFICATE" in bench.read(VOLUME, "ca.crt")
+            await asyncio.sleep(2800)
+            assert bench.read(VOLUME, "token") == first
+            await asyncio.sleep(200)
+            assert bench.read(VOLUME, "token") != first
 
     run(tmp_path, test)
 
