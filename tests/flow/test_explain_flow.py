@@ -13,9 +13,9 @@ from tests.flow.stage import make_trainjob
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import merge
 from trainmaster.api.resources import LIMIT_RANGES, NODES, PODS, RESOURCE_QUOTAS, TRAIN_JOBS
-from trainmaster.cli.explain import collect
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers.explain.changes import Change
+from trainmaster.controllers.explain.gathering import collect
 from trainmaster.controllers.explain.reasons import Explanation, explain, list_waiting
 from trainmaster.kit.timeline import Now
 from trainmaster.testing.virtual import run_virtual

@@ -127,6 +127,7 @@ def _build(
         tenants=TenantDesk(client, clock, sign_up=options.rest.sign_up, on_cluster=True),
         templates=options.templates,
         records=NoRecords() if options.history is None else ArchivedRecords(options.history),
+        history=options.history,
         find_fields=find_fields,
         remind=sweeper.remind,
         check_ready=check_ready,

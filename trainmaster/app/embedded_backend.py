@@ -45,6 +45,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         tenants=TenantDesk(client, world.clock, sign_up=world.settings.rest.sign_up, on_cluster=False),
         templates=world.home.templates,
         records=ArchivedRecords(world.home.history),
+        history=world.home.history,
         find_fields=_find_fields,
         remind=sweeper.remind,
         check_ready=_check_ready,

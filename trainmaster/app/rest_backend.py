@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+import importlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -16,16 +20,19 @@ from trainmaster.apiserver.http.logs import PodLogs, check_started, choose_conta
 from trainmaster.apiserver.local import LogSource
 from trainmaster.apiserver.registry import Registry
 from trainmaster.app.settings import Rest
-from trainmaster.client.contract import LogOptions
+from trainmaster.client.contract import Client, LogOptions
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
+from trainmaster.kit.timeline import Now
 from trainmaster.rest.callers import Callers
-from trainmaster.rest.contract import Backend, Limits
+from trainmaster.rest.contract import Backend, Explain, Limits
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creating import JobMaker, Rules
+from trainmaster.rest.services.history import HistoryDesk
 from trainmaster.rest.services.offers import FindFields, Offers
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import Records
+from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.templates import Templates
 from trainmaster.rest.services.tenants import TenantDesk
 
@@ -56,6 +63,7 @@ def build_backend(
     tenants: TenantDesk,
     templates: Path | None,
     records: Records,
+    history: Path | None,
     find_fields: FindFields,
     remind: Callable[[], None],
     check_ready: Callable[[], Awaitable[None]],
@@ -65,4 +73,32 @@ def build_backend(
     jobs = JobMaker(Templates(templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
     limits = Limits(settings.max_body_bytes)
     rates = Rates(clock, settings.requests_per_second, settings.request_burst)
-    return Backend(callers, clock, ids, jobs, JobReader(records, clock), tenants, rates, check_ready, limits)
+    return Backend(
+        callers,
+        clock,
+        ids,
+        jobs,
+        JobReader(records, clock),
+        tenants,
+        rates,
+        check_ready,
+        HistoryDesk(history),
+        build_explain(clock),
+        Streams(),
+        limits,
+    )
+
+
+def build_explain(clock: Clock) -> Explain:
+    """The scheduler's rules are loaded when somebody asks."""
+
+    async def explain(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
+        gathering = await asyncio.to_thread(importlib.import_module, "trainmaster.controllers.explain.gathering")
+        reasons = await asyncio.to_thread(importlib.import_module, "trainmaster.controllers.explain.reasons")
+        view = await gathering.collect(client, namespace)
+        now = Now(clock.now())
+        # A long queue takes a second, and nobody else should wait for it.
+        found = await asyncio.to_thread(reasons.explain, view, namespace, name, now)
+        return None if found is None else asdict(found)
+
+    return explain

@@ -15,37 +15,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from trainmaster.api.meta import GVR
-from trainmaster.api.resources import (
-    CLUSTER_TRAINING_RUNTIMES,
-    CONFIG_MAPS,
-    JOB_SETS,
-    JOBS,
-    LIMIT_RANGES,
-    NODES,
-    PODS,
-    PRIORITY_CLASSES,
-    RESOURCE_QUOTAS,
-    TRAIN_JOBS,
-    TRAINING_RUNTIMES,
-)
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import Context, add_output
 from trainmaster.cli.jobs import build_missing
 from trainmaster.cli.output import print_data
 from trainmaster.cli.server import add_server, call
 from trainmaster.client.contract import Client
-from trainmaster.client.listed import ListedView, fetch
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.timeline import Now
 
 if TYPE_CHECKING:
+    from trainmaster.client.listed import ListedView
     from trainmaster.controllers.explain.reasons import Explanation
 
 _MOST_PROPOSALS = 10
 """Without names: so many are asked what would start them, which takes a second each when hundreds wait."""
-_QUEUE = (PODS, JOB_SETS, JOBS)
-"""What the queue is made of: without all of it, in all namespaces, nothing can be said about who comes first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +43,10 @@ def run(options: argparse.Namespace, context: Context) -> int:
         raise exits.Failure("a name and -A do not go together: name the namespace with -n", exits.USAGE)
 
     async def work(client: Client) -> ListedView:
-        return await collect(client, options.namespace)
+        # Loaded here: a wrong command line is told at once.
+        gathering = importlib.import_module("trainmaster.controllers.explain.gathering")
+        view: ListedView = await gathering.collect(client, options.namespace)
+        return view
 
     view = call(context, options, work)
     now = Now(SystemClock().now())
@@ -89,19 +76,6 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 async def _explain_missing(client: Client, places: list[tuple[str, str]]) -> list[exits.Failure]:
     return [await build_missing(client, namespace, name) for namespace, name in places]
-
-
-async def collect(client: Client, namespace: str) -> ListedView:
-    """All that the answer depends on. Who may not list all namespaces gets what the own one says, and no promises."""
-    wanted: dict[GVR, str] = dict.fromkeys((TRAIN_JOBS, *_QUEUE), "")
-    wanted |= {NODES: "", PRIORITY_CLASSES: "", CLUSTER_TRAINING_RUNTIMES: ""}
-    # ConfigMaps: the snapshots of runtimes, and two policies of the installation.
-    wanted |= {TRAINING_RUNTIMES: namespace, LIMIT_RANGES: namespace, RESOURCE_QUOTAS: namespace, CONFIG_MAPS: ""}
-    view = await fetch(client, wanted)
-    if not view.missing & {TRAIN_JOBS, *_QUEUE, CONFIG_MAPS}:
-        return view
-    own = dict.fromkeys((TRAIN_JOBS, *_QUEUE, TRAINING_RUNTIMES, CONFIG_MAPS, LIMIT_RANGES), namespace)
-    return await fetch(client, {**own, CLUSTER_TRAINING_RUNTIMES: ""})
 
 
 def to_data(one: Explanation) -> dict[str, Any]:

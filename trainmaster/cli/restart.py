@@ -14,16 +14,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 
 from trainmaster.api.conditions import is_true, list_conditions
-from trainmaster.api.labels import RERUN_OF, RESTART
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
-from trainmaster.api.status import AlreadyExists, Conflict, NotFound
+from trainmaster.api.status import Conflict
 from trainmaster.api.training.ends import is_finished
-from trainmaster.api.training.manifests import build_manifest
-from trainmaster.api.training.restarts import decide_next
 from trainmaster.api.training.states import DELETING, SUSPENDED, read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
@@ -31,11 +27,10 @@ from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.output import name_object
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.cli.waiting import add_timeout, limit, read_timeout, wait_until
-from trainmaster.client.contract import Client, DeleteOptions, PatchType
-from trainmaster.client.joblogs import is_owned
+from trainmaster.client.contract import Client, DeleteOptions
+from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, list_new_names, repeat
 
 _TRIES = 5
-_NAMES = 1000
 _REACTION_SECONDS = 10.0
 """After that somebody else's controller is taken to be in charge, which does not know our annotation."""
 
@@ -96,25 +91,14 @@ class Restart:
     # It has not ended
 
     async def _replace(self, job: Object) -> None:
-        """One write asks for it; the revision proves that the job has not ended, and that nobody else just asked."""
         meta = job["metadata"]
-        jobset = await self._find_jobset(job)
-        attempt = decide_next(job, jobset)
-        head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        patch = {"metadata": {**head, "annotations": {RESTART: str(attempt)}}}
-        await self._client.patch(TRAIN_JOBS, meta["name"], PatchType.MERGE, patch, meta["namespace"])
+        jobset = await find_jobset(self._client, job)
+        attempt = await ask_for_attempt(self._client, job, jobset)
         self._context.say(f"{name_object(TRAIN_JOBS, meta['name'])} restarted: attempt {attempt}")
         if jobset is not None and is_cluster(self._options):
             await self._see_to_it(job, jobset)
         if self._options.wait:
             await self._await_attempt(job, jobset, attempt)
-
-    async def _find_jobset(self, job: Object) -> Object | None:
-        try:
-            jobset = await self._client.get(JOB_SETS, job["metadata"]["name"], job["metadata"]["namespace"])
-        except NotFound:
-            return None
-        return jobset if is_owned(jobset, job["metadata"]["uid"]) else None
 
     async def _see_to_it(self, job: Object, jobset: Object) -> None:
         """Upstream's controller makes a JobSet anew that is gone, and does not know our annotation."""
@@ -128,7 +112,7 @@ class Restart:
             async with asyncio.timeout(_REACTION_SECONDS):
                 await wait_until(self._client, JOB_SETS, meta["name"], meta["namespace"], judge)
         except TimeoutError:
-            seen = await self._find_jobset(job)
+            seen = await find_jobset(self._client, job)
             if seen is not None and not _has_ended(seen):
                 self._context.note("the controller there does not know restarts; its JobSet is deleted instead")
                 options = DeleteOptions("Foreground", None, meta["uid"], seen["metadata"]["resourceVersion"])
@@ -155,12 +139,9 @@ class Restart:
 
     async def _repeat(self, job: Object) -> None:
         meta = job["metadata"]
-        note = {RERUN_OF: f"{meta['name']} {meta['uid']}"}
-        for name in [self._options.new_name] if self._options.new_name else list_new_names(meta["name"]):
-            try:
-                made = await self._client.create(TRAIN_JOBS, build_manifest(job, name, note), meta["namespace"])
-            except AlreadyExists:
-                continue
+        names = [self._options.new_name] if self._options.new_name else list_new_names(meta["name"])
+        made = await repeat(self._client, job, names)
+        if made is not None:
             text = f"created: the same as {meta['name']}, which has ended ({read_state(job).word})"
             self._context.say(f"{name_object(TRAIN_JOBS, made['metadata']['name'])} {text}")
             return
@@ -171,10 +152,3 @@ class Restart:
 def _has_ended(jobset: Object) -> bool:
     conditions = list_conditions(jobset)
     return is_true(conditions, "Completed") or is_true(conditions, "Failed")
-
-
-def list_new_names(name: str) -> list[str]:
-    """my-job-2, my-job-3, ...; after my-job-2 comes my-job-3. Names have at most 63 characters."""
-    match = re.fullmatch(r"(.+)-(\d{1,6})", name)
-    base, first = (match[1], int(match[2]) + 1) if match else (name, 2)
-    return [f"{base[: 62 - len(str(number))].rstrip('-')}-{number}" for number in range(first, first + _NAMES)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call
 from trainmaster.cli.waiting import RESUMED, SUSPENDED, add_timeout, read_timeout, wait_for
-from trainmaster.client.contract import Client, PatchType
+from trainmaster.client.contract import Client
+from trainmaster.client.jobcontrol import set_suspended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, context: Context, *, suspend: bool) -> int:
         for job in jobs:
             _check(job, suspend)
         for job in jobs:
-            changed = await _set(client, job, suspend)
+            changed = await set_suspended(client, job, suspend)
             context.say(f"{job['metadata']['name']} {word}" + ("" if changed else " already"))
         return await wait_for(client, jobs, SUSPENDED if suspend else RESUMED, seconds) if options.wait else []
 
@@ -50,13 +50,3 @@ def _check(job: Object, suspend: bool) -> None:
 
 def _verb(suspend: bool) -> str:
     return "suspend" if suspend else "resume"
-
-
-async def _set(client: Client, job: Object, suspend: bool) -> bool:
-    meta = job["metadata"]
-    if bool(job["spec"].get("suspend")) is suspend:
-        return False
-    # The uid: a job that was made anew under this name meanwhile is not meant.
-    patch = {"metadata": {"uid": meta["uid"]}, "spec": {"suspend": suspend}}
-    await client.patch(TRAIN_JOBS, meta["name"], PatchType.MERGE, patch, meta["namespace"])
-    return True

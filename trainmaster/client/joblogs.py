@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -139,6 +139,16 @@ class Positions:
         self._done: set[tuple[str, str, int]] = set()
         self.attempt: int | None = None
         """The newest that a line or mark was handed out of."""
+        self.floor = 0
+        """Attempts before it were handed out whole."""
+
+    @classmethod
+    def resume(cls, attempt: int, known: Mapping[tuple[str, str], Position]) -> Positions:
+        """Where another stream ended: in that attempt, with so much of each (Pod, container) handed out."""
+        positions = cls()
+        positions.attempt = positions.floor = attempt
+        positions._known = dict(known)
+        return positions
 
     def find(self, place: Place, container: str) -> Position | None:
         return self._known.get((place.pod, container))
@@ -173,11 +183,12 @@ async def watch_lines(
     name: str,
     wanted: Wanted = Wanted(),  # noqa: B008 - frozen
     kept: Kept | None = None,
+    resume: Positions | None = None,
 ) -> AsyncGenerator[Entry, None]:
-    """NotFound when there is no such TrainJob."""
+    """NotFound when there is no such TrainJob. `resume`: what another stream has handed out does not come again."""
     trainjob = await client.get(TRAIN_JOBS, name, namespace)
     kept = kept or NothingKept()
-    positions = Positions()
+    positions = resume or Positions()
     beginning = _read_beginning(client, trainjob, wanted, kept, positions)
     try:
         async with aclosing(beginning):
@@ -258,14 +269,16 @@ async def _read_beginning(
             yield entry
 
 
-async def watch_kept_lines(uid: str, wanted: Wanted, kept: Kept) -> AsyncGenerator[Entry, None]:
+async def watch_kept_lines(
+    uid: str, wanted: Wanted, kept: Kept, resume: Positions | None = None
+) -> AsyncGenerator[Entry, None]:
     """The same of a TrainJob that is gone: all from what was kept, without a server."""
     sources = [
         _Source(log.place, log.container, log.restart, kept=log)
         for log in kept.list_logs(uid, ())
         if wanted.fits(log.place, log.container)
     ]
-    entries = _read_attempts(None, "", sources, wanted, kept, Positions())
+    entries = _read_attempts(None, "", sources, wanted, kept, resume or Positions())
     async with aclosing(entries):
         async for entry in entries:
             yield entry
@@ -274,10 +287,10 @@ async def watch_kept_lines(uid: str, wanted: Wanted, kept: Kept) -> AsyncGenerat
 async def _read_attempts(
     client: Client | None, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
-    attempts = sorted({source.place.attempt for source in sources})
+    attempts = sorted({source.place.attempt for source in sources if source.place.attempt >= positions.floor})
     for attempt in attempts[-1:] if wanted.last_attempt else attempts:
-        positions.attempt = attempt
-        if len(attempts) > 1:
+        before, positions.attempt = positions.attempt, attempt
+        if (len(attempts) > 1 or before is not None) and before != attempt:
             yield Mark(ATTEMPT, attempt, f"attempt {attempt}")
         chosen = [source for source in sources if source.place.attempt == attempt]
         merged = _merge_sources(client, namespace, chosen, wanted, kept, positions)
@@ -304,6 +317,9 @@ async def _read_source(
 ) -> AsyncGenerator[Entry, None]:
     place = source.place
     position = positions.get(place, source.container)
+    if position.restart > source.restart:
+        # Another stream has handed it out.
+        return
     if position.restart != source.restart:
         position.enter(source.restart)
 

@@ -77,7 +77,9 @@ class _Follower:
         self._jobsets: list[str] = []
         """Uids, in the order in which they were seen."""
         self._pods: dict[str, Object] = {}
-        self._floor = positions.attempt if wanted.last_attempt and positions.attempt is not None else 0
+        self._floor = positions.floor
+        if wanted.last_attempt and positions.attempt is not None:
+            self._floor = positions.attempt
         self._reading: dict[tuple[str, str], tuple[int, int]] = {}
         """(Pod, container) -> (JobSet, attempt), of readers that are not done."""
         self._read: set[tuple[str, str]] = set()

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from trainmaster.api import status, tenancy
 from trainmaster.api.meta import GVR, Object
@@ -23,6 +24,7 @@ from trainmaster.client.contract import (
     LogOptions,
     ObjectList,
     PatchType,
+    WatchEvent,
     WatchOptions,
     WatchStream,
     WriteOptions,
@@ -53,10 +55,14 @@ class SeenClient:
         self._inner = inner
         self._latest = latest
         self.seen = 0
+        self._settled = 0
 
     async def settle(self) -> None:
-        if self.seen:
-            await self._inner.durable(self.seen)
+        """Called for every piece of an answer, so what is known to be on disk is not asked for again."""
+        seen = self.seen
+        if seen > self._settled:
+            await self._inner.durable(seen)
+            self._settled = max(self._settled, seen)
 
     def _see(self, obj: Object) -> Object:
         self._note(str((obj.get("metadata") or {}).get("resourceVersion") or ""))
@@ -81,8 +87,7 @@ class SeenClient:
         return found
 
     def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = _WATCH) -> WatchStream:
-        """Events of a stream are let out by whoever reads it."""
-        return self._inner.watch(gvr, namespace, options)
+        return _SeenWatch(self._inner.watch(gvr, namespace, options), self._see)
 
     async def create(
         self,
@@ -139,6 +144,31 @@ class SeenClient:
 
     async def close(self) -> None:
         """The client belongs to whoever made it."""
+
+
+class _SeenWatch:
+    """`WatchStream` whose events count as seen: nothing of them leaves before it is durable."""
+
+    def __init__(self, inner: WatchStream, see: Callable[[Object], Object]) -> None:
+        self._inner = inner
+        self._see = see
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._inner.__aexit__(kind, error, trace)
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent]:
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        event = await anext(self._inner)
+        self._see(event.object)
+        return event
 
 
 @dataclass(frozen=True, slots=True)

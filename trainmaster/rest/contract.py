@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.rest.callers import Callers
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creating import JobMaker
+from trainmaster.rest.services.history import HistoryDesk
 from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantDesk
 
 
@@ -23,6 +27,10 @@ class Limits:
     """Largest request body; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
     body_seconds: float = 30.0
     """Longest pause while a body arrives."""
+
+
+Explain = Callable[[Client, str, str], Awaitable[Mapping[str, Any] | None]]
+"""(client, namespace, name): as `trainmaster explain` says it; None when there is no such job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +45,7 @@ class Backend:
     """Of requests, for each caller."""
     check_ready: Callable[[], Awaitable[None]]
     """Raises StatusError while the server behind does not answer."""
+    history: HistoryDesk
+    explain: Explain
+    streams: Streams
     limits: Limits = field(default_factory=Limits)

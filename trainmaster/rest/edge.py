@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 from trainmaster.api.status import StatusError
@@ -50,6 +51,10 @@ class Edge:
             return
         await _Exchange(self._app, self._backend, scope, receive, send).run(scope["path"] in self._public)
 
+    def stop(self) -> None:
+        """Ends the answers that would go on; those that end by themselves are finished."""
+        self._backend.streams.close()
+
 
 class _Exchange:
     """One request and its answer."""
@@ -75,7 +80,10 @@ class _Exchange:
         try:
             headers = _read_headers(self._scope)
             if not public:
-                self._caller = state["caller"] = await self._backend.callers.identify(_find_token(headers))
+                token = _find_token(headers)
+                self._caller = state["caller"] = await self._backend.callers.identify(token)
+                # For answers that go on for hours: the token may be revoked meanwhile.
+                state["identify"] = partial(self._backend.callers.identify, token)
                 if not self._caller.is_administrator:
                     self._backend.rates.take(self._caller.identity.user)
             self._check_announced(headers.get(b"content-length", b""))
@@ -129,6 +137,10 @@ class _Exchange:
             message = {**message, "headers": self._add_headers(list(message.get("headers") or ()))}
         elif self._replaced:
             return
+        elif message.get("body") and self._caller is not None:
+            # A stream tells of what was written since it began.
+            await self._caller.settle()
+            self._done = not message.get("more_body")
         elif not message.get("more_body"):
             self._done = True
         await self._send_to(message)

@@ -51,4 +51,5 @@ async def serving_app(app: Any, listener: socket.socket, tls: ssl.SSLContext | N
         yield
     finally:
         server.should_exit = True
+        app.stop()
         await finish(server.shutdown(sockets=[listener]), limit=_DRAIN_SECONDS + 5, name="rest.drain")

@@ -9,7 +9,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
 from trainmaster.api.training.manifests import build_manifest
 from trainmaster.api.training.restarts import decide_next, is_asked_for
-from trainmaster.cli.restart import list_new_names
+from trainmaster.client.jobcontrol import list_new_names
 
 pytestmark = pytest.mark.unit
 

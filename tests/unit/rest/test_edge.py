@@ -24,9 +24,11 @@ from trainmaster.rest.models.problems import ProblemDocument
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS
 from trainmaster.rest.services.creating import JobMaker
+from trainmaster.rest.services.history import HistoryDesk
 from trainmaster.rest.services.offers import Offers
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import NoRecords
+from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.templates import Templates
 from trainmaster.rest.services.tenants import TenantDesk
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -51,13 +53,30 @@ async def ready() -> None:
     """As it should be."""
 
 
+async def explain(*asked: Any) -> None:
+    """Knows no job."""
+
+
 def build_backend(callers: Any = None, limits: Limits | None = None) -> Backend:
     clock = SystemClock()
     jobs = JobMaker(Templates(), Offers(find_fields, clock), clock)
     known = callers or OnlyGood(_Silent())  # type: ignore[arg-type]
     desk = TenantDesk(_Silent(), clock, sign_up=False, on_cluster=False)  # type: ignore[arg-type]
     reader, rates = JobReader(NoRecords(), clock), Rates(clock, 50.0, 200)
-    return Backend(known, clock, SeededIds(1), jobs, reader, desk, rates, ready, limits or Limits())
+    return Backend(
+        known,
+        clock,
+        SeededIds(1),
+        jobs,
+        reader,
+        desk,
+        rates,
+        ready,
+        HistoryDesk(None),
+        explain,
+        Streams(),
+        limits or Limits(),
+    )
 
 
 async def find_fields() -> frozenset[str]:

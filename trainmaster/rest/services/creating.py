@@ -90,6 +90,9 @@ class JobMaker:
                 return made
         raise Problem(409, "names-taken", "no second was free for the job's name", hint="send it again in a moment")
 
+    def list_frameworks(self) -> list[str]:
+        return self._templates.list_frameworks()
+
     def _find_template(self, order: JobOrder) -> Template:
         try:
             template = self._templates.find(order.framework)

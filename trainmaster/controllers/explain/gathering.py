@@ -1,0 +1,36 @@
+"""Fetches what `reasons.explain` reads, through any client: for whoever has no view of its own (commands, REST)."""
+
+from __future__ import annotations
+
+from trainmaster.api.meta import GVR
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    LIMIT_RANGES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
+from trainmaster.client.contract import Client
+from trainmaster.client.listed import ListedView, fetch
+
+_QUEUE = (PODS, JOB_SETS, JOBS)
+"""What the queue is made of: without all of it, in all namespaces, nothing can be said about who comes first."""
+
+
+async def collect(client: Client, namespace: str) -> ListedView:
+    """All that the answer depends on. Who may not list all namespaces gets what the own one says, and no promises."""
+    wanted: dict[GVR, str] = dict.fromkeys((TRAIN_JOBS, *_QUEUE), "")
+    wanted |= {NODES: "", PRIORITY_CLASSES: "", CLUSTER_TRAINING_RUNTIMES: ""}
+    # ConfigMaps: the snapshots of runtimes, and two policies of the installation.
+    wanted |= {TRAINING_RUNTIMES: namespace, LIMIT_RANGES: namespace, RESOURCE_QUOTAS: namespace, CONFIG_MAPS: ""}
+    view = await fetch(client, wanted)
+    if not view.missing & {TRAIN_JOBS, *_QUEUE, CONFIG_MAPS}:
+        return view
+    own = dict.fromkeys((TRAIN_JOBS, *_QUEUE, TRAINING_RUNTIMES, CONFIG_MAPS, LIMIT_RANGES), namespace)
+    return await fetch(client, {**own, CLUSTER_TRAINING_RUNTIMES: ""})

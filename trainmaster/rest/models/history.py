@@ -1,0 +1,116 @@
+"""Answers of `/api/v1/history`: jobs that have ended or were deleted, as their records tell them (docs/history.md)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainmaster.rest.models.jobs import Verdict, WorkerState
+
+_RECORD: dict[str, Any] = {
+    "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
+    "name": "ann-mnist",
+    "namespace": "ann",
+    "runtime": "pytorch-simple",
+    "state": "Complete",
+    "created_at": "2026-11-15T20:00:00Z",
+    "completed_at": "2026-11-15T20:05:00Z",
+    "deleted_at": "2026-11-15T21:00:00Z",
+    "deleted_by": "system:serviceaccount:ann:tenant",
+}
+
+
+class RecordSummary(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [_RECORD]})
+
+    uid: str
+    name: str
+    namespace: str
+    runtime: str
+    state: Literal["Complete", "Failed", "Deleted"] = Field(description="Deleted: before its end.")
+    created_at: str
+    completed_at: str | None
+    deleted_at: str | None = Field(description="null while the job itself is still there.")
+    deleted_by: str | None
+
+
+class RecordLog(BaseModel):
+    attempt: int
+    job: str
+    worker: int
+    container: str
+    restart: int
+    bytes: int
+
+
+class RecordEvent(BaseModel):
+    time: str
+    reason: str
+    about: str
+    message: str
+    count: int
+
+
+class RecordDetail(RecordSummary):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {**_RECORD, "message": None, "verdict": None, "workers": [], "events": [], "logs": [], "gaps": []}
+            ]
+        }
+    )
+
+    message: str | None
+    verdict: Verdict | None
+    workers: list[WorkerState]
+    events: list[RecordEvent]
+    logs: list[RecordLog] = Field(description="What GET .../logs can answer from.")
+    gaps: list[str] = Field(description="What could not be kept, in words.")
+
+
+class Records(BaseModel):
+    model_config = ConfigDict(
+        populate_by_name=True, json_schema_extra={"examples": [{"items": [_RECORD], "continue": None}]}
+    )
+
+    items: list[RecordSummary] = Field(description="The newest first, by their end.")
+    continue_: str | None = Field(default=None, alias="continue", description="For the next page; null: the last.")
+
+
+class LogLine(BaseModel):
+    attempt: int
+    job: str
+    worker: int
+    container: str
+    time: str = Field(description="RFC 3339 with nanoseconds; empty when nobody knows.")
+    text: str
+
+
+class LogLines(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "ann-mnist",
+                    "namespace": "ann",
+                    "lines": [
+                        {
+                            "attempt": 0,
+                            "job": "node",
+                            "worker": 0,
+                            "container": "node",
+                            "time": "2026-11-15T20:00:01.000000000Z",
+                            "text": "loss 0.31",
+                        }
+                    ],
+                    "truncated": False,
+                }
+            ]
+        }
+    )
+
+    name: str
+    namespace: str
+    lines: list[LogLine] = Field(description="All workers merged by time, attempt after attempt.")
+    truncated: bool = Field(description="The beginning is left out.")

@@ -1,0 +1,242 @@
+"""Answers of `/api/v1` about jobs and runtimes (docs/rest.md). `services.views` builds their content."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+JobState = Literal["Pending", "Suspended", "Running", "Complete", "Failed"]
+_SUMMARY: dict[str, Any] = {
+    "name": "ann-mnist",
+    "namespace": "ann",
+    "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
+    "user": "ann",
+    "framework": "pytorch",
+    "runtime": "pytorch-simple",
+    "state": "Running",
+    "reason": None,
+    "message": None,
+    "deleting": False,
+    "nodes": 2,
+    "created_at": "2026-11-15T20:00:00Z",
+    "completed_at": None,
+    "progress": {
+        "percent": 40,
+        "eta_seconds": 90,
+        "metrics": {"loss": "0.31"},
+        "updated_at": "2026-11-15T20:01:00Z",
+    },
+    "labels": {"trainmaster.dev/user": "ann"},
+}
+
+
+class Progress(BaseModel):
+    """What the training code has reported (docs/progress.md)."""
+
+    percent: int | None
+    eta_seconds: int | None = Field(description="Seconds until its end, as it estimates; null when it has ended.")
+    metrics: dict[str, str]
+    updated_at: str | None
+
+
+class JobSummary(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [_SUMMARY]})
+
+    name: str
+    namespace: str
+    uid: str
+    user: str | None = Field(description="Whose job it is, if it was made through REST.")
+    framework: str | None = Field(description="As it was asked for; null for a job of a runtime.")
+    runtime: str
+    state: JobState
+    reason: str | None = Field(description="Why, in one word for programs: of Pending, Suspended and Failed.")
+    message: str | None = Field(description="Why, for people.")
+    deleting: bool = Field(description="It was deleted, and its workers are ending.")
+    nodes: int | None = Field(description="As it asks for; null leaves it to the runtime.")
+    created_at: str
+    completed_at: str | None
+    progress: Progress | None = Field(description="null while it has reported nothing.")
+    labels: dict[str, str]
+
+
+class Verdict(BaseModel):
+    """The worker that failed first, and how."""
+
+    attempt: int
+    job: str | None
+    worker: int | None
+    pod: str | None
+    exit_code: int | None
+    signal: str | None
+    reason: str | None
+    last_words: str | None = Field(description="The end of what it printed.")
+    finished_at: str | None
+
+
+class WorkerState(BaseModel):
+    job: str = Field(description="node, launcher, or an initializer.")
+    worker: int
+    pod: str
+    attempt: int
+    state: str = Field(description="Phase of its Pod: Pending, Running, Succeeded, Failed, Unknown.")
+    reason: str | None
+    message: str | None
+    exit_code: int | None
+    restarts: int = Field(description="Of its containers within this attempt.")
+    node: str | None
+    started_at: str | None
+    finished_at: str | None
+
+
+class Term(BaseModel):
+    seconds: int
+    source: str = Field(description="Who says so: the job, its runtime, or the installation.")
+
+
+class JobDetail(JobSummary):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    **_SUMMARY,
+                    "attempt": 1,
+                    "restarts": 1,
+                    "max_restarts": 6,
+                    "verdict": None,
+                    "workers": [],
+                    "deadline": {"seconds": 3600, "source": "TrainJob spec.activeDeadlineSeconds"},
+                    "retention": None,
+                }
+            ]
+        }
+    )
+
+    attempt: int = Field(description="Which attempt of the whole gang this is, from 0 on.")
+    restarts: int = Field(description="How often the whole gang was started again.")
+    max_restarts: int | None = Field(description="How often a failure may do that; null before it has begun.")
+    verdict: Verdict | None
+    workers: list[WorkerState] = Field(description="Of the newest attempt.")
+    deadline: Term | None = Field(description="How long it may be active; null: for ever.")
+    retention: Term | None = Field(description="How long it is kept after its end; null: until somebody deletes it.")
+
+
+class Jobs(BaseModel):
+    model_config = ConfigDict(
+        populate_by_name=True, json_schema_extra={"examples": [{"items": [_SUMMARY], "continue": None}]}
+    )
+
+    items: list[JobSummary]
+    continue_: str | None = Field(
+        default=None, alias="continue", description="Send it as `continue` for the next page; null: this is the last."
+    )
+
+
+class RestartRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{}, {"name": "ann-mnist-again"}]})
+
+    name: str | None = Field(
+        default=None,
+        description="Of the new job, if this one has ended; else one is chosen.",
+        json_schema_extra={"pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength": 44},
+    )
+
+
+class RestartAnswer(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "ann-mnist", "namespace": "ann", "attempt": 2, "created": False}]}
+    )
+
+    name: str = Field(description="The job that runs now: a new one if this one had ended.")
+    namespace: str
+    attempt: int = Field(description="The attempt that begins.")
+    created: bool = Field(description="Whether it is a new job.")
+
+
+class Deleted(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "ann-mnist", "namespace": "ann", "message": "the job is deleted"}]}
+    )
+
+    name: str
+    namespace: str
+    message: str
+
+
+class Change(BaseModel):
+    text: str
+    how: str = Field(description="The command that does it.")
+
+
+class Explanation(BaseModel):
+    """Why it does what it does, as `trainmaster explain` says it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "ann-mnist",
+                    "namespace": "ann",
+                    "state": "Waiting",
+                    "reason": "WaitingForResources",
+                    "sentence": "it waits for 2 GPUs",
+                    "since": "2026-11-15T20:00:00Z",
+                    "position": 1,
+                    "queue": 3,
+                    "ahead": [],
+                    "unblock": ["bob/big ends"],
+                    "changes": [],
+                    "facts": [],
+                }
+            ]
+        }
+    )
+
+    name: str
+    namespace: str
+    state: str
+    reason: str
+    sentence: str
+    since: str
+    position: int = Field(description="In the queue, from 1 on; 0: it is not in it, or the caller may not see it.")
+    queue: int
+    ahead: list[str]
+    unblock: list[str] = Field(description="What has to happen, or what to do.")
+    changes: list[Change] = Field(description="What would start it now, the smallest change first.")
+    facts: list[str]
+
+
+class Runtime(BaseModel):
+    name: str
+    kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"]
+    namespace: str | None = Field(description="null: for everybody.")
+    framework: str | None
+    policy: str | None = Field(description="torch, mpi, jax, xgboost or flux.")
+    nodes: int | None
+    max_restarts: int
+
+
+class Runtimes(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "items": [
+                        {
+                            "name": "torch-distributed",
+                            "kind": "ClusterTrainingRuntime",
+                            "namespace": None,
+                            "framework": "torch",
+                            "policy": "torch",
+                            "nodes": 1,
+                            "max_restarts": 6,
+                        }
+                    ],
+                    "frameworks": ["pytorch", "tensorflow"],
+                }
+            ]
+        }
+    )
+
+    items: list[Runtime]
+    frameworks: list[str] = Field(description="What `framework` of a create may be.")

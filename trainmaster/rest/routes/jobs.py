@@ -1,0 +1,162 @@
+"""Jobs of `/api/v1`: list, read, suspend, resume, restart, delete, explain, what was printed; and the runtimes."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Path, Query, Response
+
+from trainmaster.client.joblogs import Wanted as WantedLines
+from trainmaster.client.joblogs import watch_lines
+from trainmaster.rest.context import BackendOf, CallerOf
+from trainmaster.rest.models.history import LogLines
+from trainmaster.rest.models.jobs import (
+    Deleted,
+    Explanation,
+    JobDetail,
+    Jobs,
+    JobState,
+    JobSummary,
+    RestartAnswer,
+    RestartRequest,
+    Runtimes,
+)
+from trainmaster.rest.problems import not_found
+from trainmaster.rest.services import jobs
+from trainmaster.rest.services.deleting import delete_job
+from trainmaster.rest.services.keys import hash_key
+from trainmaster.rest.services.printed import read_end
+from trainmaster.rest.services.spaces import find_namespace
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"])
+
+Name = Annotated[str, Path(description="The job.", min_length=1, max_length=253)]
+Namespace = Annotated[
+    str | None, Query(description="Default: the caller's own.", min_length=1, max_length=63, examples=["ann"])
+]
+Label = Annotated[list[str] | None, Query(description="KEY or KEY=VALUE; all of them.", max_length=20)]
+Limit = Annotated[int, Query(description="Most jobs of one page.", ge=1, le=500)]
+Continue = Annotated[str, Query(alias="continue", description="`continue` of the page before.", max_length=4096)]
+Worker = Annotated[int | None, Query(description="Only this worker, from 0 on; default: all.", ge=0, le=100_000)]
+Attempt = Annotated[int | None, Query(description="Only this attempt, from 0 on; default: all.", ge=0, le=2**31 - 1)]
+Tail = Annotated[int | None, Query(description="Only so many lines from the end.", ge=0, le=100_000)]
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", description="Sending it again does nothing again.", max_length=255),
+]
+Known = Annotated[str | None, Header(alias="If-None-Match", description="ETag of the answer that you have.")]
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as you know it."}}
+
+
+@router.get("/jobs", summary="Jobs, by filters and pages", response_model_by_alias=True)
+async def list_jobs(
+    caller: CallerOf,
+    namespace: Namespace = None,
+    state: Annotated[JobState | None, Query(description="Only those in this state.")] = None,
+    framework: Annotated[str | None, Query(max_length=63)] = None,
+    runtime: Annotated[str | None, Query(max_length=253)] = None,
+    user: Annotated[str | None, Query(description="Whose jobs.", max_length=63)] = None,
+    label: Label = None,
+    limit: Limit = 100,
+    token: Continue = "",
+) -> Jobs:
+    """Administrators who leave out `namespace` get all namespaces. A page may have fewer than `limit`."""
+    everywhere = namespace is None and caller.tenant is None
+    wanted = jobs.Wanted(
+        namespace="" if everywhere else find_namespace(caller, namespace),
+        state=state,
+        framework=framework,
+        runtime=runtime,
+        user=user,
+        labels=tuple(label or ()),
+        limit=limit,
+        token=token,
+    )
+    page = await jobs.list_jobs(caller.client, wanted)
+    return Jobs(items=[JobSummary(**item) for item in page.items], **{"continue": page.token or None})
+
+
+@router.get("/jobs/{name}", summary="One job, whole", responses=NOT_MODIFIED, response_model=JobDetail)
+async def read_job(name: Name, caller: CallerOf, namespace: Namespace = None, if_none_match: Known = None) -> Response:
+    """With an ETag: `If-None-Match` answers 304 while nothing has changed."""
+    found = await jobs.read_job(caller.client, find_namespace(caller, namespace), name)
+    return answer_tagged(JobDetail(**found).model_dump(), if_none_match)
+
+
+@router.delete("/jobs/{name}", summary="Delete a job; its workers end, its record stays")
+async def remove_job(name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> Deleted:
+    """Doing it again is no error."""
+    space = find_namespace(caller, namespace)
+    done = await delete_job(caller.client, backend.reader, space, name)
+    return Deleted(name=name, namespace=space, message=done.message)
+
+
+@router.post("/jobs/{name}/suspend", summary="Stop its workers and give their room to others")
+async def suspend_job(name: Name, caller: CallerOf, namespace: Namespace = None) -> JobDetail:
+    return JobDetail(**await jobs.suspend_job(caller.client, find_namespace(caller, namespace), name, True))
+
+
+@router.post("/jobs/{name}/resume", summary="Let a suspended job go on")
+async def resume_job(name: Name, caller: CallerOf, namespace: Namespace = None) -> JobDetail:
+    return JobDetail(**await jobs.suspend_job(caller.client, find_namespace(caller, namespace), name, False))
+
+
+@router.post("/jobs/{name}/restart", summary="The next attempt, or the same job again if it has ended")
+async def restart_job(
+    name: Name, caller: CallerOf, body: RestartRequest | None = None, namespace: Namespace = None, key: Key = None
+) -> RestartAnswer:
+    space = find_namespace(caller, namespace)
+    new_name = jobs.check_name((body or RestartRequest()).name)
+    hashed = hash_key(caller, space, f"restart {name} {key}") if key else ""
+    done = await jobs.restart_job(caller.client, space, name, new_name=new_name, key=hashed)
+    return RestartAnswer(name=done.name, namespace=space, attempt=done.attempt, created=done.created)
+
+
+@router.get("/jobs/{name}/explain", summary="Why does it wait, and what would start it?")
+async def explain_job(name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> Explanation:
+    space = find_namespace(caller, namespace)
+    await jobs.get_job(caller.client, space, name)
+    found = await backend.explain(caller.client, space, name)
+    if found is None:
+        raise not_found(f"the job {name[:64]!r} has gone meanwhile")
+    return Explanation(**found)
+
+
+@router.get("/jobs/{name}/logs", summary="What its workers printed so far")
+async def read_job_logs(
+    name: Name,
+    caller: CallerOf,
+    backend: BackendOf,
+    namespace: Namespace = None,
+    worker: Worker = None,
+    attempt: Attempt = None,
+    tail_lines: Tail = None,
+) -> LogLines:
+    """The last 8 MiB, or so many lines. GET .../logs/stream goes on with what comes."""
+    space = find_namespace(caller, namespace)
+    await jobs.get_job(caller.client, space, name)
+    wanted = WantedLines(attempt=attempt, rank=worker, tail=tail_lines)
+    entries = watch_lines(caller.client, backend.clock, space, name, wanted, backend.history.kept)
+    printed = await read_end(entries, tail_lines)
+    return LogLines(name=name, namespace=space, lines=printed.lines, truncated=printed.truncated)  # type: ignore[arg-type]  # pydantic makes models of them
+
+
+@router.get("/runtimes", summary="What jobs can run on")
+async def list_runtimes(caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> Runtimes:
+    space = find_namespace(caller, namespace)
+    found = await jobs.list_runtimes(caller.client, space)
+    return Runtimes(items=found, frameworks=backend.jobs.list_frameworks())  # type: ignore[arg-type]  # pydantic makes models of them
+
+
+def answer_tagged(data: dict[str, Any], known: str | None) -> Response:
+    """The tag is that of the content, so it survives restarts and is the same on every server."""
+    body = orjson.dumps(data)
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    # A cache may keep it if it asks each time.
+    headers = {"etag": tag, "cache-control": "private, no-cache"}
+    tags = [part.strip().removeprefix("W/") for part in (known or "").split(",")]
+    if tag in tags or tags == ["*"]:
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")

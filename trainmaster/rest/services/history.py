@@ -1,0 +1,169 @@
+"""Records of jobs for `/api/v1/history`: a list by filters and pages, one whole, and the logs that were kept.
+
+Reads the archive in a thread, with a connection of its own that cannot write; an installation without one has no
+records. Who may read them is decided before (`spaces.check_reader`): whoever may read TrainJobs of that namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+
+from trainmaster.api.places import find_place
+from trainmaster.client.joblogs import Kept, NothingKept
+from trainmaster.history import logs
+from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, Summary
+from trainmaster.history.kept import KeptLogs
+from trainmaster.history.record import Record
+from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
+from trainmaster.rest.services.reading import describe_record
+from trainmaster.rest.services.views import build_verdict, build_worker
+
+T = TypeVar("T")
+_EVENTS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsWanted:
+    namespace: str
+    name: str = ""
+    state: str = ""
+    deleted: bool | None = None
+    limit: int = 100
+    token: str = ""
+
+
+class HistoryDesk:
+    """`directory` is the archive's; None where nothing is kept."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self.kept: Kept = NothingKept() if directory is None else KeptLogs(directory)
+
+    async def select(self, wanted: RecordsWanted) -> tuple[list[dict[str, Any]], str]:
+        """The newest first, and the token of the next page."""
+        after = _read_token(wanted.token)
+
+        def look(archive: Archive) -> list[Summary]:
+            # Ties with the last one of the page before come again, and are passed over below.
+            before = f"{after[0]}~" if after else ""
+            found = Filter(wanted.namespace, wanted.name, wanted.state, wanted.deleted, before)
+            return archive.select(found)
+
+        lines: list[Summary] = await self._ask(look, list[Summary]())
+        rest = [line for line in lines if after is None or _is_after(line, after)]
+        page = rest[: wanted.limit]
+        token = _build_token(page[-1]) if len(rest) > len(page) else ""
+        return [build_summary(line) for line in page], token
+
+    async def get(self, namespace: str, uid: str) -> Record:
+        """Problem 404 also for a record of another namespace: who asks may not know that it is there."""
+        record = await self._ask(lambda archive: archive.find(uid), None)
+        if record is None or record.namespace != namespace:
+            hint = f"GET /api/v1/history?namespace={namespace} lists those that there are"
+            raise not_found(f"there is no record {uid[:64]!r} in the namespace {namespace!r}", hint=hint)
+        return record
+
+    async def describe(self, record: Record) -> dict[str, Any]:
+        kept = await self._ask(
+            lambda archive: logs.list_logs(archive.directory, archive.list_jobsets(record.uid)), list[logs.Log]()
+        )
+        document = record.document
+        pods = [_to_pod(entry) for entry in document.get("pods") or ()]
+        placed = [(place, pod) for pod in pods if (place := find_place(pod)) is not None]
+        return {
+            **build_summary(record),
+            "message": describe_record(record).message,
+            "verdict": build_verdict(document["trainjob"]),
+            "workers": [build_worker(place, pod) for place, pod in placed],
+            "events": [_build_event(event) for event in (document.get("events") or ())[-_EVENTS:]],
+            "logs": [_build_log(log) for log in kept],
+            "gaps": list(document.get("gaps") or ()),
+        }
+
+    async def _ask(self, question: Callable[[Archive], T], nothing: T) -> T:
+        directory = self._directory
+        if directory is None:
+            return nothing
+
+        def work() -> T:
+            if not (directory / FILE).exists():
+                return nothing
+            archive = Archive.open(directory, read_only=True)
+            try:
+                return question(archive)
+            finally:
+                archive.close()
+
+        try:
+            return await asyncio.to_thread(work)
+        except ArchiveError:
+            raise Problem(503, "no-history", "the archive cannot be read", hint="ask an administrator") from None
+
+
+def build_summary(line: Summary | Record) -> dict[str, Any]:
+    deletion = line.deletion
+    return {
+        "uid": line.uid,
+        "name": line.name,
+        "namespace": line.namespace,
+        "runtime": line.runtime,
+        "state": line.state,
+        "created_at": line.created,
+        "completed_at": line.finished or None,
+        "deleted_at": None if deletion is None else deletion.at,
+        "deleted_by": None if deletion is None else deletion.by or None,
+    }
+
+
+def _to_pod(entry: dict[str, Any]) -> dict[str, Any]:
+    meta = {"name": entry["name"], "uid": entry["uid"], "labels": entry.get("labels") or {}}
+    return {"metadata": meta, "spec": {"nodeName": entry.get("node") or None}, "status": entry.get("status") or {}}
+
+
+def _build_event(event: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "time": str(event.get("last") or event.get("first") or ""),
+        "reason": str(event.get("reason") or ""),
+        "about": str(event.get("about") or ""),
+        "message": str(event.get("message") or ""),
+        "count": int(event.get("count") or 1),
+    }
+
+
+def _build_log(log: logs.Log) -> dict[str, Any]:
+    place = log.place
+    head = {"attempt": place.attempt, "job": place.job, "worker": place.index}
+    return {**head, "container": log.container, "restart": log.restart, "bytes": log.bytes}
+
+
+def _is_after(line: Summary, after: tuple[str, str, str]) -> bool:
+    """In the order of the archive: by end and creation, the newest first, then by uid."""
+    ended, created, uid = after
+    if (line.finished, line.created) != (ended, created):
+        return (line.finished, line.created) < (ended, created)
+    return line.uid > uid
+
+
+def _build_token(line: Summary) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([line.finished, line.created, line.uid])).decode().rstrip("=")
+
+
+def _read_token(token: str) -> tuple[str, str, str] | None:
+    if not token:
+        return None
+    try:
+        found = orjson.loads(base64.b64decode(token.encode() + b"=" * (-len(token) % 4), b"-_", validate=True))
+        ended, created, uid = found
+    except (ValueError, binascii.Error, TypeError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(part, str) for part in found):
+        raise invalid([FieldProblem("is no token of ours: send `continue` as it was answered", parameter="continue")])
+    return ended, created, uid

@@ -1,0 +1,246 @@
+"""Jobs for `/api/v1`: found by filters and pages, read whole, suspended, resumed, restarted. On the caller's client.
+
+Nothing is kept between requests. A filter that the server behind does not have (the state) is applied here, so a page
+may be shorter than asked for; only an answer without a `continue` is the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.labels import FRAMEWORK, REST_FRAMEWORK, USER
+from trainmaster.api.lifecycle import policy as lifecycle
+from trainmaster.api.lifecycle.policy import read_policy
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
+from trainmaster.api.status import Conflict, NotFound, StatusError
+from trainmaster.api.training.ends import is_finished
+from trainmaster.api.training.restarts import decide_next
+from trainmaster.api.training.steps import find_policy
+from trainmaster.client.contract import Client, ListOptions
+from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, set_suspended
+from trainmaster.client.joblogs import list_pods
+from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
+from trainmaster.rest.services.rerunning import rerun
+from trainmaster.rest.services.views import Story, build_detail, build_summary, read_state
+
+_TRIES = 5
+_LOOKED_AT = 5_000
+"""Jobs that one answer looks at while it searches; the next page goes on there."""
+_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+NAME_LENGTH = 44
+"""A Pod's name, `{job}-node-0-{worker}-{5 letters}`, has 63 characters at most."""
+NAME_RULE = (
+    "a name is a DNS label that begins with a letter: lower-case letters, digits and '-', no '-' at the end, "
+    f"at most {NAME_LENGTH} characters"
+)
+RESTART_KEY = "trainmaster.dev/restart-key"
+"""Annotation on TrainJobs, by the REST API: the Idempotency-Key, hashed, of the restart that was asked for last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    namespace: str
+    """"" is all."""
+    state: str | None = None
+    framework: str | None = None
+    runtime: str | None = None
+    user: str | None = None
+    labels: Sequence[str] = ()
+    """KEY or KEY=VALUE, each."""
+    limit: int = 100
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    items: list[dict[str, Any]]
+    token: str = ""
+
+
+async def list_jobs(client: Client, wanted: Wanted) -> Page:
+    selector, token, looked_at = build_selector(wanted), wanted.token, 0
+    found: list[dict[str, Any]] = []
+    while True:
+        options = ListOptions(selector, limit=wanted.limit - len(found), continue_token=token)
+        page = await client.list(TRAIN_JOBS, wanted.namespace, options)
+        looked_at += len(page.items)
+        found += [build_summary(job) for job in page.items if _fits(job, wanted)]
+        token = page.continue_token
+        if not token or len(found) >= wanted.limit or looked_at >= _LOOKED_AT:
+            return Page(found, token)
+
+
+def build_selector(wanted: Wanted) -> str:
+    """Problem 422 for what is no label: nothing reaches the selector that could be read as more than one."""
+    parts, errors = [], []
+    for name, key, value in (("user", USER, wanted.user), ("framework", REST_FRAMEWORK, wanted.framework)):
+        if value is None:
+            continue
+        if not value or not _VALUE.fullmatch(value):
+            errors.append(FieldProblem("is no value of a label: letters, digits, '-', '_', '.'", parameter=name))
+        parts.append(f"{key}={value}")
+    for label in wanted.labels:
+        key, equals, value = label.partition("=")
+        if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+            errors.append(FieldProblem(f"{label[:60]!r} is no label: write KEY or KEY=VALUE", parameter="label"))
+        parts.append(f"{key}{equals}{value}")
+    if errors:
+        raise invalid(errors)
+    return ",".join(parts)
+
+
+def _fits(job: Object, wanted: Wanted) -> bool:
+    return wanted.state in (None, read_state(job).word) and wanted.runtime in (None, job["spec"]["runtimeRef"]["name"])
+
+
+async def get_job(client: Client, namespace: str, name: str) -> Object:
+    """Problem 404 that says where a deleted one is."""
+    try:
+        return await client.get(TRAIN_JOBS, name, namespace)
+    except NotFound:
+        raise not_found(
+            f"there is no job {name[:64]!r} in the namespace {namespace!r}",
+            hint=f"GET /api/v1/history?name=NAME&namespace={namespace} knows jobs that were deleted",
+        ) from None
+
+
+async def read_job(client: Client, namespace: str, name: str) -> dict[str, Any]:
+    return build_detail(await collect(client, await get_job(client, namespace, name)))
+
+
+async def collect(client: Client, trainjob: Object) -> Story:
+    meta, reference = trainjob["metadata"], trainjob["spec"]["runtimeRef"]
+    narrow = reference.get("kind") == "TrainingRuntime"
+    runtime, config, jobset, (pods, _) = await asyncio.gather(
+        _find(client, TRAINING_RUNTIMES, reference["name"], meta["namespace"])
+        if narrow
+        else _find(client, CLUSTER_TRAINING_RUNTIMES, reference["name"], ""),
+        _find(client, CONFIG_MAPS, lifecycle.NAME, lifecycle.NAMESPACE),
+        find_jobset(client, trainjob),
+        list_pods(client, trainjob),
+    )
+    return Story(trainjob, runtime, jobset, pods, read_policy(config).policy)
+
+
+async def _find(client: Client, gvr: GVR, name: str, namespace: str) -> Object | None:
+    """None also where it may not be read: the answer goes without it."""
+    try:
+        return await client.get(gvr, name, namespace)
+    except StatusError as error:
+        if error.code in (403, 404):
+            return None
+        raise
+
+
+async def suspend_job(client: Client, namespace: str, name: str, suspend: bool) -> dict[str, Any]:
+    job = await get_job(client, namespace, name)
+    if is_finished(job):
+        word, verb = read_state(job).word, "suspend" if suspend else "resume"
+        hint = "POST /api/v1/jobs/{name}/restart runs it again"
+        raise Problem(409, "ended", f"{name} has ended ({word}): there is nothing to {verb}", hint=hint)
+    _check_staying(job)
+    await set_suspended(client, job, suspend)
+    return await read_job(client, namespace, name)
+
+
+def _check_staying(job: Object) -> None:
+    if "deletionTimestamp" in job["metadata"]:
+        raise Problem(409, "deleting", f"{job['metadata']['name']} is being deleted", hint="create it again")
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    name: str
+    """Of the job that runs now: a new one when the old one had ended."""
+    attempt: int
+    created: bool
+
+
+async def restart_job(
+    client: Client, namespace: str, name: str, *, new_name: str | None = None, key: str = ""
+) -> Restarted:
+    """A job that changes while it is looked at is looked at again: it may have ended."""
+    for _ in range(_TRIES):
+        job = await get_job(client, namespace, name)
+        _check_staying(job)
+        if is_finished(job):
+            made = await rerun(client, job, new_name, key)
+            return Restarted(made["metadata"]["name"], 0, True)
+        _check_running(job, new_name)
+        annotations = job["metadata"].get("annotations") or {}
+        if key and annotations.get(RESTART_KEY, "").partition(" ")[0] == key:
+            return Restarted(name, int(annotations[RESTART_KEY].partition(" ")[2]), False)
+        try:
+            return Restarted(name, await _ask(client, job, key), False)
+        except Conflict:
+            continue
+    raise Problem(409, "conflict", f"{name} changes all the time", hint="send it again in a moment")
+
+
+async def _ask(client: Client, job: Object, key: str) -> int:
+    jobset = await find_jobset(client, job)
+    noted = {RESTART_KEY: f"{key} {decide_next(job, jobset)}"} if key else None
+    return await ask_for_attempt(client, job, jobset, noted)
+
+
+def _check_running(job: Object, new_name: str | None) -> None:
+    name = job["metadata"]["name"]
+    if job["spec"].get("suspend"):
+        hint = f"POST /api/v1/jobs/{name}/resume starts its processes anew"
+        raise Problem(409, "suspended", f"{name} is suspended", hint=hint)
+    if new_name is not None:
+        raise invalid([FieldProblem(f"{name} has not ended and keeps its name: leave it out", pointer="/name")])
+
+
+def check_name(name: str | None) -> str | None:
+    """Problem 422 for what cannot be a job's name."""
+    if name is not None and not is_job_name(name):
+        raise invalid([FieldProblem(NAME_RULE, pointer="/name")])
+    return name
+
+
+def is_job_name(name: str) -> bool:
+    return len(name) <= NAME_LENGTH and _NAME.fullmatch(name) is not None
+
+
+async def list_runtimes(client: Client, namespace: str) -> list[dict[str, Any]]:
+    """Those for everybody, and those of the namespace."""
+    wide, narrow = await asyncio.gather(
+        _list(client, CLUSTER_TRAINING_RUNTIMES, ""), client.list(TRAINING_RUNTIMES, namespace)
+    )
+    return [build_runtime(runtime) for runtime in (*wide, *narrow.items)]
+
+
+async def _list(client: Client, gvr: GVR, namespace: str) -> list[Object]:
+    try:
+        return (await client.list(gvr, namespace)).items
+    except StatusError as error:
+        if error.code == 403:
+            return []
+        raise
+
+
+def build_runtime(runtime: Mapping[str, Any]) -> dict[str, Any]:
+    meta, spec = runtime["metadata"], runtime["spec"]
+    template = (spec.get("template") or {}).get("spec") or {}
+    return {
+        "name": meta["name"],
+        "kind": runtime["kind"],
+        "namespace": meta.get("namespace"),
+        "framework": (meta.get("labels") or {}).get(FRAMEWORK),
+        "policy": find_policy(runtime)[0] or None,
+        "nodes": (spec.get("mlPolicy") or {}).get("numNodes"),
+        "max_restarts": (template.get("failurePolicy") or {}).get("maxRestarts", 0),
+    }

@@ -1,0 +1,30 @@
+"""Which namespace a request of `/api/v1` is about, and whose job it makes. The server behind decides who may."""
+
+from __future__ import annotations
+
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.client.contract import ListOptions
+from trainmaster.rest.callers import Caller
+from trainmaster.rest.problems import FieldProblem, invalid
+from trainmaster.rest.services import naming
+
+_RULE = "a namespace is a DNS label: lower-case letters, digits and '-', at most 63 characters"
+
+
+def find_namespace(caller: Caller, namespace: str | None, *, pointer: str = "") -> str:
+    """The one that was named, else the caller's own. Problem 422 when there is neither."""
+    chosen = caller.tenant if namespace is None else namespace
+    if chosen is None:
+        raise _refuse("is needed: you are no tenant, so there is no namespace of yours", pointer)
+    if not naming.is_namespace(chosen):
+        raise _refuse(_RULE, pointer)
+    return chosen
+
+
+def _refuse(text: str, pointer: str) -> Exception:
+    return invalid([FieldProblem(text, pointer=pointer) if pointer else FieldProblem(text, parameter="namespace")])
+
+
+async def check_reader(caller: Caller, namespace: str) -> None:
+    """StatusError 403 unless the caller may read TrainJobs there: whoever may, may read what is left of them."""
+    await caller.client.list(TRAIN_JOBS, namespace, ListOptions(limit=1))

@@ -1,0 +1,49 @@
+"""The answers that go on for as long as somebody listens: how many there are, and that they end with the server.
+
+A stream holds watches and readers, so each caller has a bound. Whoever leaves, for whatever reason, gives everything
+back: a stream is one context, and all of its tasks belong to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trainmaster.rest.problems import Problem
+
+MOST_OF_ONE = 500
+MOST = 1_500
+
+
+class Streams:
+    def __init__(self, most: int = MOST, most_of_one: int = MOST_OF_ONE) -> None:
+        self._most = most
+        self._most_of_one = most_of_one
+        self._open: Counter[str] = Counter()
+        self.closing = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        return self._open.total()
+
+    def check(self, who: str) -> None:
+        """Problem 429 when there are too many."""
+        if self._open[who] >= self._most_of_one or self.count >= self._most:
+            text = f"{self._open[who]} streams are open for you, and {self.count} in all"
+            raise Problem(429, "too-many-streams", text, hint="close some; one stream has all workers", retry_after=5)
+
+    @contextmanager
+    def opened(self, who: str) -> Iterator[None]:
+        self._open[who] += 1
+        try:
+            yield
+        finally:
+            self._open[who] -= 1
+            if not self._open[who]:
+                del self._open[who]
+
+    def close(self) -> None:
+        """All streams end; their clients come again, to whoever serves then."""
+        self.closing.set()

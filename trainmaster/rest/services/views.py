@@ -1,0 +1,179 @@
+"""A job as `/api/v1` tells it, from Kubernetes objects to plain data. Pure; the models give it its names on the wire.
+
+Five states: Pending (with the reason), Suspended, Running, Complete, Failed. That a job is being deleted is told beside
+its state, because it has one until it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainmaster.api.labels import REST_FRAMEWORK, USER
+from trainmaster.api.lifecycle.policy import Policy
+from trainmaster.api.lifecycle.terms import Term, find_deadline, find_ttl
+from trainmaster.api.meta import Object
+from trainmaster.api.places import Place, find_place
+from trainmaster.api.training import states
+from trainmaster.api.training.ends import find_end, is_finished
+from trainmaster.api.training.restarts import read_first
+from trainmaster.api.training.steps import LAUNCHER, NODE
+
+Thing = Mapping[str, Any]
+PENDING = "Pending"
+STATES = (PENDING, states.SUSPENDED, states.RUNNING, states.COMPLETE, states.FAILED)
+WORKER_JOBS = (NODE, LAUNCHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is known of one job. Everything but the TrainJob may be missing."""
+
+    trainjob: Object
+    runtime: Object | None = None
+    jobset: Object | None = None
+    pods: Sequence[Object] = ()
+    policy: Policy = field(default_factory=Policy)
+
+
+def read_state(trainjob: Thing) -> states.State:
+    """One of STATES, with its reason."""
+    meta = {key: value for key, value in trainjob["metadata"].items() if key != "deletionTimestamp"}
+    state = states.read_state({**trainjob, "metadata": meta})
+    if state.is_final:
+        return state
+    if trainjob["spec"].get("suspend") or state.word == states.SUSPENDED:
+        return states.State(states.SUSPENDED, "Suspended", "somebody suspended it; it goes on when it is resumed")
+    if state.word == states.WAITING:
+        return states.State(PENDING, state.reason or "Waiting", state.message)
+    if state.word == states.STARTING:
+        return states.State(PENDING, "Starting", state.message or "its workers are being made")
+    return state
+
+
+def build_summary(trainjob: Thing) -> dict[str, Any]:
+    meta, state, end = trainjob["metadata"], read_state(trainjob), find_end(trainjob)
+    labels = meta.get("labels") or {}
+    reference = trainjob["spec"]["runtimeRef"]
+    return {
+        "name": meta["name"],
+        "namespace": meta["namespace"],
+        "uid": meta["uid"],
+        "user": labels.get(USER),
+        "framework": labels.get(REST_FRAMEWORK),
+        "runtime": reference["name"],
+        "state": state.word,
+        "reason": state.reason or None,
+        "message": state.message or None,
+        "deleting": "deletionTimestamp" in meta,
+        "nodes": states.count_nodes(trainjob),
+        "created_at": meta["creationTimestamp"],
+        "completed_at": None if end is None else end[1],
+        "progress": build_progress(trainjob),
+        "labels": dict(labels),
+    }
+
+
+def build_progress(trainjob: Thing) -> dict[str, Any] | None:
+    """None where the job has reported nothing."""
+    report = (trainjob.get("status") or {}).get("trainerStatus")
+    if not report:
+        return None
+    percent, left = states.read_progress(trainjob)
+    return {
+        "percent": percent,
+        "eta_seconds": None if is_finished(trainjob) else left,
+        "metrics": {str(one.get("name", "")): str(one.get("value", "")) for one in report.get("metrics") or ()},
+        "updated_at": report.get("lastUpdatedTime"),
+    }
+
+
+def build_detail(story: Story) -> dict[str, Any]:
+    trainjob, jobset = story.trainjob, story.jobset
+    count = int(((jobset or {}).get("status") or {}).get("restarts") or 0) + read_first(jobset)
+    most = None if jobset is None else (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0)
+    return {
+        **build_summary(trainjob),
+        "attempt": count,
+        "restarts": count,
+        "max_restarts": most,
+        "verdict": build_verdict(trainjob),
+        "workers": build_workers(story.pods),
+        "deadline": _build_term(find_deadline(trainjob, story.runtime)),
+        "retention": _build_term(find_ttl(trainjob, story.runtime, story.policy)),
+    }
+
+
+def build_verdict(trainjob: Thing) -> dict[str, Any] | None:
+    """Which worker failed first, and how."""
+    failure = (trainjob.get("status") or {}).get("failure")
+    if not failure:
+        return None
+    return {
+        "attempt": int(failure.get("attempt") or 0),
+        "job": failure.get("replicatedJob") or failure.get("job"),
+        "worker": failure.get("rank"),
+        "pod": failure.get("pod"),
+        "exit_code": failure.get("exitCode"),
+        "signal": _to_text(failure.get("signal")),
+        "reason": failure.get("reason"),
+        "last_words": failure.get("message"),
+        "finished_at": failure.get("finishedAt"),
+    }
+
+
+def _to_text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _build_term(term: Term | None) -> dict[str, Any] | None:
+    return None if term is None else {"seconds": term.seconds, "source": term.source}
+
+
+def build_workers(pods: Sequence[Object]) -> list[dict[str, Any]]:
+    """Those of the newest attempt, in order."""
+    placed = [(place, pod) for pod in pods if (place := find_place(pod)) is not None]
+    newest = max((place.attempt for place, _ in placed), default=0)
+    chosen = [(place, pod) for place, pod in placed if place.attempt == newest]
+    return [build_worker(place, pod) for place, pod in sorted(chosen, key=lambda one: _sort_key(one[0]))]
+
+
+def _sort_key(place: Place) -> tuple[str, int, int, str]:
+    return place.job, place.job_index, place.index, place.pod
+
+
+def build_worker(place: Place, pod: Thing) -> dict[str, Any]:
+    status = pod.get("status") or {}
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    waiting: Thing = {}
+    ended: Thing = {}
+    started = None
+    for one in containers:
+        state = one.get("state") or {}
+        waiting = state.get("waiting") or waiting
+        ended = state.get("terminated") or ended
+        started = (state.get("running") or state.get("terminated") or {}).get("startedAt") or started
+    unscheduled: Thing = next(
+        (
+            one
+            for one in status.get("conditions") or ()
+            if one.get("type") == "PodScheduled" and one["status"] == "False"
+        ),
+        {},
+    )
+    why = waiting or unscheduled or ended
+    return {
+        "job": place.job,
+        "worker": place.index,
+        "pod": place.pod,
+        "attempt": place.attempt,
+        "state": str(status.get("phase") or PENDING),
+        "reason": status.get("reason") or why.get("reason"),
+        "message": status.get("message") or why.get("message"),
+        "exit_code": ended.get("exitCode"),
+        "restarts": sum(int(one.get("restartCount") or 0) for one in containers),
+        "node": (pod.get("spec") or {}).get("nodeName"),
+        "started_at": started,
+        "finished_at": ended.get("finishedAt"),
+    }
