@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.rest.asgi import Answer, call
-from trainmaster.apiserver.local import LocalClient
+from trainmaster.apiserver.local import LocalClient, LogSource
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.credentials import ensure_secret
 from trainmaster.app.embedded import ControlPlane, World
@@ -60,7 +60,9 @@ class RestApi:
 
 
 @asynccontextmanager
-async def running_rest(folder: Path, settings: Settings | None = None) -> AsyncIterator[RestApi]:
+async def running_rest(
+    folder: Path, settings: Settings | None = None, *, logs: LogSource | None = None
+) -> AsyncIterator[RestApi]:
     home, clock = Home(folder / "home"), VirtualClock()
     home.pki.mkdir(parents=True)
     world = World(home, settings or Settings(), {}, clock, SeededIds(7))
@@ -70,7 +72,7 @@ async def running_rest(folder: Path, settings: Settings | None = None) -> AsyncI
         async with api.registry.running("a test's CA"):
             ensure_built_ins(api.registry)
             await api.registry.settled()
-            client = LocalClient(api.registry, authorizer=api.authorizer)
+            client = LocalClient(api.registry, authorizer=api.authorizer, log_source=logs)
             await install_runtimes(client)
             backend = build_embedded_backend(api, client, Sweeper(client, clock))
             yield RestApi(build_app(backend), api, client, ensure_secret(home, "owner.token", world.ids), clock)
