@@ -38,7 +38,6 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.offers import DOCUMENT_PATH, read_fields
-from trainmaster.rest.services.records import ArchivedRecords, NoRecords
 from trainmaster.rest.services.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantDesk
 
@@ -126,7 +125,6 @@ def _build(
         SystemIds(),
         tenants=TenantDesk(client, clock, sign_up=options.rest.sign_up, on_cluster=True),
         templates=options.templates,
-        records=NoRecords() if options.history is None else ArchivedRecords(options.history),
         history=options.history,
         find_fields=find_fields,
         remind=sweeper.remind,

@@ -15,7 +15,6 @@ from trainmaster.app.rest_backend import build_backend, build_log_source
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.offers import OVERRIDES, PATCHES
-from trainmaster.rest.services.records import ArchivedRecords
 from trainmaster.rest.services.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantDesk
 
@@ -44,7 +43,6 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         world.ids,
         tenants=TenantDesk(client, world.clock, sign_up=world.settings.rest.sign_up, on_cluster=False),
         templates=world.home.templates,
-        records=ArchivedRecords(world.home.history),
         history=world.home.history,
         find_fields=_find_fields,
         remind=sweeper.remind,

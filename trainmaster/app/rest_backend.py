@@ -31,7 +31,7 @@ from trainmaster.rest.services.creating import JobMaker, Rules
 from trainmaster.rest.services.history import HistoryDesk
 from trainmaster.rest.services.offers import FindFields, Offers
 from trainmaster.rest.services.reading import JobReader
-from trainmaster.rest.services.records import Records
+from trainmaster.rest.services.records import ArchivedRecords, NoRecords
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.templates import Templates
 from trainmaster.rest.services.tenants import TenantDesk
@@ -62,7 +62,6 @@ def build_backend(
     *,
     tenants: TenantDesk,
     templates: Path | None,
-    records: Records,
     history: Path | None,
     find_fields: FindFields,
     remind: Callable[[], None],
@@ -78,7 +77,7 @@ def build_backend(
         clock,
         ids,
         jobs,
-        JobReader(records, clock),
+        JobReader(NoRecords() if history is None else ArchivedRecords(history), clock),
         tenants,
         rates,
         check_ready,
