@@ -25,7 +25,8 @@ HEAD = """# What the local mode does with each field
 Generated from `trainmaster/api/fidelity_tables.py` by `tools/generate_docs.py`; do not edit by hand.
 
 On one machine there is no container runtime, no cloud and no second node. Every field of every kind that the server
-accepts has one of these classes, and a test fails when a field has none:
+accepts has one of these classes, and a test fails when a field has none. `trainmaster check -f FILE` tells it for the
+fields of one manifest.
 
 | class | meaning |
 |---|---|
