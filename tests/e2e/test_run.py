@@ -216,6 +216,7 @@ def test_in_a_pipe_lines_are_plain_and_only_the_job_speaks_on_standard_output(ru
     assert answer.code == 0
     assert "\x1b" not in answer.out + answer.err
     assert all(line.startswith("trainmaster: ") for line in answer.err.splitlines())
+    assert re.match(r"trainmaster: sh-\w+ is submitted \(2 nodes, torch-distributed\)", answer.err)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import logging
 import shlex
 from collections.abc import Collection, Iterator, Sequence
@@ -20,7 +21,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.cli.view.endings import build_detached
 from trainmaster.cli.view.model import Model
-from trainmaster.cli.view.opening import Showing, build_address, show_job
+from trainmaster.cli.view.opening import Showing, build_address, show_job, wants_panel
 from trainmaster.client.contract import Client
 from trainmaster.client.joblogs import Kept, KeptLog, Wanted, watch_lines
 from trainmaster.client.podlogs import Stamped
@@ -77,12 +78,22 @@ def say_detached(job: Job, form: str) -> int:
     """For `run --detach`: the name for programs, the commands for people."""
     address = build_address(job.options, job.name)
     if form == "json":
-        job.context.say(f'{{"type": "submitted", "name": "{job.name}", "namespace": "{job.namespace}"}}')
+        job.context.say(json.dumps({"type": "submitted", "name": job.name, "namespace": job.namespace}))
         return exits.OK
     job.context.say(f"trainjob.trainer.kubeflow.org/{job.name}")
     for line in build_detached(address):
         job.context.note(line)
     return exits.OK
+
+
+def _tell_submitted(job: Job, form: str, model: Model) -> None:
+    """A panel has the name in it; in the log of a CI it stands first."""
+    screen = model.screen
+    if form == "json":
+        job.context.say(json.dumps({"type": "submitted", "name": job.name, "namespace": job.namespace}))
+    elif not wants_panel(job.context, form):
+        nodes = f"{screen.nodes} node{'s' * (screen.nodes != 1)}"
+        job.context.note(f"trainmaster: {job.name} is submitted ({nodes}, {screen.runtime})")
 
 
 def _find_outputs(job: Job) -> list[str]:
@@ -103,6 +114,8 @@ async def show(job: Job, form: str, *, fresh: bool) -> int:
     logging.getLogger("trainmaster").addHandler(logging.NullHandler())
     model = Model(job.name, job.namespace)
     model.see_trainjob(job.trainjob)
+    if fresh:
+        _tell_submitted(job, form, model)
     kept = _find_kept(job.home, fresh=fresh)
 
     def is_gone() -> str:

@@ -84,6 +84,7 @@ class Model:
         self.screen = Screen(name, namespace)
         self._pods: dict[str, tuple[Rank, str]] = {}
         """Pod uid to (rank, when it was made)."""
+        self._uid = ""
         self._news: list[News] = []
         self._reported = ""
         self._told: set[tuple[str, ...]] = set()
@@ -97,6 +98,11 @@ class Model:
     # ---- what is told ---------------------------------------------------------
 
     def see_trainjob(self, trainjob: Object) -> None:
+        uid = trainjob["metadata"].get("uid", "")
+        if self._uid not in ("", uid):
+            self.see_deleted()  # this is another one, of the same name
+            return
+        self._uid = uid
         screen, spec, status = self.screen, trainjob["spec"], trainjob.get("status") or {}
         trainer = spec.get("trainer") or {}
         screen.runtime = _DERIVED.sub("", spec["runtimeRef"]["name"])

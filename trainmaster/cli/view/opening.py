@@ -57,7 +57,15 @@ def build_address(options: argparse.Namespace, name: str) -> Address:
 def wants_panel(context: Context, form: str) -> bool:
     environ = context.environ
     quiet = environ.get("TERM", "dumb") == "dumb" or environ.get("CI", "") not in ("", "0", "false")
-    return form == "text" and not quiet and terminal.is_terminal(context.out)
+    return form == "text" and not quiet and terminal.is_terminal(context.out) and _is_in_front(context)
+
+
+def _is_in_front(context: Context) -> bool:
+    """Whoever was started with `&` may print to the terminal, and is stopped when it changes its modes."""
+    try:
+        return os.tcgetpgrp(context.out.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 async def show_job(showing: Showing) -> int:

@@ -147,6 +147,15 @@ def test_deleted_is_an_end_but_not_after_another_one() -> None:
     assert done.screen.state == model.FAILED
 
 
+def test_another_job_of_the_same_name_is_not_this_one() -> None:
+    seen = Model("train")
+    first, other = make_trainjob(), make_trainjob()
+    first["metadata"]["uid"], other["metadata"]["uid"] = "a", "b"
+    seen.see_trainjob(first)
+    seen.see_trainjob(other)
+    assert seen.screen.state == model.DELETED
+
+
 def test_of_the_lines_of_a_rank_the_traceback_is_shown() -> None:
     seen = Model("train")
     for number in range(1000):
