@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -52,6 +53,12 @@ class RestApi:
         token: str = answer.json()["token"]
         return token
 
+    def read_audit(self) -> list[dict[str, Any]]:
+        """Lines of the audit log so far."""
+        assert self.api.audit is not None
+        self.api.audit.flush()
+        return [json.loads(line) for line in self.api.world.home.audit_log.read_text().splitlines()]
+
     def as_token(self, token: str) -> Client:
         """The Kubernetes side for whoever holds the token. StatusError 401 when nobody does."""
         identity = self.api.authenticator.identify(f"Bearer {token}", None)
@@ -65,6 +72,7 @@ async def running_rest(
 ) -> AsyncIterator[RestApi]:
     home, clock = Home(folder / "home"), VirtualClock()
     home.pki.mkdir(parents=True)
+    home.logs.mkdir()
     world = World(home, settings or Settings(), {}, clock, SeededIds(7))
     store = MemoryStore()
     api = ControlPlane(world, store)
@@ -77,4 +85,6 @@ async def running_rest(
             backend = build_embedded_backend(api, client, Sweeper(client, clock))
             yield RestApi(build_app(backend), api, client, ensure_secret(home, "owner.token", world.ids), clock)
     finally:
+        if api.audit is not None:
+            api.audit.close()
         api.close()

@@ -202,6 +202,14 @@ class ControlPlane:
         self.registry.state.admission.add(NoEscalation(self.authorizer))
         self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
 
+    @functools.cached_property
+    def audit(self) -> AuditLog | None:
+        """One file for the API server, which closes it, and REST."""
+        settings = self.world.settings.audit
+        if not settings.enabled:
+            return None
+        return AuditLog(self.world.home.audit_log, max_bytes=settings.max_bytes, keep=settings.keep)
+
     def build_server(self, pki: Pki, port: int, pods: PodAccess = NO_PODS) -> ApiServer:
         world, settings = self.world, self.world.settings
         kinds = self.registry.catalogue
@@ -218,7 +226,6 @@ class ControlPlane:
             streams=pods.streams,
             meter=pods.meter,
         )
-        audit = settings.audit
         return ApiServer(
             handlers,
             self.store,
@@ -229,7 +236,7 @@ class ControlPlane:
             tls=build_server_tls(pki.server, pki.ca.certificate),
             host=settings.server.address,
             port=port,
-            audit=AuditLog(world.home.audit_log, max_bytes=audit.max_bytes, keep=audit.keep) if audit.enabled else None,
+            audit=self.audit,
         )
 
     def close(self) -> None:

@@ -35,18 +35,25 @@ def build_parts(api: ControlPlane, logs: PodLogs | None) -> tuple[Backend, Sweep
 
 def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Sweeper) -> Backend:
     world, store = api.world, api.store
-    callers = ReviewingCallers(client, lambda identity, _: client.as_user(identity), lambda: store.revision)
+
+    def get_latest() -> int:
+        return store.revision
+
+    callers = ReviewingCallers(client, lambda identity, _: client.as_user(identity), get_latest)
     return build_backend(
         world.settings.rest,
         callers,
         world.clock,
         world.ids,
-        tenants=TenantDesk(client, world.clock, sign_up=world.settings.rest.sign_up, on_cluster=False),
+        tenants=TenantDesk(
+            client, world.clock, sign_up=world.settings.rest.sign_up, on_cluster=False, latest=get_latest
+        ),
         templates=world.home.templates,
         history=world.home.history,
         find_fields=_find_fields,
         remind=sweeper.remind,
         check_ready=_check_ready,
+        audit=None if api.audit is None else api.audit.write,
     )
 
 

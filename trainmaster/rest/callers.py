@@ -4,18 +4,20 @@ Embedded, the caller's client is `client.as_user(identity)`; on a cluster it car
 the cluster decides. No answer is kept: a token that was revoked does not work for the next request.
 
 What a request reads and writes goes through `SeenClient`, which remembers the newest revision that it saw. An answer
-leaves the process once that is durable (`Caller.settle`; the edge awaits it).
+leaves the process once that is durable (`Caller.settle`; the edge awaits it). Writes are
+told to the audit log (`trail`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from trainmaster.api import status, tenancy
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.status import StatusError
 from trainmaster.client.contract import (
     Client,
     DeleteOptions,
@@ -30,12 +32,15 @@ from trainmaster.client.contract import (
     WriteOptions,
 )
 from trainmaster.rest.problems import Problem
+from trainmaster.rest.trail import Deed, Trail
 
 TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")
 ACCESS_REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _MASTERS = "system:masters"
 _DEFAULTS = (ListOptions(), WatchOptions(), WriteOptions(), DeleteOptions(), LogOptions())
 _LIST, _WATCH, _WRITE, _DELETE, _LOG = _DEFAULTS
+
+T = TypeVar("T")
 
 Act = Callable[[Identity, str], Client]
 """(who, their token): the server, acting as them."""
@@ -51,11 +56,13 @@ def always_durable() -> int:
 class SeenClient:
     """`Client` that remembers the newest revision of what went through it."""
 
-    def __init__(self, inner: Client, latest: Latest) -> None:
+    def __init__(self, inner: Client, latest: Latest, trail: Trail | None = None) -> None:
         self._inner = inner
         self._latest = latest
         self.seen = 0
         self._settled = 0
+        self.trail = trail
+        """Where writes are told; the edge sets it for the request."""
 
     async def settle(self) -> None:
         """Called for every piece of an answer, so what is known to be on disk is not asked for again."""
@@ -99,13 +106,16 @@ class SeenClient:
         name: str = "",
         options: WriteOptions = _WRITE,
     ) -> Object:
-        made = await self._inner.create(gvr, obj, namespace, subresource=subresource, name=name, options=options)
-        return self._wrote(made)
+        work = self._inner.create(gvr, obj, namespace, subresource=subresource, name=name, options=options)
+        deed = Deed("create", gvr, namespace, name or _get_name(obj), subresource, options.dry_run)
+        return self._wrote(await self._do(work, deed, 201))
 
     async def update(
         self, gvr: GVR, obj: Object, namespace: str = "", *, subresource: str = "", options: WriteOptions = _WRITE
     ) -> Object:
-        return self._wrote(await self._inner.update(gvr, obj, namespace, subresource=subresource, options=options))
+        work = self._inner.update(gvr, obj, namespace, subresource=subresource, options=options)
+        deed = Deed("update", gvr, namespace, _get_name(obj), subresource, options.dry_run)
+        return self._wrote(await self._do(work, deed))
 
     async def patch(
         self,
@@ -118,20 +128,39 @@ class SeenClient:
         subresource: str = "",
         options: WriteOptions = _WRITE,
     ) -> Object:
-        made = await self._inner.patch(
-            gvr, name, patch_type, patch, namespace, subresource=subresource, options=options
-        )
-        return self._wrote(made)
+        work = self._inner.patch(gvr, name, patch_type, patch, namespace, subresource=subresource, options=options)
+        return self._wrote(await self._do(work, Deed("patch", gvr, namespace, name, subresource, options.dry_run)))
 
     async def delete(self, gvr: GVR, name: str, namespace: str = "", options: DeleteOptions = _DELETE) -> Object:
-        return self._wrote(await self._inner.delete(gvr, name, namespace, options))
+        work = self._inner.delete(gvr, name, namespace, options)
+        return self._wrote(await self._do(work, Deed("delete", gvr, namespace, name, dry_run=options.dry_run)))
 
     async def delete_collection(
         self, gvr: GVR, namespace: str = "", list_options: ListOptions = _LIST, options: DeleteOptions = _DELETE
     ) -> Sequence[Object]:
-        gone = await self._inner.delete_collection(gvr, namespace, list_options, options)
+        work = self._inner.delete_collection(gvr, namespace, list_options, options)
+        gone = await self._do(work, Deed("deletecollection", gvr, namespace, dry_run=options.dry_run))
         self.seen = max(self.seen, self._latest())
         return gone
+
+    async def _do(self, work: Awaitable[T], deed: Deed, code: int = 200) -> T:
+        """The write, and its line in the audit log, however it ends."""
+        try:
+            done = await work
+        except StatusError as error:
+            self._tell(deed, error.code)
+            raise
+        except Exception:
+            self._tell(deed, 500)
+            raise
+        if not deed.name and isinstance(done, dict):
+            deed = replace(deed, name=_get_name(done))
+        self._tell(deed, code)
+        return done
+
+    def _tell(self, deed: Deed, code: int) -> None:
+        if self.trail is not None:
+            self.trail.note(deed, code)
 
     def logs(self, name: str, namespace: str, options: LogOptions = _LOG) -> AsyncIterator[bytes]:
         return self._inner.logs(name, namespace, options)
@@ -140,7 +169,7 @@ class SeenClient:
         await self._inner.durable(revision)
 
     def as_user(self, identity: Identity) -> SeenClient:
-        return SeenClient(self._inner.as_user(identity), self._latest)
+        return SeenClient(self._inner.as_user(identity), self._latest, self.trail)
 
     async def close(self) -> None:
         """The client belongs to whoever made it."""
@@ -169,6 +198,11 @@ class _SeenWatch:
         event = await anext(self._inner)
         self._see(event.object)
         return event
+
+
+def _get_name(obj: Object) -> str:
+    metadata = obj.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend
+from trainmaster.rest.trail import Trail
 
 
 # Coroutines, because the framework runs plain functions in threads.
@@ -27,5 +28,13 @@ async def _provide_caller(request: Request) -> Caller:
     return caller
 
 
+async def _provide_trail(request: Request) -> Trail:
+    trail = request.state.trail
+    assert isinstance(trail, Trail)
+    return trail
+
+
 BackendOf = Annotated[Backend, Depends(_provide_backend)]
 CallerOf = Annotated[Caller, Depends(_provide_caller)]
+TrailOf = Annotated[Trail, Depends(_provide_trail)]
+"""For public paths, whose writes have no caller."""

@@ -19,6 +19,7 @@ from trainmaster.rest.services.history import HistoryDesk
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantDesk
+from trainmaster.rest.trail import Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +50,5 @@ class Backend:
     explain: Explain
     streams: Streams
     limits: Limits = field(default_factory=Limits)
+    audit: Write | None = None
+    """Where lines for the audit log go; None where the server behind writes them."""

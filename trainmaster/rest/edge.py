@@ -3,6 +3,7 @@
     a caller          every path but the public ones needs a good token, also paths that do not exist
     a rate            somebody who sends too much waits, administrators do not
     a size            a body beyond the limit is refused, announced or not, and so is one that does not arrive
+    a trail           what it wrote or was refused stands in the audit log, with who it was
     durability        an answer leaves once everything that it may tell of is on disk
     one error form    every failure is a problem document; an unknown one has an id, and its traceback is in the log
     headers           a request id, no sniffing, no framing, no caching
@@ -22,6 +23,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.problems import Problem, build_unexpected, from_status
+from trainmaster.rest.trail import Trail
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class _Exchange:
         self._receive_from = receive
         self._send_to = send
         self._id = backend.ids.uid()
+        self._trail = Trail(backend.audit, backend.clock, self._id, scope["method"], scope["path"])
         self._caller: Caller | None = None
         self._read = 0
         self._whole = False
@@ -77,6 +80,7 @@ class _Exchange:
     async def run(self, public: bool) -> None:
         state = self._scope.setdefault("state", {})
         state["request_id"] = self._id
+        state["trail"] = self._trail
         try:
             headers = _read_headers(self._scope)
             if not public:
@@ -84,6 +88,7 @@ class _Exchange:
                 self._caller = state["caller"] = await self._backend.callers.identify(token)
                 # For answers that go on for hours: the token may be revoked meanwhile.
                 state["identify"] = partial(self._backend.callers.identify, token)
+                self._trail.identity, self._caller.client.trail = self._caller.identity, self._trail
                 if not self._caller.is_administrator:
                     self._backend.rates.take(self._caller.identity.user)
             self._check_announced(headers.get(b"content-length", b""))
@@ -131,6 +136,7 @@ class _Exchange:
                 self._replaced = True
                 await self._refuse(self._instead)
                 return
+            self._trail.end(message["status"])
             if self._caller is not None:
                 await self._caller.settle()
             self._started = True
@@ -157,6 +163,7 @@ class _Exchange:
             # The answer is under way; all that is left is to break it off, so that nobody takes it for whole.
             raise ConnectionAbortedError(problem.detail)
         self._started = True
+        self._trail.end(problem.status)
         body = problem.to_body(self._id)
         headers = [(name.encode(), value.encode()) for name, value in problem.to_headers().items()]
         headers.append((b"content-length", str(len(body)).encode()))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from trainmaster.rest.context import BackendOf, CallerOf
+from trainmaster.rest.context import BackendOf, CallerOf, TrailOf
 from trainmaster.rest.models.tenants import Me, NewTenant, NewToken, SignUp, TenantAnswer, Tenants, TokenAnswer, Use
 from trainmaster.rest.services.tenants import read_quota
 
@@ -30,9 +30,9 @@ async def read_me(caller: CallerOf) -> Me:
 
 
 @router.post("/signup", summary="Become a tenant", status_code=201)
-async def sign_up(body: SignUp, backend: BackendOf) -> TokenAnswer:
+async def sign_up(body: SignUp, backend: BackendOf, trail: TrailOf) -> TokenAnswer:
     """Open only where the administrator has set `rest.sign_up`. Needs no token; gives one."""
-    return TokenAnswer.build(await backend.tenants.sign_up(body.name))
+    return TokenAnswer.build(await backend.tenants.sign_up(body.name, trail))
 
 
 @router.get("/tenants", summary="All tenants")

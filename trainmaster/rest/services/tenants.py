@@ -11,17 +11,21 @@ from trainmaster.api.resources import NODES
 from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, Allowance
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
-from trainmaster.rest.callers import Caller
+from trainmaster.rest.callers import Caller, Latest, SeenClient, always_durable
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.rates import Rates
+from trainmaster.rest.trail import Trail
 from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, TenantError, Tenants, check_walls
 
 
 class TenantDesk:
     """`own` acts as the REST API itself, for sign-up alone. `on_cluster`: containers are the walls."""
 
-    def __init__(self, own: Client, clock: Clock, *, sign_up: bool, on_cluster: bool) -> None:
+    def __init__(
+        self, own: Client, clock: Clock, *, sign_up: bool, on_cluster: bool, latest: Latest = always_durable
+    ) -> None:
         self._own = own
+        self._latest = latest
         self._clock = clock
         self._sign_up = sign_up
         self._on_cluster = on_cluster
@@ -41,14 +45,18 @@ class TenantDesk:
                 raise Problem(409, "no-walls", problem, hint=hint)
         return await self.open(client).add(name, allowance, walled=walled, life=life)
 
-    async def sign_up(self, name: str) -> Issued:
+    async def sign_up(self, name: str, trail: Trail) -> Issued:
         if not self._sign_up:
             raise Problem(
                 403, "sign-up-closed", "tenants are made by administrators here",
                 hint="ask one for `trainmaster tenant add`, or set rest.sign_up to true",
             )  # fmt: skip
         self._signed_up.take("anybody")
-        return await self.add(self._own, name, Allowance(), life=DEFAULT_LIFE, without_walls=False)
+        # Nobody called, so the edge neither waits for durability nor knows what was written.
+        client = SeenClient(self._own, self._latest, trail)
+        issued = await self.add(client, name, Allowance(), life=DEFAULT_LIFE, without_walls=False)
+        await client.settle()
+        return issued
 
 
 async def read_quota(caller: Caller) -> list[tuple[str, str, str]]:
