@@ -216,7 +216,9 @@ class Setting:
 
 
 # 0 has a meaning of its own there.
-_MAY_BE_ZERO = frozenset({"server.port", "rest.port", "rest.requests_per_second", "node.cpus", "node.memory_mib", "node.gpus"})
+_MAY_BE_ZERO = frozenset(
+    {"server.port", "rest.port", "rest.requests_per_second", "node.cpus", "node.memory_mib", "node.gpus"}
+)
 # What the JSON writer cannot write must not be let in.
 _MAXIMA = {"server.port": 65535, "rest.port": 65535, "limits.json_depth": 200}
 
