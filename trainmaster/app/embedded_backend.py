@@ -6,6 +6,7 @@ calls.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainmaster import __version__
@@ -40,7 +41,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         return store.revision
 
     callers = ReviewingCallers(client, lambda identity, _: client.as_user(identity), get_latest)
-    return build_backend(
+    backend = build_backend(
         world.settings.rest,
         callers,
         world.clock,
@@ -53,8 +54,8 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         find_fields=_find_fields,
         remind=sweeper.remind,
         check_ready=_check_ready,
-        audit=None if api.audit is None else api.audit.write,
     )
+    return replace(backend, audit=None if api.audit is None else api.audit.write)
 
 
 async def _find_fields() -> frozenset[str]:
