@@ -22,6 +22,6 @@ def test_the_picture_shows_what_the_screen_shows() -> None:
     assert texts == [
         ("a & b", "#868e96", None),
         ("green", "#69db7c", None),
-        (" <&>", "#d0d0d0", None),
+        ("\u00a0<&>", "#d0d0d0", None),
         ("bold", "#d0d0d0", "bold"),
     ]
