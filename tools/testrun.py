@@ -4,8 +4,8 @@ Tiers are pytest markers (pyproject.toml). A test with several markers runs once
 TIERS. The first tier is `static`: format, lint, types and imports. The exit status is 1 when anything failed, and under
 CI=true also when anything was skipped, because a skip there means that a promise was not checked.
 
-Several tiers run in two lanes side by side: one computes, the other mostly waits for real processes, so two cores are
-kept busy. What a tier printed appears when it is over.
+Several tiers run in two lanes side by side, because most of them compute in one process or wait for others. Each lane
+takes the next tier when it is free. What a tier printed appears when it is over.
 
     python tools/testrun.py              everything
     python tools/testrun.py --lanes 1    one tier after the other, with its output as it comes
@@ -37,8 +37,8 @@ RUN_ORDER = ("unit", "contract", "flow", "golden", "sim", "bad_input", "node", "
 PRECEDENCE = ("kube", "crash", "e2e", "wire", "bad_input", "node", "golden", "sim", "flow", "contract", "unit")
 """The most demanding marker decides about the tier."""
 QUICK = (STATIC, "unit")
-WAITING = ("kube", "wire", "node", "crash", "e2e")
-"""The lane of the tiers that wait for other programs; the longest first. All others compute."""
+LANE_ORDER = (STATIC, "kube", "unit", "e2e", "wire", "sim", "flow", "node", "bad_input", "crash", "contract", "golden")
+"""What two lanes take in turn: what fails most often first, then the longest, so that both end at the same time."""
 REAL = ("node", "crash", "e2e", "wire", "kube")
 """Tiers with real processes and servers, whose failures get a second try."""
 MOST_RETRIED = 5
@@ -160,33 +160,22 @@ def run_in_turn(tiers: Sequence[str], extra: Sequence[str]) -> list[Outcome]:
     return outcomes
 
 
-def run_side_by_side(lanes: Sequence[Sequence[str]], extra: Sequence[str]) -> list[Outcome]:
-    """Each lane in a thread. A tier's output comes in one piece, when it is over; begins and ends are said at once."""
+def run_side_by_side(tiers: Sequence[str], extra: Sequence[str]) -> list[Outcome]:
+    """Two threads. A tier's output comes in one piece, when it is over; begins and ends are said at once."""
     screen = threading.Lock()
 
-    def run_lane(tiers: Sequence[str]) -> list[Outcome]:
-        outcomes = []
-        for tier in tiers:
+    def run_quietly(tier: str) -> Outcome:
+        with screen:
+            print(f"== {tier} begins", flush=True)
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
+            outcome = run_one(tier, extra, out)
+            out.seek(0)
             with screen:
-                print(f"== {tier} begins", flush=True)
-            with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
-                outcome = run_one(tier, extra, out)
-                out.seek(0)
-                with screen:
-                    print(f"\n== {tier}\n{out.read()}== {tier}: {outcome.seconds:.1f} s", flush=True)
-            outcomes.append(outcome)
-        return outcomes
+                print(f"\n== {tier}\n{out.read()}== {tier}: {outcome.seconds:.1f} s", flush=True)
+        return outcome
 
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        return [outcome for outcomes in pool.map(run_lane, lanes) for outcome in outcomes]
-
-
-def split_lanes(tiers: Sequence[str], lanes: int) -> list[list[str]]:
-    if lanes < 2:
-        return [list(tiers)]
-    waiting = [tier for tier in WAITING if tier in tiers]
-    computing = [tier for tier in tiers if tier not in WAITING]
-    return [lane for lane in (computing, waiting) if lane]
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(run_quietly, sorted(tiers, key=LANE_ORDER.index)))
 
 
 def print_summary(outcomes: Sequence[Outcome], *, strict: bool) -> bool:
@@ -225,9 +214,9 @@ def main() -> int:
     if unknown:
         parser.error(f"no tier {unknown[0]!r}; there are: {', '.join((STATIC, *RUN_ORDER))}")
     tiers = QUICK if options.quick else tuple(options.tiers) or (STATIC, *RUN_ORDER)
-    lanes = split_lanes(tiers, options.lanes)
     began = time.monotonic()
-    outcomes = run_in_turn(lanes[0], extra) if len(lanes) == 1 else run_side_by_side(lanes, extra)
+    side_by_side = options.lanes == 2 and len(tiers) > 1 and not options.quick
+    outcomes = run_side_by_side(tiers, extra) if side_by_side else run_in_turn(tiers, extra)
     print(f"\nall tiers: {time.monotonic() - began:.0f} s of wall time", flush=True)
     return 0 if print_summary(outcomes, strict=os.environ.get("CI") == "true") else 1
 
