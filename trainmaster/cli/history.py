@@ -181,13 +181,17 @@ def _write(context: Context, raw: bytes) -> None:
 def _rerun(options: argparse.Namespace, context: Context, archive: Archive) -> int:
     record = _find(options, archive)
     manifest = exporting.build_manifest(record, options.new_name or record.name)
+    derived = exporting.find_derived(record)
     if options.dry_run:
+        if derived is not None:
+            print_data(context, derived, "yaml")
+            context.say("---")
         print_data(context, manifest, "yaml")
         return exits.OK
     # Only this action talks to a server.
     from trainmaster.cli.server import call  # noqa: PLC0415
 
-    created = call(context, options, lambda client: exporting.submit(client, manifest))
+    created = call(context, options, lambda client: exporting.submit(client, manifest, derived))
     context.say(f"trainjob.trainer.kubeflow.org/{created['metadata']['name']} created")
     return exits.OK
 

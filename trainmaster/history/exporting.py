@@ -6,14 +6,17 @@ import io
 import os
 import tarfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from trainmaster.api.labels import DERIVED
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.api.training import manifests
+from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.status import AlreadyExists
+from trainmaster.api.training import manifests, snapshots
 from trainmaster.client.contract import Client
 from trainmaster.history import show
 from trainmaster.history.logs import Log
@@ -26,8 +29,26 @@ def build_manifest(record: Record, name: str) -> Object:
     return manifests.build_manifest(record.document["trainjob"], name)
 
 
-async def submit(client: Client, manifest: Object) -> Object:
-    return await client.create(TRAIN_JOBS, manifest, manifest["metadata"]["namespace"])
+def find_derived(record: Record) -> Object | None:
+    """The runtime that was made for this job: it went when nobody referred to it any more, and has to come back."""
+    reference = record.document["trainjob"]["spec"]["runtimeRef"]
+    text = record.document.get("runtime")
+    if not text or reference.get("kind") != "TrainingRuntime":
+        return None
+    runtime = snapshots.read(text)
+    meta = runtime["metadata"]
+    if (meta.get("labels") or {}).get(DERIVED) != "true":
+        return None
+    kept = {key: meta[key] for key in ("name", "labels", "annotations") if key in meta}
+    return {**runtime, "metadata": {**kept, "namespace": record.namespace}}
+
+
+async def submit(client: Client, manifest: Object, derived: Object | None = None) -> Object:
+    namespace = manifest["metadata"]["namespace"]
+    if derived is not None:
+        with suppress(AlreadyExists):  # another job with the same wishes keeps it
+            await client.create(TRAINING_RUNTIMES, derived, namespace)
+    return await client.create(TRAIN_JOBS, manifest, namespace)
 
 
 def write(path: Path, record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) -> None:
