@@ -29,6 +29,7 @@ from trainmaster.controllers.install import install_runtimes
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import SeededIds
 from trainmaster.rest.application import build_app
+from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.sweeping import Sweeper
 from trainmaster.store.memory import MemoryStore
 from trainmaster.testing.virtual import VirtualClock
@@ -42,6 +43,7 @@ class RestApi:
     """As the owner, without a token."""
     owner: str
     clock: Clock
+    backend: Backend
 
     async def call(self, method: str, url: str, *, token: str | None, body: Any = None, **more: Any) -> Answer:
         return await call(self.app, method, url, token=token, body=body, **more)
@@ -83,7 +85,9 @@ async def running_rest(
             client = LocalClient(api.registry, authorizer=api.authorizer, log_source=logs)
             await install_runtimes(client)
             backend = build_embedded_backend(api, client, Sweeper(client, clock))
-            yield RestApi(build_app(backend), api, client, ensure_secret(home, "owner.token", world.ids), clock)
+            yield RestApi(
+                build_app(backend), api, client, ensure_secret(home, "owner.token", world.ids), clock, backend
+            )
     finally:
         if api.audit is not None:
             api.audit.close()

@@ -33,6 +33,7 @@ from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.scopes import Scope
+from trainmaster.rest.services.streams import Streams
 
 
 class Papers:
@@ -148,6 +149,10 @@ class RestPlant:
     rest: RestApi
     papers: Papers
     node: ScriptedNode
+
+    @property
+    def streams(self) -> Streams:
+        return self.rest.backend.streams
 
     async def call(self, method: str, url: str, token: str | None, body: Any = None, **more: Any) -> Any:
         return await self.rest.call(method, url, token=token, body=body, **more)

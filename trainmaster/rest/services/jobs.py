@@ -30,6 +30,7 @@ from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, set_suspended
 from trainmaster.client.joblogs import list_pods
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
+from trainmaster.rest.services.reading import count_workers
 from trainmaster.rest.services.rerunning import rerun
 from trainmaster.rest.services.views import Story, build_detail, build_summary, read_state
 
@@ -213,6 +214,17 @@ def check_name(name: str | None) -> str | None:
 
 def is_job_name(name: str) -> bool:
     return len(name) <= NAME_LENGTH and _NAME.fullmatch(name) is not None
+
+
+async def check_worker(client: Client, job: Object, worker: int | None, *, most: int) -> None:
+    """Problem 422 for a worker that the job does not have, or for all of a job that has too many."""
+    count = await count_workers(client, job)
+    if worker is None and count > most:
+        text = f"this job has {count} workers, and at most {most} can be followed together: choose one"
+        raise invalid([FieldProblem(text, parameter="worker")])
+    if worker is not None and worker >= count:
+        there = "one, 0" if count == 1 else f"{count}, 0 to {count - 1}"
+        raise invalid([FieldProblem(f"there is no worker {worker}; this job has {there}", parameter="worker")])
 
 
 async def list_runtimes(client: Client, namespace: str) -> list[dict[str, Any]]:

@@ -102,7 +102,7 @@ class JobReader:
     ) -> WorkerLog:
         found = await self.find(client, namespace, name)
         trainjob = found.document["trainjob"] if isinstance(found, Record) else found
-        count = await _count_workers(client, trainjob)
+        count = await count_workers(client, trainjob)
         if worker >= count:
             there = "one, 0" if count == 1 else f"{count}, 0 to {count - 1}"
             raise invalid([FieldProblem(f"there is no worker {worker}; this job has {there}", parameter="worker")])
@@ -199,7 +199,7 @@ def _get_age(pod: Object) -> tuple[int, str]:
     return read_first(pod) + (int(attempt) if attempt.isdigit() else 0), pod["metadata"]["creationTimestamp"]
 
 
-async def _count_workers(client: Client, trainjob: Mapping[str, Any]) -> int:
+async def count_workers(client: Client, trainjob: Mapping[str, Any]) -> int:
     """As many nodes as the job asks for, else as its runtime has."""
     spec = trainjob["spec"]
     count = (spec.get("trainer") or {}).get("numNodes")

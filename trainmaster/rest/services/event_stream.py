@@ -1,0 +1,234 @@
+"""What happens to a job, as it comes: changes of its state, and the events about it, its JobSet, its Jobs and its Pods.
+
+The id is the newest revision that was handed out, and which state. A client that comes again gets the events since;
+where the server behind has forgotten the changes in between (a restart, a long absence) the events as they are now,
+those that are newer than the id. Of an event that was counted up meanwhile the last count comes, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import EVENTS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.training.ends import is_finished
+from trainmaster.client.contract import Client, WatchEvent
+from trainmaster.client.follow import follow
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.scopes import Scope
+from trainmaster.rest.problems import FieldProblem, invalid
+from trainmaster.rest.services.streams import encode
+from trainmaster.rest.services.views import build_progress, read_state
+
+_QUEUE = 200
+_LINGER_SECONDS = 2.0
+"""After the end: events are recorded after the status that they are about."""
+_ID = re.compile(r"(?P<uid>[A-Za-z0-9-]{1,64})\.(?P<revision>\d{1,19})\.(?P<state>[0-9a-f]{0,8})(?P<over>!?)")
+
+
+@dataclass(slots=True)
+class Cursor:
+    uid: str = ""
+    revision: int = 0
+    state: str = ""
+    """Hash of the last one that was told."""
+    over: bool = False
+
+    def dump(self) -> str:
+        return f"{self.uid}.{self.revision}.{self.state}{'!' if self.over else ''}"
+
+
+def parse_cursor(text: str) -> Cursor:
+    """Problem 422 for an id that is none of ours."""
+    if not text:
+        return Cursor()
+    found = _ID.fullmatch(text)
+    if found is None:
+        hint = "send the id of the last event as it came, or none to begin anew"
+        raise invalid([FieldProblem("is no id of this stream", parameter="Last-Event-ID")], hint=hint)
+    return Cursor(found["uid"], int(found["revision"]), found["state"], bool(found["over"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    kind: str
+    """`state`, `event` or `end`."""
+    data: Mapping[str, Any]
+    revision: int = 0
+    state: str = ""
+
+
+class EventEncoder:
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    def __call__(self, items: Sequence[Item]) -> bytes:
+        return b"".join(map(self._encode, items))
+
+    def _encode(self, item: Item) -> bytes:
+        cursor = self._cursor
+        cursor.revision = max(cursor.revision, item.revision)
+        cursor.state = item.state or cursor.state
+        cursor.over = item.kind == "end"
+        return encode(item.kind, item.data, cursor.dump())
+
+
+async def watch_events(client: Client, clock: Clock, job: Object, cursor: Cursor) -> AsyncGenerator[Item, None]:
+    follower = _Follower(client, clock, job, cursor)
+    async with Scope("rest.events") as scope:
+        follower.start(scope)
+        while (item := await follower.queue.get()) is not None:
+            yield item
+
+
+@dataclass
+class _Follower:
+    client: Client
+    clock: Clock
+    job: Object
+    cursor: Cursor
+    queue: asyncio.Queue[Item | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
+
+    def __post_init__(self) -> None:
+        self._meta = self.job["metadata"]
+        self._told = self.cursor.state
+        self._seen = self.cursor.revision
+        self._ours: dict[str, bool] = {}
+        self._over = asyncio.Event()
+        self._last = "Deleted"
+
+    def start(self, scope: Scope) -> None:
+        name = f"metadata.name={self._meta['name']}"
+        scope.spawn(self._follow(TRAIN_JOBS, self._begin_job, self._change_job, name), name="rest.events.job")
+        scope.spawn(self._follow(EVENTS, self._begin_events, self._change_event, ""), name="rest.events.events")
+        scope.spawn(self._end(), name="rest.events.end")
+
+    async def _follow(self, gvr: GVR, begin: Any, change: Any, field_selector: str) -> None:
+        await follow(
+            self.client,
+            self.clock,
+            gvr,
+            begin,
+            change,
+            namespace=self._meta["namespace"],
+            field_selector=field_selector,
+            trouble=_hear_trouble,
+        )
+
+    async def _end(self) -> None:
+        await self._over.wait()
+        await self.clock.sleep(_LINGER_SECONDS)
+        await self.queue.put(Item("end", {"state": self._last}))
+        await self.queue.put(None)
+
+    # The job
+
+    async def _begin_job(self, items: list[Object]) -> None:
+        if not items:
+            self._over.set()
+        for item in items:
+            await self._see_job(item, gone=False)
+
+    async def _change_job(self, event: WatchEvent) -> None:
+        await self._see_job(event.object, gone=event.type == "DELETED")
+
+    async def _see_job(self, job: Object, *, gone: bool) -> None:
+        if gone or job["metadata"]["uid"] != self._meta["uid"]:
+            self._last = "Deleted"
+            self._over.set()
+            return
+        state = read_state(job)
+        data = {
+            "state": state.word,
+            "reason": state.reason or None,
+            "message": state.message or None,
+            "deleting": "deletionTimestamp" in job["metadata"],
+            "progress": build_progress(job),
+        }
+        key = f"{_hash(data):08x}"
+        if key != self._told:
+            self._told = key
+            await self.queue.put(Item("state", data, state=key))
+        if is_finished(job):
+            self._last = state.word
+            self._over.set()
+
+    # The events
+
+    async def _begin_events(self, items: list[Object]) -> None:
+        for item in sorted(items, key=_get_revision):
+            await self._see_event(item)
+
+    async def _change_event(self, event: WatchEvent) -> None:
+        if event.type != "DELETED":
+            await self._see_event(event.object)
+
+    async def _see_event(self, event: Object) -> None:
+        revision = _get_revision(event)
+        if revision <= self._seen or not await self._is_ours(event):
+            return
+        self._seen = revision
+        await self.queue.put(Item("event", build_event(event), revision))
+
+    async def _is_ours(self, event: Object) -> bool:
+        about = event.get("involvedObject") or {}
+        kind, name, uid = about.get("kind"), str(about.get("name") or ""), str(about.get("uid") or "")
+        if kind == "TrainJob":
+            return bool(uid == self._meta["uid"])
+        if kind == "JobSet":
+            return bool(name == self._meta["name"] and _get_time(event) >= self._meta["creationTimestamp"])
+        if kind not in ("Job", "Pod") or not name.startswith(f"{self._meta['name']}-"):
+            return False
+        if uid not in self._ours:
+            self._ours[uid] = await self._belongs(PODS if kind == "Pod" else JOBS, name)
+        return self._ours[uid]
+
+    async def _belongs(self, gvr: GVR, name: str) -> bool:
+        """By its label; of one that is gone by its name, which must not be that of another job's child."""
+        try:
+            found = await self.client.get(gvr, name, self._meta["namespace"])
+        except NotFound:
+            jobs = (await self.client.list(TRAIN_JOBS, self._meta["namespace"])).items
+            longer = [job["metadata"]["name"] for job in jobs if len(job["metadata"]["name"]) > len(self._meta["name"])]
+            return not any(name.startswith(f"{other}-") for other in longer)
+        return bool((found["metadata"].get("labels") or {}).get(JOBSET_NAME) == self._meta["name"])
+
+
+def _hear_trouble(error: Exception) -> None:
+    """What asking again does not mend ends the stream; the rest is asked again."""
+    if isinstance(error, StatusError) and error.code in (401, 403):
+        raise error
+
+
+def _get_revision(obj: Object) -> int:
+    text = str(obj["metadata"].get("resourceVersion") or "")
+    return int(text) if text.isdigit() else 0
+
+
+def _get_time(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or "")
+
+
+def build_event(event: Mapping[str, Any]) -> dict[str, Any]:
+    about = event.get("involvedObject") or {}
+    return {
+        "time": _get_time(dict(event)),
+        "type": str(event.get("type") or "Normal"),
+        "reason": str(event.get("reason") or ""),
+        "message": str(event.get("message") or ""),
+        "about": f"{about.get('kind', '')}/{about.get('name', '')}",
+        "count": int(event.get("count") or 1),
+    }
+
+
+def _hash(data: Mapping[str, Any]) -> int:
+    return zlib.crc32(orjson.dumps(data))

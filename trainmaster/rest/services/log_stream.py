@@ -1,0 +1,196 @@
+"""What the workers of a job print, as it comes, with an id that says how far a client is.
+
+The id holds how far the log of each container of the present attempt was handed out (time of the last line, and how
+many lines of that very time), so a client that comes again, also to another process or after a restart of the server,
+gets what it has not seen and nothing twice. Earlier attempts need no entry: they were handed out whole before.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import NotFound
+from trainmaster.client.contract import Client
+from trainmaster.client.joblogs import (
+    ATTEMPT,
+    Entry,
+    Kept,
+    Line,
+    Mark,
+    Positions,
+    Wanted,
+    watch_kept_lines,
+    watch_lines,
+)
+from trainmaster.client.podlogs import Position
+from trainmaster.history.record import Record
+from trainmaster.kit.clock import Clock
+from trainmaster.rest.problems import FieldProblem, Problem, invalid
+from trainmaster.rest.services.printed import build_line
+from trainmaster.rest.services.streams import encode
+from trainmaster.rest.services.views import read_state
+
+_VERSION = 1
+ID_LENGTH = 32_768
+_ID_BYTES = 262_144
+_LINES = 100
+"""Of one event."""
+MOST_WORKERS = 512
+"""Merged: the id has an entry for each, and clients send it in a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The last of a stream: how the job ended."""
+
+    state: str
+
+
+Item = Entry | End
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far a client is."""
+
+    uid: str = ""
+    attempt: int | None = None
+    known: dict[tuple[str, str], Position] = field(default_factory=dict)
+    over: bool = False
+
+    def note(self, item: Item) -> None:
+        if isinstance(item, End):
+            self.over = True
+            return
+        if isinstance(item, Mark) and item.kind != ATTEMPT:
+            return
+        if self.attempt is None or item.attempt > self.attempt:
+            self.attempt = item.attempt
+            self.known.clear()
+        if isinstance(item, Line):
+            position = self.known.setdefault((item.pod, item.container), Position(item.restart))
+            if position.restart != item.restart:
+                position.enter(item.restart)
+            position.advance((item.time, item.raw))
+
+    def dump(self) -> str:
+        known = [[*key, one.restart, one.time, one.same] for key, one in self.known.items()]
+        raw = orjson.dumps([_VERSION, self.uid, self.attempt, self.over, known])
+        return base64.urlsafe_b64encode(zlib.compress(raw, 1)).decode().rstrip("=")
+
+    def to_positions(self) -> Positions | None:
+        return None if self.attempt is None else Positions.resume(self.attempt, self.known)
+
+
+def parse_cursor(text: str) -> Cursor:
+    """Problem 422 for an id that is none of ours; it comes from outside, so nothing of it is believed."""
+    if not text:
+        return Cursor()
+    try:
+        if len(text) > ID_LENGTH:
+            raise ValueError("too long")
+        packed = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), b"-_", validate=True)
+        raw = zlib.decompressobj().decompress(packed, _ID_BYTES)
+        version, uid, attempt, over, known = orjson.loads(raw)
+        if version != _VERSION or not isinstance(uid, str) or not isinstance(over, bool):
+            raise ValueError("of another kind")
+        if attempt is not None:
+            attempt = _read_count(attempt)
+        return Cursor(uid, attempt, dict(map(_read_entry, known)), over)
+    except (ValueError, TypeError, binascii.Error, zlib.error):
+        hint = "send the id of the last event as it came, or none to begin anew"
+        raise invalid([FieldProblem("is no id of this stream", parameter="Last-Event-ID")], hint=hint) from None
+
+
+def _read_entry(entry: Any) -> tuple[tuple[str, str], Position]:
+    pod, container, restart, time, same = entry
+    if not all(isinstance(text, str) for text in (pod, container, time)):
+        raise ValueError("no text")
+    return (pod, container), Position(_read_count(restart), time, _read_count(same))
+
+
+def _read_count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        raise ValueError("no count")
+    return value
+
+
+def check_job(uid: str, cursor: Cursor) -> None:
+    if cursor.uid and cursor.uid != uid:
+        text = "the job that this stream was about is gone, and another one has its name"
+        raise Problem(410, "gone", text, hint="open the stream again without Last-Event-ID")
+
+
+async def watch_job(
+    client: Client, clock: Clock, job: Object, wanted: Wanted, kept: Kept, cursor: Cursor
+) -> AsyncGenerator[Item, None]:
+    meta = job["metadata"]
+    lines = watch_lines(client, clock, meta["namespace"], meta["name"], wanted, kept, cursor.to_positions())
+    async with aclosing(lines):
+        async for entry in lines:
+            yield entry
+    yield End(await _find_end(client, job))
+
+
+async def _find_end(client: Client, job: Object) -> str:
+    meta = job["metadata"]
+    try:
+        last = await client.get(TRAIN_JOBS, meta["name"], meta["namespace"])
+    except NotFound:
+        return "Deleted"
+    return read_state(last).word if last["metadata"]["uid"] == meta["uid"] else "Deleted"
+
+
+async def watch_record(record: Record, wanted: Wanted, kept: Kept, cursor: Cursor) -> AsyncGenerator[Item, None]:
+    lines = watch_kept_lines(record.uid, wanted, kept, cursor.to_positions())
+    async with aclosing(lines):
+        async for entry in lines:
+            yield entry
+    yield End(record.state)
+
+
+class LogEncoder:
+    """Turns items into events; moves the cursor with what it has encoded."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    def __call__(self, items: Sequence[Item]) -> bytes:
+        events: list[bytes] = []
+        lines: list[Line] = []
+        for item in items:
+            if isinstance(item, Line):
+                lines.append(item)
+                if len(lines) < _LINES:
+                    continue
+            events.append(self._flush(lines))
+            if not isinstance(item, Line):
+                events.append(self._encode(item))
+        events.append(self._flush(lines))
+        return b"".join(events)
+
+    def _flush(self, lines: list[Line]) -> bytes:
+        if not lines:
+            return b""
+        for line in lines:
+            self._cursor.note(line)
+        body = encode("log", {"lines": [build_line(line) for line in lines]}, self._cursor.dump())
+        lines.clear()
+        return body
+
+    def _encode(self, item: Mark | End) -> bytes:
+        self._cursor.note(item)
+        if isinstance(item, End):
+            return encode("end", {"state": item.state}, self._cursor.dump())
+        data: Mapping[str, Any] = {"kind": item.kind, "attempt": item.attempt, "text": item.text}
+        return encode("mark", data, self._cursor.dump())

@@ -1,0 +1,154 @@
+"""Server-sent events: the wire form, and the response that sends them for as long as somebody listens.
+
+    id: ...            where to go on: the client sends it as Last-Event-ID when it comes again
+    event: log
+    data: {...}
+
+An event reaches the client whole or not at all, so an id that it has stands for exactly what it has seen; several lines
+share one event when they come together. Between source and socket is one bounded queue: a reader that is slow holds up
+its own source and nobody else, and one that takes nothing for a minute is cut off. Whoever leaves frees everything: all
+tasks belong to the response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Generic, TypeVar
+
+from fastapi.responses import Response
+
+from trainmaster.api.status import StatusError
+from trainmaster.kit.scopes import Scope
+from trainmaster.rest.problems import Problem, from_status
+from trainmaster.rest.services.streams import Streams, encode
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "text/event-stream"
+HEARTBEAT_SECONDS = 15.0
+CHECK_SECONDS = 5.0
+"""How soon a token that was revoked ends its streams."""
+STALLED_SECONDS = 60.0
+RETRY_MS = 1000
+QUEUE = 500
+"""Items that wait for a slow reader; the source waits with the rest."""
+BATCH = 100
+
+T = TypeVar("T")
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+class EventStream(Response, Generic[T]):
+    """`source` is closed at the end, in the task that iterates it. `check` raises when the caller may not listen any
+    more."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(
+        self,
+        source: AsyncGenerator[T, None],
+        encode_items: Callable[[Sequence[T]], bytes],
+        streams: Streams,
+        who: str,
+        check: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"}, media_type=MEDIA_TYPE)
+        self._source = source
+        self._encode = encode_items
+        self._streams = streams
+        self._who = who
+        self._check = check
+        self._ended = False
+        self._queue: asyncio.Queue[T | Problem | None] = asyncio.Queue(QUEUE)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+        with self._streams.opened(self._who):
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            async with Scope("rest.stream") as tasks:
+                tasks.spawn(self._pump(), name="rest.stream.pump")
+                tasks.spawn(self._keep_checking(), name="rest.stream.check")
+                ends = {
+                    tasks.spawn(self._send_all(send), name="rest.stream.send"),
+                    tasks.spawn(_wait_for_leaving(receive), name="rest.stream.leave"),
+                    tasks.spawn(self._streams.closing.wait(), name="rest.stream.stop"),
+                }
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._streams.closing.is_set() and not self._ended:
+                await _send(send, b"", more=False)
+
+    async def _pump(self) -> None:
+        end: Problem | None = None
+        try:
+            async with aclosing(self._source):
+                async for item in self._source:
+                    await self._queue.put(item)
+        except StatusError as error:
+            end = from_status(error)
+        except Problem as problem:
+            end = problem
+        await self._queue.put(end)
+
+    async def _keep_checking(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(CHECK_SECONDS)
+                await self._check()
+        except StatusError as error:
+            await self._cut(from_status(error))
+        except Problem as problem:
+            await self._cut(problem)
+
+    async def _cut(self, problem: Problem) -> None:
+        """Nothing that waits is for somebody who may not listen."""
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        await self._queue.put(problem)
+
+    async def _send_all(self, send: Send) -> None:
+        going = await _send(send, b"retry: %d\n\n" % RETRY_MS)
+        while going:
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    first = await self._queue.get()
+            except TimeoutError:
+                going = await _send(send, b":\n\n")
+                continue
+            body, last = self._take(first)
+            going = not body or await _send(send, body)
+            if last and going:
+                self._ended = True
+                await _send(send, b"", more=False)
+                return
+
+    def _take(self, first: T | Problem | None) -> tuple[bytes, bool]:
+        """What waits, as events, and whether it is the end."""
+        items: list[T] = []
+        item: T | Problem | None = first
+        while item is not None and not isinstance(item, Problem):
+            items.append(item)
+            if len(items) >= BATCH or self._queue.empty():
+                return self._encode(items), False
+            item = self._queue.get_nowait()
+        body = self._encode(items) if items else b""
+        return body + (b"" if item is None else encode("problem", item.to_data())), True
+
+
+async def _send(send: Send, body: bytes, *, more: bool = True) -> bool:
+    """False when the client takes nothing for a minute: an answer that is left unfinished is broken off."""
+    try:
+        async with asyncio.timeout(STALLED_SECONDS):
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+    except TimeoutError:
+        log.info("a reader takes nothing", extra={"action": "rest.stalled"})
+        return False
+    return True
+
+
+async def _wait_for_leaving(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
