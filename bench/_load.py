@@ -89,7 +89,7 @@ class Load:
         names = iter([f"{prefix}-{number}" for number in range(jobs)])
         # From here on: telling the watcher of everything that is over would be counted as the submits' time.
         page = await self._client.list(TRAIN_JOBS, NAMESPACE, ListOptions(limit=1))
-        since = WatchOptions(resource_version=page.resource_version)
+        since = WatchOptions(resource_version=page.resource_version, read_only=True)
         began = time.perf_counter()
         async with Scope("load") as watching:
             watching.spawn_forever(self._watch_pods(since), name="load.pods")

@@ -69,7 +69,7 @@ class ScriptedNode:
         return self._running[trainjob]
 
     async def work(self) -> None:
-        async with Scope("bench.node") as scope, self.client.watch(PODS, "", WatchOptions()) as events:
+        async with Scope("bench.node") as scope, self.client.watch(PODS, "", WatchOptions(read_only=True)) as events:
             scope.spawn_forever(self._act(), name="bench.pods")
             async for event in events:
                 pod = event.object

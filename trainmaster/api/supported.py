@@ -19,15 +19,18 @@ def list_unsupported(value: Any, table: Table, path: str) -> list[str]:
         for index, item in enumerate(value):
             found.extend(list_unsupported(item, table, f"{path}[{index}]"))
         return found
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return found
     for name, item in value.items():
         known = table.get(name, False)
         where = f"{path}.{name}" if path else name
-        if isinstance(known, Mapping):
+        if known is True:
+            continue
+        if known is False:
+            if not is_empty(item):
+                found.append(where)
+        elif item:
             found.extend(list_unsupported(item, known, where))
-        elif not known and not is_empty(item):
-            found.append(where)
     return found
 
 

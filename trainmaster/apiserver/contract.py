@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.client.contract import DeleteOptions, Identity, ListOptions, PatchType, WatchOptions, WriteOptions
+from trainmaster.store.contract import Record
 
 
 @dataclass(slots=True)
@@ -64,12 +65,14 @@ class Frame:
     Frames are shared: all watchers of a collection receive the same one, so that `line` is made once for all.
     """
 
-    __slots__ = ("_line", "revision", "type", "value")
+    __slots__ = ("_line", "record", "revision", "type", "value")
 
-    def __init__(self, type: str, value: bytes, revision: int) -> None:
+    def __init__(self, type: str, value: bytes, revision: int, record: Record | None = None) -> None:
         self.type = type
         self.value = value
         self.revision = revision
+        self.record = record
+        """The one that holds the same object, if there is one."""
         self._line: bytes | None = None
 
     @property

@@ -22,6 +22,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError, from_object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.contract import Call, Frame, Frames
+from trainmaster.apiserver.parsed import ParsedObjects
 from trainmaster.apiserver.registry import Registry
 from trainmaster.client.contract import (
     DeleteOptions,
@@ -95,7 +96,9 @@ class LocalClient:
 
     def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions | None = None) -> LocalWatch:
         kind = self._admit("watch", gvr, namespace)
-        return LocalWatch(lambda: self._registry.watch(kind, namespace, options or WatchOptions(), durable=False))
+        asked = options or WatchOptions()
+        shared = self._registry.state.parsed if asked.read_only else None
+        return LocalWatch(lambda: self._registry.watch(kind, namespace, asked, durable=False), shared)
 
     async def create(
         self,
@@ -262,8 +265,10 @@ def _detach(obj: Object) -> Object:
 class LocalWatch:
     """See `client.contract.WatchStream`. Opened on entering, so that a refusal is raised there, as over HTTP."""
 
-    def __init__(self, open_frames: Callable[[], Frames]) -> None:
+    def __init__(self, open_frames: Callable[[], Frames], shared: ParsedObjects | None = None) -> None:
+        """`shared`: where objects are taken from that the caller only reads."""
         self._open = open_frames
+        self._shared = shared
         self._frames: Frames | None = None
         self._ready: list[Frame] = []
 
@@ -286,6 +291,8 @@ class LocalWatch:
             self._ready = list(await anext(self._frames))
             self._ready.reverse()
         frame = self._ready.pop()
+        if self._shared is not None and frame.record is not None:
+            return WatchEvent(frame.type, self._shared.get(frame.record))
         obj = stored.parse(frame.value)
         if frame.type == "ERROR":
             raise from_object(obj)

@@ -42,7 +42,8 @@ class FrameCache:
         key = (record.revision, kind.group, type)
         frame = self._frames.get(key)
         if frame is None:
-            frame = self._remember(key, Frame(type, state.show(kind, record), record.revision))
+            same = record if kind.from_storage is None and type != "DELETED" else None
+            frame = self._remember(key, Frame(type, state.show(kind, record), record.revision, same))
         return frame
 
     def left(self, state: State, kind: Kind, record: Record, previous: Record) -> Frame:

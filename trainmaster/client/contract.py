@@ -68,6 +68,9 @@ class WatchOptions:
     send_initial_events: bool | None = None
     """True: the current state first, then a bookmark that says so (needs `resource_version_match`)."""
     timeout_seconds: float | None = None
+    read_only: bool = False
+    """The caller changes nothing in the objects of the events. In-process it then gets those that others read too,
+    which saves a copy of each; elsewhere it makes no difference."""
 
 
 @dataclass(slots=True)

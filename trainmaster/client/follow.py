@@ -37,13 +37,16 @@ async def follow(
     trouble: Trouble | None = None,
 ) -> NoReturn:
     """Runs for ever; `namespace` "" is all. `begin` gets all there is, at the start and after every gap; `change` what
-    comes after it. `trouble` hears of a broken watch in place of the log, and raises what should end this."""
+    comes after it, to be read and not changed. `trouble` hears of a broken watch in place of the log, and raises what
+    should end this."""
     backoff = Backoff(Policy(first=0.1, cap=30.0))
     while True:
         try:
             page = await client.list(gvr, namespace, ListOptions(label_selector, field_selector))
             await begin(page.items)
-            options = WatchOptions(label_selector, field_selector, page.resource_version, bookmarks=True)
+            options = WatchOptions(
+                label_selector, field_selector, page.resource_version, bookmarks=True, read_only=True
+            )
             async with client.watch(gvr, namespace, options) as events:
                 async for event in events:
                     backoff.reset()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from trainmaster.api import catalogue
 from trainmaster.api.kinds import Catalogue
+from trainmaster.apiserver import stored
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.local import Authorizer, LocalClient
 from trainmaster.apiserver.local_view import LocalView
@@ -77,3 +78,13 @@ async def running_cluster(
         client = LocalClient(registry, authorizer=authorizer)
         await stack.enter_async_context(registry.running(ROOT_CA))
         yield Cluster(store, registry, client, view, clock, ids)
+        _check_shared(store)
+
+
+def _check_shared(store: Store) -> None:
+    """Parsed objects are shared by all who read in-process: whoever changes one changes it for everybody."""
+    for bucket in store.buckets():
+        for record in store.scan(bucket):
+            shared = record.memo.obj if record.memo is not None else None
+            if shared is not None and shared != stored.parse(record.value):
+                raise AssertionError(f"somebody has changed {bucket} {record.name} in memory, which others read too")

@@ -163,3 +163,22 @@ def test_what_the_caller_holds_is_its_own() -> None:
             assert (await cluster.client.get(CONFIG_MAPS, "a", "default"))["data"] == {"k": "v"}
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_who_only_reads_shares_what_a_watch_brings_and_others_do_not(read_only: bool) -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            options = WatchOptions(resource_version=str(cluster.store.revision), read_only=read_only)
+            async with cluster.client.watch(CONFIG_MAPS, "default", options) as events:
+                config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}}
+                await cluster.client.create(CONFIG_MAPS, config, "default")
+                seen = await anext(events)
+                kept = cluster.view.find(CONFIG_MAPS, "default", "a")
+                assert seen.object == kept
+                assert (seen.object is kept) is read_only
+                await cluster.client.delete(CONFIG_MAPS, "a", "default")
+                gone = await anext(events)
+                assert gone.type == "DELETED" and gone.object["data"] == {"x": "y"}
+
+    run_virtual(main())
