@@ -14,29 +14,21 @@ command line, 241 no server, 242 refused, 243 code not sent, 244 server lost, 24
 from __future__ import annotations
 
 import argparse
-import asyncio
 import importlib
-import json
 from pathlib import Path
 
 from trainmaster.api.meta import Object
-from trainmaster.api.status import StatusError
-from trainmaster.bundles import BundleError, Limits
-from trainmaster.bundles.requirements import read_requirements
 from trainmaster.cli import exits
-from trainmaster.cli.code import parse_size
 from trainmaster.cli.context import Context
-from trainmaster.cli.launch import codes, programs, submission, wishes
-from trainmaster.cli.launch.manifests import Code, Manifests, build_manifests, list_local
+from trainmaster.cli.launch import programs, wishes
+from trainmaster.cli.launch.manifests import Code, Manifests, build_manifests
 from trainmaster.cli.launch.servers import Server
 from trainmaster.cli.launch.wishes import Mount, SecretVariable, Wish, WishError
-from trainmaster.cli.server import add_server, explain
+from trainmaster.cli.serverflags import add_server
 from trainmaster.cli.spans import parse_span
-from trainmaster.client.http import HttpClient
-from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import SystemIds
 
-_VIEW = "trainmaster.cli.view.following"
+_FLOW = "trainmaster.cli.launch.flow"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ttl", default="", metavar="SPAN", help="it is deleted so long after its end, such as 7d")
     add("--label", action="append", default=[], metavar="KEY=VALUE", help="a label of the job")
     add("--code", default="", metavar="DIR", help="the code that is sent (default: the directory you are in)")
-    add("--code-limit", type=parse_size, default=Limits().bytes, metavar="SIZE", help="how much code may be sent (1Gi)")
+    add("--code-limit", default="1Gi", metavar="SIZE", help="how much code may be sent (1Gi)")
     add("--no-code", action="store_true", help="send no code: the image has it")
     add("-d", "--detach", action="store_true", help="do not wait for its end")
     add("--dry-run", action="store_true", help="print what would be submitted")
@@ -83,10 +75,12 @@ def run(options: argparse.Namespace, context: Context) -> int:
         program = Program.read(options)
         wish = build_wish(options, context, program)
         if options.dry_run:
-            return _print_manifests(options, context, program, wish)
+            return int(importlib.import_module(_FLOW).print_manifests(options, context, program, wish))
         if options.output_format == "yaml":
             raise WishError("-o yaml prints a manifest: it goes with --dry-run")
-        return asyncio.run(_run(options, context, program, wish))
+        server = Server(context, options)
+        # From here on a server that had to be started loads what it needs beside us.
+        return int(importlib.import_module(_FLOW).run_job(options, context, program, wish, server))
     except WishError as error:
         raise exits.Failure(str(error), exits.RUN_USAGE) from None
 
@@ -185,6 +179,10 @@ def _read_span(option: str, text: str) -> int | None:
 def _read_requirements(file: str) -> list[str]:
     if not file:
         return []
+    # Most runs name no such file.
+    from trainmaster.bundles import BundleError  # noqa: PLC0415
+    from trainmaster.bundles.requirements import read_requirements  # noqa: PLC0415
+
     try:
         return read_requirements(Path(file).expanduser())
     except BundleError as error:
@@ -204,63 +202,3 @@ def compile_job(
 
 def find_runtime_name(options: argparse.Namespace, program: Program) -> str:
     return options.runtime or programs.choose_runtime(program.framework)
-
-
-def _print_manifests(options: argparse.Namespace, context: Context, program: Program, wish: Wish) -> int:
-    """Starts nothing. The runtime is that of a running server, else the shipped one; the code is packed, so that
-    what is printed can be submitted with kubectl."""
-    base = asyncio.run(submission.find_runtime_anyhow(context, options, find_runtime_name(options, program)))
-    code = None if options.no_code else codes.send(program.root, context.home(options), options.code_limit)
-    manifests = compile_job(wish, program, options, base, code)
-    if options.output_format == "json":
-        context.say(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests.objects)}, indent=2))
-        return exits.OK
-    yaml = importlib.import_module("yaml")
-    for text in list_local(manifests):
-        context.say(f"# {text}")
-    for obj in manifests.objects:
-        context.say("---")
-        context.say(yaml.safe_dump(obj, sort_keys=False, allow_unicode=True).rstrip())
-    return exits.OK
-
-
-async def _run(options: argparse.Namespace, context: Context, program: Program, wish: Wish) -> int:
-    clock = SystemClock()
-    server = Server(context, options)
-    if server.home is None and not options.no_code:
-        raise WishError("code can be sent to the server of this machine only: add --no-code, and --image with the code")
-    # While a server starts, the code is packed, and what is needed later is loaded.
-    code = None if options.no_code or server.home is None else codes.send(program.root, server.home, options.code_limit)
-    if server.is_starting:
-        context.note("trainmaster: starting a server; `trainmaster down` stops it")
-        importlib.import_module(_VIEW)
-    config = await server.find(clock)
-    client = HttpClient(config)
-    try:
-        base = await submission.find_runtime(client, find_runtime_name(options, program), options.namespace)
-        manifests = compile_job(wish, program, options, base, code)
-        if wish.resources:
-            room = importlib.import_module("trainmaster.cli.launch.room")
-            await room.check_room(client, wish)
-        trainjob = await submission.submit(client, manifests, clock)
-        for text in client.warnings:
-            context.note(f"trainmaster: warning: {text}")
-        client.warnings.clear()
-        return await _show(options, context, client, clock, trainjob, server)
-    except StatusError as error:
-        failure = explain(error, config, options)
-        raise exits.Failure(str(failure), exits.RUN_NO_SERVER) from None
-    finally:
-        await client.close()
-
-
-async def _show(
-    options: argparse.Namespace, context: Context, client: HttpClient, clock: Clock, trainjob: Object, server: Server
-) -> int:
-    # Loaded after the job is submitted: it starts meanwhile.
-    following = importlib.import_module(_VIEW)
-    job = following.Job(options, context, client, clock, trainjob, server.home)
-    form = options.output_format or "text"
-    if options.detach:
-        return int(following.say_detached(job, form))
-    return int(await following.show(job, form, fresh=True))

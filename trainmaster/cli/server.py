@@ -14,27 +14,15 @@ from typing import TypeVar
 
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home
+from trainmaster.cli.context import Context
+from trainmaster.cli.serverflags import add_cluster as add_cluster
+from trainmaster.cli.serverflags import add_server as add_server
+from trainmaster.cli.serverflags import is_cluster as is_cluster
 from trainmaster.client.contract import Client
 from trainmaster.client.http import HttpClient, Unreachable
 from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_config, load_kubeconfig
 
 T = TypeVar("T")
-
-
-def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False) -> None:
-    """--home, --kubeconfig, --context, -n, and -A where all namespaces make sense."""
-    add_home(parser)
-    add_cluster(parser)
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig, else default")
-    if all_namespaces:
-        group.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
-
-
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="a cluster, instead of the server of a home")
-    parser.add_argument("--context", default="", metavar="NAME", help="context of that kubeconfig")
 
 
 def call(context: Context, options: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -64,11 +52,6 @@ def call(context: Context, options: argparse.Namespace, work: Callable[[Client],
         raise
     except OSError as error:
         raise exits.Failure(f"{config.server} does not answer: {error}", exits.NOT_READY) from None
-
-
-def is_cluster(options: argparse.Namespace) -> bool:
-    """Whether a cluster was named, and not the server of a home."""
-    return bool(getattr(options, "kubeconfig", "") or getattr(options, "context", ""))
 
 
 def find_server(context: Context, options: argparse.Namespace) -> ClusterConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 from pathlib import Path
 
@@ -9,11 +10,17 @@ from trainmaster.api.code import build_annotations
 from trainmaster.app.home import Home
 from trainmaster.bundles import BundleError, Limits, pack
 from trainmaster.cli import exits
+from trainmaster.cli.code import parse_size
 from trainmaster.cli.launch.manifests import Code
+from trainmaster.cli.launch.wishes import WishError
 
 
-def send(directory: Path, home: Home, most_bytes: int = Limits().bytes) -> Code:
+def send(directory: Path, home: Home, limit: str = "1Gi") -> Code:
     """Failure in one sentence when it is too much, cannot be read, or the disk is full."""
+    try:
+        most_bytes = parse_size(limit)
+    except argparse.ArgumentTypeError as error:
+        raise WishError(f"--code-limit: {error}") from None
     try:
         home.prepare()
         bundle = pack(directory, home.bundles, Limits(bytes=most_bytes))

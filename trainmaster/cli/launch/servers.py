@@ -1,6 +1,7 @@
 """The server that `trainmaster run` talks to: that of the home, started where none runs, or a cluster that was named.
 
-Every way in which it cannot be had is one sentence with the command that helps, and exit code RUN_NO_SERVER.
+Loads little: a server that has to be started is on its way before the client is loaded. Every way in which it cannot
+be had is one sentence with the command that helps, and exit code RUN_NO_SERVER.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trainmaster
 from trainmaster.app.home import AlreadyRunning, Home, HomeError, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.cli.detached import Starting, start
-from trainmaster.cli.server import find_server, is_cluster
-from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, load_kubeconfig
-from trainmaster.kit.clock import Clock
+from trainmaster.cli.serverflags import is_cluster
+
+if TYPE_CHECKING:
+    from trainmaster.client.kubeconfig import ClusterConfig
+    from trainmaster.kit.clock import Clock
 
 _STARTING_SECONDS = 20.0
 _LOOK_SECONDS = 0.02
@@ -56,6 +60,10 @@ class Server:
             return  # somebody else was faster
 
     async def find(self, clock: Clock) -> ClusterConfig:
+        # Loaded here: the server should be on its way before its client is.
+        from trainmaster.cli.server import find_server  # noqa: PLC0415
+        from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig  # noqa: PLC0415
+
         home = self.home
         if home is None:
             try:
@@ -73,7 +81,10 @@ class Server:
                 text = f"the server of {home.root} does not become ready: the end of {home.server_log} says why"
                 raise exits.Failure(text, exits.RUN_NO_SERVER)
             check_version(info, home)
-            config = load_kubeconfig([Path(info.kubeconfig)])
+            try:
+                config = load_kubeconfig([Path(info.kubeconfig)])
+            except ConfigError as error:
+                raise HomeError(str(error)) from None
         if self._options.namespace is None:
             self._options.namespace = config.namespace
         return config
@@ -97,7 +108,7 @@ def telling(home: Home) -> Iterator[Home]:
         yield home
     except exits.Failure as error:
         raise exits.Failure(_explain_start(error, home), exits.RUN_NO_SERVER) from None
-    except (HomeError, ConfigError) as error:
+    except HomeError as error:
         raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
     except OSError as error:
         what = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another with --home"

@@ -11,7 +11,6 @@ import trainmaster
 from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.launch.servers import check_version, telling
-from trainmaster.client.kubeconfig import ConfigError
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +22,6 @@ pytestmark = pytest.mark.unit
         (exits.Failure("cannot listen on 127.0.0.1 port 6443: choose others with --port"), ("server.port in",)),
         (exits.Failure("unknown setting"), ("no server could be started: unknown setting",)),
         (HomeError("every user can write to it"), ("every user can write to it",)),
-        (ConfigError("no current-context"), ("no current-context",)),
         (OSError(errno.ENOSPC, "No space left on device"), ("No space left", "free some space")),
         (PermissionError(errno.EACCES, "Permission denied"), ("Permission denied", "--home")),
     ],
