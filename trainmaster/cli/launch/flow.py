@@ -57,7 +57,8 @@ async def _run(options: argparse.Namespace, context: Context, program: Program, 
     code = None if server.home is None else _send(options, program, server.home)
     if server.is_starting:
         context.note("trainmaster: starting a server; `trainmaster down` stops it")
-        importlib.import_module(_VIEW)
+        for name in ("yaml", _VIEW, "trainmaster.history.results"):
+            importlib.import_module(name)
     config = await server.find(clock)
     client = HttpClient(config)
     try:

@@ -34,6 +34,8 @@ _DRAIN_SECONDS = 10.0
 _PATIENCE = 30.0
 """Seconds for which a server that does not answer is asked again."""
 _LOOK_SECONDS = 1.0
+_SHORT_SECONDS = 0.15
+"""A job that is over by then is read afterwards; of others the first line comes this much later."""
 
 
 @dataclass
@@ -79,7 +81,7 @@ class Session:
     async def follow(self) -> Followed:
         self._view.open()
         try:
-            if await self._is_over_already():
+            if await self._is_short():
                 await self._read_lines(follow=False)
                 return Followed(End.OVER)
             async with Scope("run") as scope:
@@ -94,15 +96,18 @@ class Session:
             self._show()
             self._view.close()
 
-    async def _is_over_already(self) -> bool:
-        """A short job has ended before the view was loaded: no stream has to be opened for it."""
+    async def _is_short(self) -> bool:
+        """Whether the job is over in a moment. One stream finds out: opening all of them at once costs more than a
+        short job does, and takes the machine away from it."""
         screen = self._model.screen
+        selector = f"metadata.name={screen.name}"
         try:
-            page = await self._client.list(
-                TRAIN_JOBS, screen.namespace, ListOptions(field_selector=f"metadata.name={screen.name}")
-            )
+            page = await self._client.list(TRAIN_JOBS, screen.namespace, ListOptions(field_selector=selector))
             for trainjob in page.items:
                 self._model.see_trainjob(trainjob)
+            if page.items and not screen.is_over:
+                options = WatchOptions(field_selector=selector, resource_version=page.resource_version)
+                await self._wait_briefly(options)
             if not screen.is_over:
                 return False
             selector = f"{JOBSET_NAME}={screen.name}"
@@ -112,6 +117,23 @@ class Session:
             return False  # the streams deal with a server that does not answer
         self._show()
         return True
+
+    async def _wait_briefly(self, options: WatchOptions) -> None:
+        screen = self._model.screen
+        try:
+            async with (
+                asyncio.timeout(_SHORT_SECONDS),
+                self._client.watch(TRAIN_JOBS, screen.namespace, options) as events,
+            ):
+                async for event in events:
+                    if event.type == "DELETED":
+                        self._model.see_deleted()
+                    else:
+                        self._model.see_trainjob(event.object)
+                    if screen.is_over or self.answers.detach.is_set():
+                        return
+        except TimeoutError:
+            return  # it takes longer
 
     async def _wait(self, scope: Scope, reading: asyncio.Task[None]) -> Followed:
         over = scope.spawn(self._over.wait(), name="run.over")
