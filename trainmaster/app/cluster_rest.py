@@ -1,8 +1,8 @@
 """The REST API alone, before any Kubernetes API server (`trainmaster rest`): a cluster, or the server of a home.
 
 Two identities: its own, from the kubeconfig or the Pod's service account, reviews tokens, reads what the server offers
-and sweeps; everything that a request does is sent with the caller's own token, so the cluster decides. Nothing but
-certificates and the port is kept on this machine.
+and sweeps; everything that a request does is sent with the caller's own token, so the cluster decides. (Callers of a
+foreign identity provider have none; for them it impersonates.) Nothing but certificates and the port is kept here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from trainmaster.app.home import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.rest import WILDCARDS, build_tls, build_url, open_listener
 from trainmaster.app.rest_backend import build_backend
+from trainmaster.app.rest_identities import add_oidc
 from trainmaster.app.settings import Rest
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.auth.pki import Pki
@@ -37,6 +38,7 @@ from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
+from trainmaster.rest.oidc import AUTHENTICATED
 from trainmaster.rest.services.offers import DOCUMENT_PATH, read_fields
 from trainmaster.rest.services.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantDesk
@@ -112,6 +114,11 @@ def _build(
         own = dataclasses.replace(bare, token=token)
         return HttpClient(own, clock=clock, user_agent=_AGENT, transport=shared)
 
+    def act_as(identity: Identity) -> HttpClient:
+        """By impersonation. The cluster adds the group of all who are authenticated, and lets nobody claim it."""
+        groups = tuple(group for group in identity.groups if group != AUTHENTICATED)
+        return client.as_user(dataclasses.replace(identity, groups=groups))
+
     async def find_fields() -> frozenset[str]:
         return read_fields(orjson.loads((await client.request("GET", DOCUMENT_PATH)).body))
 
@@ -120,7 +127,7 @@ def _build(
 
     return build_backend(
         options.rest,
-        ReviewingCallers(client, act),
+        add_oidc(ReviewingCallers(client, act), options.rest, act_as, clock),
         clock,
         SystemIds(),
         tenants=TenantDesk(client, clock, sign_up=options.rest.sign_up, on_cluster=True),

@@ -13,6 +13,7 @@ from trainmaster import __version__
 from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.rest_backend import build_backend, build_log_source
+from trainmaster.app.rest_identities import add_oidc
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.offers import OVERRIDES, PATCHES
@@ -40,7 +41,8 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
     def get_latest() -> int:
         return store.revision
 
-    callers = ReviewingCallers(client, lambda identity, _: client.as_user(identity), get_latest)
+    known = ReviewingCallers(client, lambda identity, _: client.as_user(identity), get_latest)
+    callers = add_oidc(known, world.settings.rest, client.as_user, world.clock, get_latest)
     backend = build_backend(
         world.settings.rest,
         callers,

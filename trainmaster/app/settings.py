@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainmaster.apiserver.http.limits import Limits
+from trainmaster.kit.addresses import is_private
 
 PREFIX = "TRAINMASTER_"
 # Read elsewhere: where the home is, which file, crash tests. Not settings, so they cannot stand in the file.
@@ -66,6 +67,20 @@ class Rest:
     """Anybody who reaches the port may become a tenant (docs/tenants.md). false: administrators add tenants."""
     check_code: bool = True
     """Refuse training code that the Python of the server cannot parse. false where jobs run on a newer Python."""
+    oidc_issuer: str = ""
+    """Also take OpenID Connect tokens of this issuer, an https address as it stands in their `iss`. Empty: none."""
+    oidc_audience: str = ""
+    """The `aud` that such a token must have: the client that your identity provider knows us as."""
+    oidc_jwks: str = ""
+    """Where the issuer's keys are: an https address or a file. Empty: where the issuer's own description says."""
+    oidc_ca: str = ""
+    """File with the CA of the issuer's certificate. Empty: those that the machine trusts."""
+    oidc_user_claim: str = "sub"
+    """Claim with the name of the user."""
+    oidc_groups_claim: str = "groups"
+    """Claim with their groups, a text or a list of texts. Empty: no groups."""
+    oidc_prefix: str = "oidc:"
+    """Stands before every such name and group, so that they are never somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +279,30 @@ def load(
         groups.setdefault(group, {})[name] = value
     base = Settings()
     changed = {group: dataclasses.replace(getattr(base, group), **fields) for group, fields in groups.items()}
-    return Effective(dataclasses.replace(base, **changed), sources)
+    settings = dataclasses.replace(base, **changed)
+    _check_oidc(settings.rest)
+    return Effective(settings, sources)
+
+
+def _check_oidc(rest: Rest) -> None:
+    """What would let in nobody, or too many."""
+    if not rest.oidc_issuer:
+        if rest.oidc_audience or rest.oidc_jwks or rest.oidc_ca:
+            raise SettingsError("rest.oidc_audience, oidc_jwks and oidc_ca say nothing without rest.oidc_issuer")
+        return
+    if not rest.oidc_audience:
+        text = "rest.oidc_issuer needs rest.oidc_audience, else tokens that are meant for other programs would do"
+        raise SettingsError(text)
+    if not rest.oidc_user_claim:
+        raise SettingsError("rest.oidc_user_claim is empty: name the claim with the user's name, such as sub or email")
+    for key in ("oidc_issuer", "oidc_jwks"):
+        address = getattr(rest, key)
+        if (key == "oidc_issuer" or "://" in address) and not is_private(address):
+            raise SettingsError(f"rest.{key} must be an https address (http only to this machine), not {address!r}")
+    for key in ("oidc_jwks", "oidc_ca"):
+        path = getattr(rest, key)
+        if path and "://" not in path and not Path(path).is_file():
+            raise SettingsError(f"rest.{key}: there is no file {path}")
 
 
 def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,21 @@ def test_every_setting_can_be_set_from_a_file_and_says_so(tmp_path: Path) -> Non
     effective = load(write(tmp_path, body), {}, {})
     assert effective.settings == Settings()
     assert {source.split()[0] for source in effective.sources.values()} == {"file"}
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        ({"AUDIENCE": "a"}, "say nothing without rest.oidc_issuer"),
+        ({"ISSUER": "https://i"}, "needs rest.oidc_audience"),
+        ({"ISSUER": "http://login.example.org", "AUDIENCE": "a"}, "rest.oidc_issuer must be an https address"),
+        ({"ISSUER": "https://i", "AUDIENCE": "a", "JWKS": "http://x.example.org"}, "rest.oidc_jwks must be an https"),
+        ({"ISSUER": "https://i", "AUDIENCE": "a", "JWKS": "/none/keys.json"}, "there is no file /none/keys.json"),
+        ({"ISSUER": "https://i", "AUDIENCE": "a", "CA": "/none/ca.crt"}, "there is no file /none/ca.crt"),
+        ({"ISSUER": "https://i", "AUDIENCE": "a", "USER_CLAIM": ""}, "rest.oidc_user_claim is empty"),
+    ],
+)
+def test_an_identity_provider_that_cannot_be_trusted_is_refused(values: dict[str, str], want: str) -> None:
+    environ = {f"TRAINMASTER_REST_OIDC_{name}": text for name, text in values.items()}
+    with pytest.raises(SettingsError, match=re.escape(want)):
+        load(None, environ, {})

@@ -1,0 +1,145 @@
+"""`trainmaster rest` as its own process before a real API server, with the roles of `deploy/rest/` and no others.
+
+`RestSite` has two tenants, made with `trainmaster tenant --kubeconfig`, and every kind of caller that the isolation
+matrix needs. Expired tokens are signed with the cluster's own key, because no API server hands out one that has.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from tests.house.tree import ROOT
+from tests.kube.cluster import KubeCluster
+from tests.support.clients import Raw
+
+DEPLOY = ROOT / "deploy" / "rest"
+ROLES = ("base.yaml", "tenant-role.yaml", "addon.yaml")
+_ACCOUNT = ("trainmaster-rest", "-n", "trainmaster-system")
+
+
+@dataclass
+class RestSite:
+    cluster: KubeCluster
+    url: str
+    ca: str
+    tokens: dict[str, str] = field(default_factory=dict)
+    """Tenant -> token."""
+    revoked: str = ""
+    """A token that a tenant had once."""
+
+    def call(self, method: str, path: str, body: Any = None, *, token: str = "") -> tuple[int, Any]:
+        return self._call(self.url, self.ca, method, path, body, token)
+
+    def ask_kube(self, method: str, path: str, body: Any = None, *, token: str = "") -> tuple[int, Any]:
+        """The Kubernetes side of the same token."""
+        return self._call(self.cluster.server, str(self.cluster.ca), method, path, body, token)
+
+    def tenant(self, *arguments: str) -> Any:
+        """`trainmaster tenant ... -o json`."""
+        command = [sys.executable, "-m", "trainmaster", "tenant", *arguments]
+        command += ["--kubeconfig", str(self.cluster.kubeconfig), "-o", "json"]
+        done = subprocess.run(command, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def add(self, name: str, *more: str) -> str:
+        token: str = self.tenant("add", name, *more)["token"]
+        self.tokens[name] = token
+
+        def is_counted() -> bool:
+            quota = json.loads(self.cluster.kubectl("get", "resourcequota", "tenant", "-n", name, "-o", "json"))
+            return "used" in quota.get("status", {})
+
+        # The controller manager meets kinds that were added after its start within 30 seconds.
+        eventually(is_counted, f"the quota of {name} is not counted")
+        return token
+
+    def expire(self, token: str) -> str:
+        """The same token as it will be when its time is over."""
+        claims = read_claims(token)
+        hour = 3600
+        return self.sign(
+            {**claims, "iat": claims["iat"] - 2 * hour, "nbf": claims["iat"] - 2 * hour, "exp": claims["iat"] - hour}
+        )
+
+    def sign(self, claims: Mapping[str, Any]) -> str:
+        key = load_pem_private_key((self.cluster.work / "sa.key").read_bytes(), None)
+        assert isinstance(key, rsa.RSAPrivateKey)
+        head = encode(json.dumps({"alg": "RS256"}).encode())
+        signed = f"{head}.{encode(json.dumps(claims).encode())}"
+        return f"{signed}.{encode(key.sign(signed.encode(), padding.PKCS1v15(), SHA256()))}"
+
+    def _call(self, url: str, ca: str, method: str, path: str, body: Any, token: str) -> tuple[int, Any]:
+        raw = Raw(url, ssl.create_default_context(cafile=ca), token)
+        try:
+            code, answer = raw.call(method, path, body)
+        finally:
+            raw.close()
+        return code, json.loads(answer) if isinstance(answer, str) and answer.startswith("{") else answer
+
+
+def encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def read_claims(token: str) -> dict[str, Any]:
+    part = token.split(".")[1]
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return claims
+
+
+def write_kubeconfig(cluster: KubeCluster, folder: Path) -> Path:
+    """Of the account in base.yaml, with its token alone."""
+    config = json.loads(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": cluster.kubectl("create", "token", *_ACCOUNT).strip()}
+    path = folder / "rest.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(config))
+    return path
+
+
+@contextmanager
+def running_site(cluster: KubeCluster, folder: Path, environ: Mapping[str, str] | None = None) -> Iterator[RestSite]:
+    for name in ROLES:
+        cluster.apply((DEPLOY / name).read_text())
+    command = [sys.executable, "-m", "trainmaster", "rest", "--kubeconfig", str(write_kubeconfig(cluster, folder))]
+    command += ["--state", str(folder / "state"), "--log-level", "warning"]
+    errors = (folder / "rest.log").open("wb")
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **(environ or {})}
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().rpartition(" at ")[2].strip()
+        ca = process.stdout.readline().removeprefix("ca: ").strip()
+        assert url and ca, (folder / "rest.log").read_text()
+        yield RestSite(cluster, url, ca)
+    finally:
+        process.terminate()
+        process.wait(30)
+        if process.stdout is not None:
+            process.stdout.close()
+        errors.close()
+
+
+def eventually(check: Any, text: str, limit: float = 60.0) -> None:
+    """Caches of the API server end by themselves."""
+    end = time.monotonic() + limit
+    while not check():
+        assert time.monotonic() < end, text
+        time.sleep(0.2)

@@ -1,0 +1,162 @@
+"""Callers whom somebody else's identity provider vouches for: OpenID Connect tokens (JWTs), verified here.
+
+Such a token means nothing to the server behind, so the REST API acts by impersonation: embedded with `as_user`, on a
+cluster with impersonation headers under its own account. Names get a prefix, and a name of the system (`system:...`) is
+never accepted, so no provider can make its users administrators. Tokens of other issuers go on to `ReviewingCallers`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import orjson
+
+from trainmaster.client.contract import Client, Identity
+from trainmaster.kit.clock import Clock
+from trainmaster.rest.callers import Caller, Callers, Latest, SeenClient, always_durable
+from trainmaster.rest.jwks import KeySet, KeysUnavailable, decode
+from trainmaster.rest.problems import Problem
+
+log = logging.getLogger(__name__)
+
+AUTHENTICATED = "system:authenticated"
+SKEW_SECONDS = 60.0
+"""By which clocks may differ."""
+_LONGEST_TOKEN = 16 * 1024
+_LONGEST_NAME = 253
+_MOST_GROUPS = 200
+_RESERVED = ("system:", "trainmaster:")
+
+ActAs = Callable[[Identity], Client]
+"""The server behind, as somebody for whom the REST API vouches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Which tokens are believed, and what is read from them."""
+
+    issuer: str
+    audience: str
+    user_claim: str = "sub"
+    groups_claim: str = "groups"
+    prefix: str = "oidc:"
+
+
+class Verifier:
+    def __init__(self, trusted: Trusted, keys: KeySet, clock: Clock) -> None:
+        self._trusted = trusted
+        self._keys = keys
+        self._clock = clock
+
+    def is_meant(self, token: str) -> bool:
+        """Whether it claims to be of our issuer. Nothing is verified yet."""
+        parts = token.split(".")
+        if len(parts) != 3 or len(token) > _LONGEST_TOKEN:
+            return False
+        claims = _find_object(parts[1])
+        return claims is not None and claims.get("iss") == self._trusted.issuer
+
+    async def verify(self, token: str) -> Identity:
+        """Problem 401 with the reason."""
+        head, payload, signature = token.split(".")
+        header = _find_object(head)
+        algorithm = header.get("alg") if header else None
+        if header is None or not isinstance(algorithm, str) or "crit" in header:
+            _refuse("its header cannot be read")
+        kid = header.get("kid")
+        if kid is not None and not isinstance(kid, str):
+            _refuse("its key id is not a text")
+        try:
+            raw = decode(signature)
+            candidates = await self._keys.find(kid, algorithm)
+        except ValueError:
+            _refuse("its signature is not base64url")
+        except KeysUnavailable:
+            # Its reason is in the log; callers need not know addresses.
+            text = "the keys of the identity provider cannot be had"
+            raise Problem(503, "no-keys", text, hint="send it again in a minute; the server's log says why") from None
+        signed = f"{head}.{payload}".encode()
+        if not any(key.is_signature(algorithm, signed, raw) for key in candidates):
+            _refuse("it is not signed by a key of the issuer, with an algorithm that is for it")
+        claims = _find_object(payload)
+        assert claims is not None
+        self._check(claims)
+        return self._read_identity(claims)
+
+    def _check(self, claims: dict[str, Any]) -> None:
+        now = self._clock.unix()
+        audience = claims.get("aud")
+        if claims.get("iss") != self._trusted.issuer:
+            _refuse("it is of another issuer")
+        if self._trusted.audience not in (audience if isinstance(audience, list) else [audience]):
+            _refuse("it is meant for another audience")
+        if _read_moment(claims, "exp", required=True) <= now - SKEW_SECONDS:
+            _refuse("it has expired")
+        for name in ("nbf", "iat"):
+            if _read_moment(claims, name) > now + SKEW_SECONDS:
+                _refuse("it is not valid yet: is a clock wrong?")
+
+    def _read_identity(self, claims: dict[str, Any]) -> Identity:
+        trusted = self._trusted
+        # As Kubernetes has it: an address that nobody checked names nobody.
+        if trusted.user_claim == "email" and claims.get("email_verified", True) is not True:
+            _refuse("its mail address is not verified")
+        user = self._name(claims.get(trusted.user_claim), trusted.user_claim)
+        groups = claims.get(trusted.groups_claim) if trusted.groups_claim else None
+        listed = [] if groups is None else [groups] if isinstance(groups, str) else groups
+        if not isinstance(listed, list) or len(listed) > _MOST_GROUPS:
+            _refuse(f"{trusted.groups_claim} is not a list of at most {_MOST_GROUPS} texts")
+        named = [self._name(group, trusted.groups_claim) for group in listed]
+        return Identity(user, groups=(*dict.fromkeys(named), AUTHENTICATED))
+
+    def _name(self, value: Any, claim: str) -> str:
+        if not isinstance(value, str) or not value or len(value) > _LONGEST_NAME or not value.isprintable():
+            _refuse(f"{claim} is not a text of 1 to {_LONGEST_NAME} printable characters")
+        name = self._trusted.prefix + value
+        if name != name.strip() or name.lower().startswith(_RESERVED):
+            _refuse(f"{claim} is a name of the system")
+        return name
+
+
+class OidcCallers:
+    """`Callers`: tokens of the issuer are verified here, all others by `others`."""
+
+    def __init__(self, others: Callers, verifier: Verifier, act_as: ActAs, latest: Latest = always_durable) -> None:
+        self._others = others
+        self._verifier = verifier
+        self._act_as = act_as
+        self._latest = latest
+
+    async def identify(self, token: str) -> Caller:
+        if not self._verifier.is_meant(token):
+            return await self._others.identify(token)
+        identity = await self._verifier.verify(token)
+        return Caller(identity, SeenClient(self._act_as(identity), self._latest))
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise Problem(
+        401, "unauthorized", f"the token is not good: {reason}", hint="get a new one from your identity provider"
+    )
+
+
+def _find_object(part: str) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(decode(part))
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _read_moment(claims: dict[str, Any], name: str, *, required: bool = False) -> float:
+    """Seconds since 1970; minus infinity where it may be left out and is."""
+    value = claims.get(name)
+    if value is None and not required:
+        return -math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        _refuse(f"{name} is not a number")
+    return float(value)
