@@ -228,6 +228,9 @@ class KubeCluster:
         arguments += ["--secure-port", str(self.ports[name]), "--leader-elect=false", *extra]
         if self.parts.unlimited:
             arguments += ["--kube-api-qps=5000", "--kube-api-burst=5000"]
+            if name == "kube-controller-manager":
+                # Quotas of kinds that it met after its start are counted at the next round, by default in 5 minutes.
+                arguments += ["--resource-quota-sync-period=2s"]
         self.start_program(name, arguments)
         self.processes.wait_ready(name, f"https://127.0.0.1:{self.ports[name]}/healthz")
 

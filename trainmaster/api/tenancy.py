@@ -22,6 +22,9 @@ DISABLED = "trainmaster.dev/tenant-disabled"
 EXPIRES = "trainmaster.dev/token-expires"
 """Annotation on the Secret that a token is bound to."""
 
+POD_SECURITY = "pod-security.kubernetes.io/enforce"
+"""Label on namespaces, by `tenancy`: which Pods a cluster lets in there (Pod Security Admission)."""
+
 NAME = "tenant"
 """Of everything that stands once in a tenant's namespace: ServiceAccount, RoleBinding, ResourceQuota, LimitRange."""
 ROLE = "trainmaster-tenant"
@@ -121,6 +124,9 @@ def build_namespace(name: str, unix_user: int | None) -> Object:
     metadata: Object = {"name": name, "labels": {TENANT: name}}
     if unix_user is not None:
         metadata["annotations"] = {UNIX_USER: str(unix_user)}
+    else:
+        # Containers are a wall only without the node's files and processes; a cluster enforces this itself.
+        metadata["labels"][POD_SECURITY] = "baseline"
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 

@@ -2,7 +2,8 @@
 
 `trainmaster up` serves it already; this is for clusters, and for homes where it shall run as a process of its own.
 Requests are sent on with the caller's own token. Its own account needs to create TokenReviews, and ConfigMaps and
-TrainJobs to sweep what crashes left. Over TLS always: with an own CA, or with --tls-cert and --tls-key.
+TrainJobs to sweep what crashes left. Over TLS always: with an own CA, or with --tls-cert and --tls-key. Settings of the
+group `rest` are read from the environment (TRAINMASTER_REST_MAX_NODES and such); flags go over them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from trainmaster.app.home import HomeError, default_root
-from trainmaster.app.settings import Rest
+from trainmaster.app.settings import Rest, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_config, load_kubeconfig
@@ -24,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl, else the Pod's account")
     parser.add_argument("--context", default="", metavar="NAME", help="context of the kubeconfig")
     parser.add_argument("--home", default="", metavar="DIR", help="the server of this home, instead of a cluster")
-    parser.add_argument("--address", default="127.0.0.1", help="IP address to listen on (default %(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="port to listen on (default 0: a free one, kept)")
+    parser.add_argument("--address", default=None, help="IP address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=None, help="port to listen on (default 0: a free one, kept)")
     parser.add_argument("--name", action="append", default=[], help="further name for the certificate; repeatable")
     parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate chain, instead of an own CA")
     parser.add_argument("--tls-key", default="", metavar="FILE", help="its key")
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--write-templates", default="", metavar="DIR", help="write the shipped ones there, to be changed, and end"
     )
     parser.add_argument("--history", default="", metavar="DIR", help="an operator's --history, for jobs that are gone")
-    parser.add_argument("--max-nodes", type=int, default=Rest().max_nodes, help="of one job (default %(default)s)")
+    parser.add_argument("--max-nodes", type=int, default=None, help=f"of one job (default {Rest().max_nodes})")
     parser.add_argument("--no-check-code", action="store_true", help="let in code that this Python cannot parse")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
@@ -45,18 +46,14 @@ def run(options: argparse.Namespace, context: Context) -> int:
     if options.write_templates:
         return _write_templates(Path(options.write_templates), context)
     _check(options)
+    wanted = _read_settings(options, context)
     config = _find_server(options, context)
     # Loaded by name and only here: the web framework would slow down every other command.
     rest = importlib.import_module("trainmaster.app.cluster_rest")
     state = Path(options.state) if options.state else default_root(context.environ) / "rest"
     settings = rest.Options(
         state=state.expanduser().absolute(),
-        rest=Rest(
-            address=options.address,
-            port=options.port,
-            max_nodes=options.max_nodes,
-            check_code=not options.no_check_code,
-        ),
+        rest=wanted,
         names=tuple(options.name),
         certificate=options.tls_cert,
         key=options.tls_key,
@@ -95,10 +92,23 @@ def _check(options: argparse.Namespace) -> None:
         raise exits.Failure("--tls-cert and --tls-key belong together: give both or none", exits.USAGE)
     if options.home and (options.kubeconfig or options.context):
         raise exits.Failure("--home is a server already: give it, or --kubeconfig and --context", exits.USAGE)
-    if not 0 <= options.port <= 65535 or options.max_nodes < 1:
-        raise exits.Failure("--port is 0 to 65535, --max-nodes 1 or more", exits.USAGE)
     if options.templates and not Path(options.templates).is_dir():
         raise exits.Failure(f"--templates {options.templates} is no folder", exits.USAGE)
+
+
+def _read_settings(options: argparse.Namespace, context: Context) -> Rest:
+    """Of the environment, with the flags over them."""
+    given = {
+        "rest.address": ("--address", options.address),
+        "rest.port": ("--port", options.port),
+        "rest.max_nodes": ("--max-nodes", options.max_nodes),
+        "rest.check_code": ("--no-check-code", False if options.no_check_code else None),
+    }
+    flags = {key: (flag, value) for key, (flag, value) in given.items() if value is not None}
+    try:
+        return load(None, context.environ, flags).settings.rest
+    except SettingsError as error:
+        raise exits.Failure(str(error), exits.USAGE) from None
 
 
 def _find_server(options: argparse.Namespace, context: Context) -> ClusterConfig:

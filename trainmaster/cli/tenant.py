@@ -182,6 +182,9 @@ def _run_delete(options: argparse.Namespace, context: Context) -> int:
         _do(context, options, lambda tenants: tenants.get(options.name))
         context.note(f"would delete namespace {options.name} with all jobs, volumes and settings; add --yes to do it")
         return exits.FAILED
-    _do(context, options, lambda tenants: tenants.delete(options.name))
+    tenant = _do(context, options, lambda tenants: tenants.delete(options.name))
+    if options.output != "table":
+        print_data(context, {**asdict(tenant), "state": tenant.state}, options.output)
+        return exits.OK
     context.note(f"tenant {options.name} is deleted; records of its jobs stay in the history")
     return exits.OK

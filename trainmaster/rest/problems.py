@@ -35,6 +35,8 @@ _TITLES = {
     503: "The server behind does not answer",
     504: "The server behind took too long",
 }
+_NOT_COUNTED = "status unknown for quota"
+"""A cluster's words for a quota that is so new that nobody knows yet what is used of it."""
 _HINTS = {
     401: "send `Authorization: Bearer TOKEN` with a token that has not expired and was not revoked",
     403: "ask an administrator for a role in this namespace, or name your own namespace",
@@ -126,6 +128,9 @@ def build_unexpected(request_id: str) -> Problem:
 
 def from_status(error: StatusError) -> Problem:
     """What the server behind refused, in its words."""
+    if error.code == 403 and _NOT_COUNTED in error.message:
+        hint = "send it again in a moment; where Trainer was installed just now, this can take five minutes"
+        return Problem(503, "quota-not-counted", error.message, hint=hint, retry_after=1)
     code = error.code if 400 <= error.code < 600 else 502
     # Its own failure, not ours: our log would not explain it.
     code = 502 if code == 500 else code

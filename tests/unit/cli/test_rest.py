@@ -26,7 +26,7 @@ def run(*arguments: str, home: Path) -> tuple[int, str]:
     [
         (("--tls-cert", "a.pem"), exits.USAGE, "--tls-cert and --tls-key belong together"),
         (("--home", "/h", "--context", "c"), exits.USAGE, "--home is a server already"),
-        (("--port", "70000"), exits.USAGE, "--port is 0 to 65535"),
+        (("--port", "70000"), exits.USAGE, "--port: rest.port must be 0 to 65535"),
         (("--templates", "/none"), exits.USAGE, "is no folder"),
         (("--home", "/none"), exits.NOT_RUNNING, "trainmaster up --detach --home /none"),
         (("--kubeconfig", "/none"), exits.FAILED, "cannot read the kubeconfig /none"),
@@ -39,6 +39,25 @@ def test_a_wrong_command_line_is_told_in_one_sentence(
     got, said = run(*arguments, home=tmp_path)
     assert (got, text in said) == (code, True), said
     assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text"),
+    [
+        ("TRAINMASTER_REST_MAX_NODES", "many", "'many' is not a whole number"),
+        ("TRAINMASTER_REST_MAX_BODY_BYTES", "0", "rest.max_body_bytes must be 1 or more"),
+        ("TRAINMASTER_REST_SIGNUP", "true", "did you mean TRAINMASTER_REST_SIGN_UP?"),
+        # What Kubernetes makes of a Service with our name.
+        ("TRAINMASTER_REST_PORT", "tcp://10.96.0.9:443", "'tcp://10.96.0.9:443' is not a whole number"),
+    ],
+)
+def test_a_wrong_setting_in_the_environment_is_told_in_one_sentence(
+    variable: str, value: str, text: str, tmp_path: Path
+) -> None:
+    err = io.StringIO()
+    context = Context({"HOME": str(tmp_path), variable: value}, io.StringIO(), err)
+    assert main(["rest"], context) == exits.USAGE
+    assert text in err.getvalue() and variable in err.getvalue()
 
 
 def test_templates_are_written_out_and_never_overwritten(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""Writes `deploy/rest/tenant-role.yaml` from `trainmaster.api.tenancy`, which decides what a tenant may do.
+
+Usage: `python -m tools.rest_manifests` writes, `--check` fails when the file is not what the code says. A unit test
+calls `render_tenant_role` for the same comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import yaml
+
+from trainmaster.api.tenancy import RBAC_GROUP, ROLE, build_role_rules
+
+FILE = Path(__file__).resolve().parent.parent / "deploy" / "rest" / "tenant-role.yaml"
+_HEAD = """\
+# What a tenant may do in its own namespace (docs/tenants.md); `trainmaster tenant add` binds it there.
+# Written by tools/rest_manifests.py from trainmaster/api/tenancy.py; do not edit by hand.
+"""
+
+
+def render_tenant_role() -> str:
+    role = {
+        "apiVersion": f"{RBAC_GROUP}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": ROLE},
+        "rules": build_role_rules(),
+    }
+    return _HEAD + yaml.safe_dump(role, sort_keys=False, default_flow_style=None, width=120)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only compare")
+    if not parser.parse_args().check:
+        FILE.write_text(render_tenant_role())
+    elif FILE.read_text() != render_tenant_role():
+        print(f"{FILE} is not what the code says: run python -m tools.rest_manifests", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
