@@ -328,6 +328,22 @@ def test_large_batches_leave_the_event_loop(tmp_path: Path) -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("count", [64, 150])
+def test_all_of_a_large_batch_is_found_again(tmp_path: Path, count: int) -> None:
+    async def main() -> None:
+        options = SqliteOptions(inline_bytes=1000)
+        written = {f"n-{number:03d}": bytes([number]) * 100 for number in range(count)}
+        async with SqliteStore.open(tmp_path, VirtualClock(), options) as store:
+            for name, value in written.items():
+                store.put("a", name, value)
+            await store.durable(count)
+        async with SqliteStore.open(tmp_path, VirtualClock(), options) as store:
+            assert {record.name: record.value for record in store.scan("a")} == written
+            assert [record.revision for record in store.scan("a")] == list(range(1, count + 1))
+
+    run_virtual(main())
+
+
 def test_the_cycle_collector_does_not_see_stored_records(tmp_path: Path) -> None:
     async def main() -> None:
         for _ in range(2):
