@@ -10,13 +10,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from trainmaster.api.code import CODE_DIGEST, GIT_COMMIT, GIT_DIRTY
 from trainmaster.api.conditions import list_conditions
+from trainmaster.api.labels import RERUN_OF
 from trainmaster.api.lifecycle.policy import Policy
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.places import Place, find_place
 from trainmaster.api.training import states
 from trainmaster.api.training.ends import find_end
+from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS
 from trainmaster.cli import terminal
 from trainmaster.cli.context import Context
 from trainmaster.cli.jobs import show_age, style_state
@@ -26,10 +29,10 @@ from trainmaster.kit.clock import parse_time
 
 _EVENTS = 10
 _NOTES = {
-    "trainmaster.dev/rerun-of": "Rerun of",
-    "trainmaster.dev/git-commit": "Git commit",
-    "trainmaster.dev/git-dirty": "Git dirty",
-    "trainmaster.dev/code-digest": "Code",
+    RERUN_OF: "Rerun of",
+    GIT_COMMIT: "Git commit",
+    GIT_DIRTY: "Git dirty",
+    CODE_DIGEST: "Code",
 }
 """Annotations that a reader wants to see, by their names for people."""
 
@@ -182,11 +185,18 @@ def _tell_conditions(context: Context, story: Story) -> list[str]:
             condition.get("status", ""),
             condition.get("reason", ""),
             show_age(condition.get("lastTransitionTime"), story.now),
-            condition.get("message", ""),
+            _shorten(condition.get("message", ""), FIRST_FAILURE),
         )
         for condition in list_conditions(story.trainjob)
     ]
     return build_table(context, ("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows, indent=2) if rows else []
+
+
+def _shorten(message: str, *ends: str) -> str:
+    """Without what stands elsewhere on the page: who failed first, and its last words."""
+    for end in (*ends, LAST_WORDS):
+        message = message.partition(end)[0]
+    return message
 
 
 def _tell_failure(story: Story) -> list[str]:
@@ -210,7 +220,7 @@ def _tell_events(context: Context, story: Story) -> list[str]:
         reason = terminal.clean(event.get("reason", ""))
         head = _paint(context, reason, terminal.WAIT) if warning else reason
         lines.append(f"{age:<6} {head}{times}  {about.get('kind', '')}/{about.get('name', '')}")
-        lines += [f"       {line}" for line in terminal.wrap(context, event.get("message", ""), 9)]
+        lines += [f"       {line}" for line in terminal.wrap(context, _shorten(event.get("message", "")), 9)]
     return lines
 
 

@@ -14,6 +14,7 @@ from tests.support.logworld import NAMESPACE, LogWorld
 from tests.unit.cli.test_output import Terminal
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.training.failures import find_error, summarize_failure
 from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import Context
@@ -30,7 +31,7 @@ from trainmaster.testing.virtual import run_virtual
 pytestmark = pytest.mark.unit
 
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)
-LONG = "rank 3 of job a-node-0 ended with exit code 1; its last words: " + "tick " * 40
+LONG = "rank 3 of job a-node-0 ended with exit code 1 " + "tick " * 40
 
 
 def make_job(**status: object) -> Object:
@@ -89,9 +90,59 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(width: int) -> None:
     lines = list(build_page(context, Story(job, NOW, pods=[pod], events=events)))
     assert [line for line in lines if len(line) > width] == []
     text = "\n".join(lines)
-    assert text.count("tick") == 2 * 40, "nothing of a long message is lost"
+    assert text.count("tick") == 40, "nothing of a long message is lost"
     assert "node 0, attempt 2, exit code 1" in text
     assert "kept until somebody deletes it" in text
+
+
+TRACE = """Traceback (most recent call last):
+  File "train.py", line 4, in <module>
+    load(3)
+ValueError: broken data in shard 3"""
+
+
+def test_people_read_who_failed_how_and_the_last_words_once() -> None:
+    who = "rank 1 of job a-node-0 (Pod a-node-0-1-x, container node) ended with exit code 1"
+    message = f"jobset failed (first failed job: a-node-0); first failure: {who}; its last words:\n{TRACE}"
+    failure = {"message": TRACE, "rank": 1, "replicatedJob": "node", "attempt": 0, "exitCode": 1, "reason": "Error"}
+    job = make_job(conditions=[make_condition("Failed", message)], failure=failure)
+    event = {"type": "Warning", "reason": "RankFailed", "message": f"first failure: {who}; its last words:\n{TRACE}"}
+    events = [{**event, "metadata": {}, "involvedObject": {"kind": "TrainJob", "name": "a"}}]
+    want = "rank 1: exit code 1: ValueError: broken data in shard 3"
+    assert build_row(job, NOW, wide=False, all_namespaces=False)[-1] == want
+    page = "\n".join(build_page(Context({}, io.StringIO(), io.StringIO()), Story(job, NOW, events=events)))
+    assert page.startswith(f"TrainJob default/a: Failed\n  {want}\n")
+    assert page.count("Traceback") == 1
+    assert "jobset failed (first failed job: a-node-0)\n" in page
+    assert read_state(job).message == message, "programs read all of it"
+
+
+def test_a_deadline_is_told_whatever_rank_failed_before() -> None:
+    condition = {**make_condition("Failed", "took too long"), "reason": "DeadlineExceeded"}
+    job = make_job(conditions=[condition], failure={"rank": 0, "exitCode": 1})
+    assert read_state(job).sentence == "DeadlineExceeded: took too long"
+
+
+@pytest.mark.parametrize(
+    ("failure", "want"),
+    [
+        ({"rank": 0, "exitCode": 3, "message": "bye"}, "rank 0: exit code 3: bye"),
+        ({"rank": 2, "exitCode": 137, "signal": 9, "reason": "OOMKilled"}, "rank 2: SIGKILL (OOMKilled)"),
+        ({"replicatedJob": "launcher", "rank": 0, "exitCode": 1}, "launcher 0: exit code 1"),
+        ({"pod": "a-0", "reason": "Evicted", "message": "disk pressure"}, "Pod a-0: Evicted: disk pressure"),
+    ],
+    ids=["exit code", "signal", "launcher", "evicted"],
+)
+def test_a_failure_is_summed_up_in_one_line(failure: Object, want: str) -> None:
+    assert summarize_failure(failure) == want
+
+
+def test_the_error_of_a_rank_is_not_that_of_its_launcher() -> None:
+    rank = [f"[rank1]: {line}" for line in TRACE.splitlines()]
+    launcher = [*TRACE.splitlines()[:3], "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "====="]
+    assert find_error([*rank, *launcher]) == "ValueError: broken data in shard 3"
+    assert find_error(["loss 3", "Segmentation fault", "======", ""]) == "Segmentation fault"
+    assert find_error([]) == ""
 
 
 def make_pod_status(phase: str, state: Object, **more: object) -> Object:

@@ -7,10 +7,11 @@ Jobs (docs/states.md). Used by commands and by whoever shows jobs to people.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.training.failures import summarize_failure
 
 DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
@@ -24,9 +25,15 @@ class State:
     reason: str = ""
     """CamelCase, for programs."""
     message: str = ""
+    """Of a failed job with the last words of the rank, many lines: for programs."""
+    verdict: str = ""
+    """Of a job that a rank failed: who and how, in one line."""
 
     @property
     def sentence(self) -> str:
+        """For people."""
+        if self.verdict:
+            return self.verdict
         return f"{self.reason}: {self.message}" if self.reason and self.message else self.reason or self.message
 
     @property
@@ -41,9 +48,11 @@ def read_state(trainjob: Mapping[str, Any]) -> State:
     for kind in (FAILED, COMPLETE):
         condition = find_condition(conditions, kind)
         if condition is not None and condition.get("status") == "True":
-            ended = State(kind, condition.get("reason", ""), condition.get("message", ""))
+            ended = State(
+                kind, condition.get("reason", ""), condition.get("message", ""), _find_verdict(kind, trainjob)
+            )
     if trainjob["metadata"].get("deletionTimestamp"):
-        return State(DELETING, ended.reason if ended else "", ended.message if ended else "")
+        return replace(ended, word=DELETING) if ended else State(DELETING)
     if ended is not None:
         return ended
     suspended = find_condition(conditions, SUSPENDED)
@@ -57,6 +66,15 @@ def read_state(trainjob: Mapping[str, Any]) -> State:
         return State(RUNNING)
     # On a cluster nobody counts readiness before all Pods of a Job are ready; active is the best there is.
     return State(STARTING, message="Pods are being started" if any(entry.get("active") for entry in counts) else "")
+
+
+def _find_verdict(kind: str, trainjob: Mapping[str, Any]) -> str:
+    """A deadline ends a job whatever rank failed before."""
+    status = trainjob.get("status") or {}
+    condition = find_condition(list_conditions(dict(trainjob)), kind) or {}
+    if kind != FAILED or not status.get("failure") or condition.get("reason") == "DeadlineExceeded":
+        return ""
+    return summarize_failure(status["failure"])
 
 
 def count_nodes(trainjob: Mapping[str, Any]) -> int | None:

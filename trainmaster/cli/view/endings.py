@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from trainmaster.api.training.failures import find_error
 from trainmaster.cli import exits
 from trainmaster.cli.view import model
 from trainmaster.cli.view.draw import show_span
@@ -21,7 +22,6 @@ from trainmaster.cli.view.model import (
     Screen,
     describe_failure,
     find_elapsed,
-    find_error,
     find_exit_code,
     find_place,
 )

@@ -285,11 +285,6 @@ def find_exit_code(failure: Mapping[str, Any] | None) -> int | None:
     return None if code is None else int(code) or 1
 
 
-def find_error(lines: Sequence[str]) -> str:
-    """What a Python program said when it broke: the last line of its traceback."""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
 def find_place(lines: Sequence[str]) -> str:
     """Where a Python program broke, from its traceback: train.py:12 in step. "" when the lines hold none."""
     place = ""

@@ -17,6 +17,7 @@ from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
+from trainmaster.api.training.failures import LAST_WORDS
 from trainmaster.client.view import View
 from trainmaster.controllers.ownership import find_controller
 from trainmaster.engine.request import Request
@@ -168,7 +169,7 @@ def describe(failure: Failure) -> str:
     if "container" in failure:
         who += f" (Pod {failure['pod']}, container {failure['container']})"
     text = f"first failure: {who} {_describe_end(failure)}"
-    return f"{text}; its last words:\n{failure['message']}" if failure.get("message") else text
+    return f"{text}{LAST_WORDS}\n{failure['message']}" if failure.get("message") else text
 
 
 def _describe_end(failure: Failure) -> str:
