@@ -99,3 +99,21 @@ def test_the_guides_role_is_enough_on_a_cluster(trainer_cluster: KubeCluster, tm
         assert (await call("GET", path))[0] == 404
 
     play(trainer_cluster, tmp_path, test)
+
+
+def test_where_the_server_has_the_shape_of_trainer_2_1_volumes_stand_in_it(
+    seam_cluster: KubeCluster, tmp_path: Path
+) -> None:
+    """Our kinds have both shapes, Trainer 2.1 has only this one; the server keeps what was sent."""
+
+    async def test(call: Call) -> None:
+        code, made = await call("POST", "/api/trainjob/create", BODY)
+        assert code == 200, made
+        name = made["trainjob_name"]
+        job = json.loads(seam_cluster.kubectl("get", "trainjob", name, "-n", NAMESPACE, "-o", "json"))
+        assert "runtimePatches" not in job["spec"]
+        volumes = [volume["name"] for one in job["spec"]["podTemplateOverrides"] for volume in one["spec"]["volumes"]]
+        assert len(volumes) == 2
+        assert (await call("DELETE", f"/api/trainjob/{name}?namespace={NAMESPACE}"))[0] == 200
+
+    play(seam_cluster, tmp_path, test)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from fastapi.routing import APIRoute
 
 from tests.house.tree import ROOT
 from tests.kube.cluster import KubeCluster
 from tests.seam.rest_site import DEPLOY, RestSite, eventually, read_claims, running_site
 from tests.unit.rest.oidc_provider import AUDIENCE, ISSUER, describe, make_rsa, sign
+from trainmaster.rest.routes.table import PUBLIC, ROUTERS
 
 pytestmark = pytest.mark.kube
 
@@ -34,7 +36,8 @@ def site(trainer_cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory)
     keys = folder / "keys.json"
     keys.write_text(json.dumps({"keys": [describe(KEY, "k")]}))
     issuer = {"TRAINMASTER_REST_OIDC_ISSUER": ISSUER, "TRAINMASTER_REST_OIDC_AUDIENCE": AUDIENCE}
-    with running_site(trainer_cluster, folder, {**issuer, "TRAINMASTER_REST_OIDC_JWKS": str(keys)}) as site:
+    environ = {**issuer, "TRAINMASTER_REST_OIDC_JWKS": str(keys), "TRAINMASTER_REST_SIGN_UP": "true"}
+    with running_site(trainer_cluster, folder, environ) as site:
         site.add(ANN, "--jobs", "3")
         # Nobody has used it yet, so no cache of the API server knows it.
         site.revoked = site.add(BOB)
@@ -111,6 +114,82 @@ def test_the_isolation_matrix_of_the_guides_routes_and_tenants(site: RestSite) -
             if code >= 400 and code != 502:
                 assert "Traceback" not in str(answer) and BOB not in str(answer.get("errors", "")), answer
     assert site.call("GET", f"/api/trainjob/{job}/status?namespace={BOB}", token=site.tokens[BOB])[0] == 200
+
+
+ROUTES = [
+    (method, route.path)
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, APIRoute) and route.path not in PUBLIC
+    for method in sorted(route.methods)
+]
+"""As the table has them, so that a new one cannot be forgotten here."""
+FOR_ALL = {"/api/v1/me"}
+
+
+def fill(path: str, job: str) -> str:
+    name = BOB if "/tenants/" in path else job
+    return path.format(name=name, uid="00000000-0000-0000-0000-000000000000") + f"?namespace={BOB}"
+
+
+def test_every_route_knows_whose_things_it_is_asked_for(site: RestSite) -> None:
+    job = create(site, BOB)
+    before = site.cluster.kubectl("get", "trainjobs,configmaps,secrets", "-n", BOB, "-o", "name")
+    for method, path in ROUTES:
+        for who, token in {"nobody": "", "revoked": site.revoked}.items():
+            code, answer = site.call(method, fill(path, job), {}, token=token)
+            assert code == 401, f"{method} {path} by {who}: {code} {answer}"
+        code, answer = site.call(method, fill(path, job), {"name": BOB}, token=site.tokens[ANN])
+        allowed = {200} if path in FOR_ALL else {403, 404, 422} if method != "GET" else {403, 404}
+        assert code in allowed, f"{method} {path} by another tenant: {code} {answer}"
+    assert site.cluster.kubectl("get", "trainjobs,configmaps,secrets", "-n", BOB, "-o", "name") == before
+    for method, path in ROUTES:
+        # Streams go on, and the fake nodes have no logs.
+        if method == "GET" and "tenants" not in path and not path.endswith(("/stream", "/logs")):
+            code, answer = site.call(method, fill(path, job), token=site.tokens[BOB])
+            assert code in ({200, 404} if "history" in path else {200}), f"{method} {path} by its own: {code} {answer}"
+
+
+def test_the_role_that_manages_tenants_is_enough_for_that_and_not_for_more(site: RestSite) -> None:
+    """As a person with this role alone, through REST."""
+    name, system = "rest-made", "trainmaster-system"
+    kubectl = site.cluster.kubectl
+    kubectl("create", "serviceaccount", "manager", "-n", system)
+    subject = f"--serviceaccount={system}:manager"
+    kubectl("create", "clusterrolebinding", "rest-manager", "--clusterrole=trainmaster-tenant-manager", subject)
+    token = kubectl("create", "token", "manager", "-n", system).strip()
+    try:
+        made = site.call("POST", "/api/v1/tenants", {"name": name, "allowance": {"cpu": "4"}}, token=token)
+        assert made[0] == 201, made
+        assert site.call("GET", "/api/v1/me", token=made[1]["token"])[1]["tenant"] == name
+        for method, path in (("POST", "rotate"), ("POST", "disable"), ("POST", "enable"), ("GET", "")):
+            where = f"/api/v1/tenants/{name}/{path}".rstrip("/")
+            code, answer = site.call(method, where, {} if method == "POST" else None, token=token)
+            assert code == 200, f"{where}: {answer}"
+        rbac = "rbac.authorization.k8s.io"
+        role = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
+        binding = {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": "mine"}, "roleRef": role}
+        subjects = [{"kind": "ServiceAccount", "name": "manager", "namespace": system}]
+        path = f"/apis/{rbac}/v1/namespaces/{name}/rolebindings"
+        assert site.ask_kube("POST", path, {**binding, "subjects": subjects}, token=token)[0] == 403
+        assert site.call("DELETE", f"/api/v1/tenants/{name}", token=token)[0] == 200
+    finally:
+        kubectl("delete", "clusterrolebinding", "rest-manager")
+        kubectl("delete", "serviceaccount", "manager", "-n", system)
+
+
+def test_sign_up_needs_the_setting_and_the_manifest(site: RestSite) -> None:
+    body = {"name": "rest-new"}
+    code, refused = site.call("POST", "/api/v1/signup", body)
+    assert code == 403, refused
+    manifest = (DEPLOY / "sign-up.yaml").read_text()
+    site.cluster.apply(manifest)
+    try:
+        eventually(lambda: site.call("POST", "/api/v1/signup", body)[0] in (201, 409), "nobody can sign up", 30)
+        assert site.tenant("list")
+    finally:
+        site.cluster.kubectl("delete", "-f", "-", stdin=manifest)
+        site.tenant("delete", "rest-new", "--yes")
 
 
 def test_nobody_gets_into_anothers_namespace_by_a_trick(site: RestSite) -> None:
