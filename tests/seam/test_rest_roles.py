@@ -121,7 +121,7 @@ ROUTES = [
     for router in ROUTERS
     for route in router.routes
     if isinstance(route, APIRoute) and route.path not in PUBLIC
-    for method in sorted(route.methods)
+    for method in sorted(route.methods or ())
 ]
 """As the table has them, so that a new one cannot be forgotten here."""
 FOR_ALL = {"/api/v1/me"}
