@@ -67,11 +67,16 @@ def write_job(folder: Path, name: str, script: str, nodes: int = 2) -> str:
 
 
 @contextmanager
-def following(person: Person, *words: str) -> Iterator[subprocess.Popen[str]]:
+def following(person: Person, out: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """`logs -f` into a file; entered once it has printed something."""
     environ = clean_environ({"TRAINMASTER_HOME": str(person.home)})
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command("logs", "-f", *words), env=environ, stdout=pipe, stderr=pipe, text=True) as process:
+    words = tuple(command("logs", "-f", *words))
+    with (
+        out.open("w") as file,
+        subprocess.Popen(words, env=environ, stdout=file, stderr=subprocess.PIPE, text=True) as process,
+    ):
         try:
+            subprocess.run(["sh", "-c", f"until [ -s {out} ]; do sleep 0.05; done"], check=True, timeout=90)
             yield process
         finally:
             process.kill()
@@ -87,16 +92,14 @@ def await_output(person: Person, name: str) -> Path:
 
 def test_following_crosses_a_failure_a_restart_of_the_server_and_the_end(person: Person, tmp_path: Path) -> None:
     person.must("submit", "-f", write_job(tmp_path, "cross", SCRIPT))
-    with following(person, "cross", "--all-attempts") as logs:
-        assert logs.stdout is not None
-        first = logs.stdout.readline()
+    with following(person, tmp_path / "out", "cross", "--all-attempts") as logs:
         await_output(person, "second-0")
         outputs = await_output(person, "second-1")
         person.must("down")
         person.must("up", "--detach")
         (outputs / "end").touch()
-        rest, err = logs.communicate(timeout=90)
-    out = first + rest
+        _, err = logs.communicate(timeout=90)
+    out = (tmp_path / "out").read_text()
     assert logs.returncode == 0, err
     assert Counter(out.splitlines()) == {
         "[0] rank 0 begins": 2,

@@ -37,6 +37,8 @@ from trainmaster.kit.clock import Clock
 ATTEMPT, GAP, WAITING, TROUBLE = "attempt", "gap", "waiting", "trouble"
 _TURN = 100
 """Lines."""
+_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.5)
+"""Seconds. A node keeps a Pod's logs just after its object has gone; the archive learns of JobSets a second late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,18 @@ class NothingKept:
         return iter(())
 
 
+async def await_kept(
+    clock: Clock, kept: Kept, trainjob: str, jobsets: Collection[str], attempts: Collection[int]
+) -> None:
+    """Returns when something was kept of each of these attempts, or soon after: some have left nothing."""
+    if isinstance(kept, NothingKept):
+        return
+    for pause in _PAUSES if attempts else ():
+        if {log.place.attempt for log in kept.list_logs(trainjob, jobsets)}.issuperset(attempts):
+            return
+        await clock.sleep(pause)
+
+
 class Positions:
     """How far every log was read, by Pod and container. Shared by the beginning and the following."""
 
@@ -189,7 +203,7 @@ async def watch_lines(
     trainjob = await client.get(TRAIN_JOBS, name, namespace)
     kept = kept or NothingKept()
     positions = resume or Positions()
-    beginning = _read_beginning(client, trainjob, wanted, kept, positions)
+    beginning = _read_beginning(client, clock, trainjob, wanted, kept, positions)
     try:
         async with aclosing(beginning):
             async for entry in beginning:
@@ -254,9 +268,13 @@ def is_between_runs(state: Object) -> bool:
 
 
 async def _read_beginning(
-    client: Client, trainjob: Object, wanted: Wanted, kept: Kept, positions: Positions
+    client: Client, clock: Clock, trainjob: Object, wanted: Wanted, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     pods, jobsets = await list_pods(client, trainjob)
+    if not wanted.last_attempt:
+        newest = max((place.attempt for pod in pods if (place := find_place(pod)) is not None), default=0)
+        earlier = [attempt for attempt in range(newest) if wanted.attempt in (None, attempt)]
+        await await_kept(clock, kept, trainjob["metadata"]["uid"], jobsets, earlier)
     sources = [source for pod in pods for source in _list_pod_sources(pod, wanted)]
     alive = {place.pod for pod in pods if (place := find_place(pod)) is not None}
     logs = kept.list_logs(trainjob["metadata"]["uid"], jobsets)

@@ -33,6 +33,7 @@ from trainmaster.client.joblogs import (
     Mark,
     Positions,
     Wanted,
+    await_kept,
     has_started,
     is_between_runs,
     is_owned,
@@ -83,6 +84,8 @@ class _Follower:
         self._reading: dict[tuple[str, str], tuple[int, int]] = {}
         """(Pod, container) -> (JobSet, attempt), of readers that are not done."""
         self._read: set[tuple[str, str]] = set()
+        self._attempts: set[int] = set()
+        """Those that a reader had Pods of."""
         self._marked: tuple[int, int] | None = None
         self._news = asyncio.Event()
         self._troubled = self._told_trouble = False
@@ -213,6 +216,7 @@ class _Follower:
                 if key in self._reading or key in self._read or not self.wanted.fits(place, container):
                     continue
                 turn = (self._jobsets.index(place.jobset), place.attempt)
+                self._attempts.add(place.attempt)
                 self._reading[key] = turn
                 scope.spawn(self._run_reader(place, container, turn), name=f"joblogs.{place.pod}.{container}")
 
@@ -263,6 +267,10 @@ class _Follower:
 
     async def _fill(self, before: int | None) -> None:
         """Hands out what was kept of Pods that came and went unseen, of attempts before that one."""
+        end = (self.positions.attempt or 0) + 1 if before is None else before
+        wanted = self.wanted.attempt
+        missing = {number for number in range(self._floor, end) if wanted in (None, number)} - self._attempts
+        await await_kept(self.clock, self.kept, self._meta["uid"], self._jobsets, missing)
         logs = [
             log
             for log in self.kept.list_logs(self._meta["uid"], self._jobsets)
@@ -282,6 +290,9 @@ class _Follower:
 
     def find_pod(self, place: Place) -> Object | None:
         return self._pods.get(place.pod)
+
+    async def await_kept(self, place: Place) -> None:
+        await await_kept(self.clock, self.kept, self._meta["uid"], self._jobsets, {place.attempt})
 
     def list_kept(self, place: Place, container: str) -> list[KeptLog]:
         logs = self.kept.list_logs(self._meta["uid"], self._jobsets)
@@ -373,6 +384,8 @@ class _Reader:
     async def _read_kept(self) -> None:
         """The Pod is gone; what was not read of it may have been kept."""
         found = False
+        if not self._complete:
+            await self._follower.await_kept(self._place)
         for log in self._follower.list_kept(self._place, self._container):
             if log.restart < self._position.restart:
                 continue

@@ -258,3 +258,24 @@ def test_pods_of_an_older_job_of_that_name_are_not_taken_for_its_own() -> None:
 def test_times_sort_whatever_their_precision() -> None:
     assert sort_key("2026-01-01T00:00:00.5Z") < sort_key("2026-01-01T00:00:00.51Z")
     assert sort_key("2026-01-01T00:00:00Z") < sort_key("2026-01-01T00:00:00.000000001Z")
+
+
+def test_what_is_kept_a_moment_after_the_pod_went_is_waited_for() -> None:
+    """A node keeps logs just after the Pod's object has gone."""
+
+    async def main() -> list[str]:
+        async with running_cluster() as cluster, asyncio.TaskGroup() as group:
+            world = LogWorld(cluster)
+            await world.submit()
+            await world.start("a")
+            world.print("a", "x")
+            await world.remove("a")
+            late, world.kept = world.kept, []
+            await world.start("b", attempt=1)
+            world.print("b", "y")
+            reading = group.create_task(collect(world, Wanted()))
+            await asyncio.sleep(1)
+            world.kept = late
+            return await reading
+
+    assert run_virtual(main()) == ["attempt: attempt 0", "0.0 x", "attempt: attempt 1", "1.0 y"]
