@@ -22,7 +22,7 @@ from trainmaster import __version__
 from trainmaster.app.home import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.rest import WILDCARDS, build_tls, build_url, open_listener
-from trainmaster.app.rest_backend import build_backend
+from trainmaster.app.rest_backend import Folders, build_backend
 from trainmaster.app.rest_identities import add_oidc
 from trainmaster.app.settings import Rest
 from trainmaster.app.signals import stop_on_signals
@@ -131,8 +131,7 @@ def _build(
         clock,
         SystemIds(),
         tenants=TenantDesk(client, clock, sign_up=options.rest.sign_up, on_cluster=True),
-        templates=options.templates,
-        history=options.history,
+        folders=Folders(options.templates, options.history, None),
         find_fields=find_fields,
         remind=sweeper.remind,
         check_ready=check_ready,

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainmaster import __version__
+from trainmaster.api.lifecycle.terms import DEADLINE_FIELD, TTL_FIELD
 from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
-from trainmaster.app.rest_backend import build_backend, build_log_source
+from trainmaster.app.rest_backend import Folders, build_backend, build_log_source
 from trainmaster.app.rest_identities import add_oidc
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
@@ -51,8 +52,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         tenants=TenantDesk(
             client, world.clock, sign_up=world.settings.rest.sign_up, on_cluster=False, latest=get_latest
         ),
-        templates=world.home.templates,
-        history=world.home.history,
+        folders=Folders(world.home.templates, world.home.history, world.home.bundles),
         find_fields=_find_fields,
         remind=sweeper.remind,
         check_ready=_check_ready,
@@ -62,7 +62,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
 
 async def _find_fields() -> frozenset[str]:
     """Ours have every shape."""
-    return frozenset({OVERRIDES, PATCHES})
+    return frozenset({OVERRIDES, PATCHES, TTL_FIELD, DEADLINE_FIELD})
 
 
 async def _check_ready() -> None:

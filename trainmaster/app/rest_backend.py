@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from trainmaster.rest.contract import Backend, Explain, Limits
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creating import JobMaker, Rules
 from trainmaster.rest.services.history import HistoryDesk
+from trainmaster.rest.services.making import NewJobs
 from trainmaster.rest.services.offers import FindFields, Offers
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import ArchivedRecords, NoRecords
@@ -54,6 +55,15 @@ def build_log_source(registry: Registry, logs: PodLogs) -> LogSource:
     return read
 
 
+@dataclass(frozen=True, slots=True)
+class Folders:
+    templates: Path | None
+    """The administrator's."""
+    history: Path | None
+    bundles: Path | None
+    """Where larger code is kept; None on a cluster."""
+
+
 def build_backend(
     settings: Rest,
     callers: Callers,
@@ -61,15 +71,15 @@ def build_backend(
     ids: Ids,
     *,
     tenants: TenantDesk,
-    templates: Path | None,
-    history: Path | None,
+    folders: Folders,
     find_fields: FindFields,
     remind: Callable[[], None],
     check_ready: Callable[[], Awaitable[None]],
 ) -> Backend:
     """What the routes work with, in either mode."""
     rules = Rules(settings.max_nodes, settings.check_code)
-    jobs = JobMaker(Templates(templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
+    jobs = JobMaker(Templates(folders.templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
+    history = HistoryDesk(folders.history)
     limits = Limits(settings.max_body_bytes)
     rates = Rates(clock, settings.requests_per_second, settings.request_burst)
     return Backend(
@@ -77,13 +87,14 @@ def build_backend(
         clock,
         ids,
         jobs,
-        JobReader(NoRecords() if history is None else ArchivedRecords(history), clock),
+        JobReader(NoRecords() if folders.history is None else ArchivedRecords(folders.history), clock),
         tenants,
         rates,
         check_ready,
-        HistoryDesk(history),
+        history,
         build_explain(clock),
         Streams(),
+        NewJobs(jobs, history, folders.bundles),
         limits,
     )
 

@@ -16,6 +16,7 @@ from trainmaster.rest.callers import Callers
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creating import JobMaker
 from trainmaster.rest.services.history import HistoryDesk
+from trainmaster.rest.services.making import NewJobs
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantDesk
@@ -49,6 +50,7 @@ class Backend:
     history: HistoryDesk
     explain: Explain
     streams: Streams
+    new_jobs: NewJobs
     limits: Limits = field(default_factory=Limits)
     audit: Write | None = None
     """Where lines for the audit log go; None where the server behind writes them."""

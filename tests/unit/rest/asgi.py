@@ -31,6 +31,7 @@ async def call(
     headers: Sequence[tuple[str, str]] = (),
     pieces: Sequence[bytes] | None = None,
     stall: bool = False,
+    content_type: str = "application/json",
 ) -> Answer:
     """`body` is sent as JSON, `pieces` as they are and unannounced; `stall`: the rest never arrives."""
     raw = b"" if body is None else orjson.dumps(body)
@@ -39,7 +40,7 @@ async def call(
     sent = [(name.lower().encode(), value.encode()) for name, value in headers]
     if token is not None:
         sent.append((b"authorization", f"Bearer {token}".encode()))
-    sent.append((b"content-type", b"application/json"))
+    sent.append((b"content-type", content_type.encode()))
     if pieces is None and raw:
         sent.append((b"content-length", str(len(raw)).encode()))
     scope = {

@@ -25,6 +25,7 @@ from trainmaster.rest.rates import Rates
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS
 from trainmaster.rest.services.creating import JobMaker
 from trainmaster.rest.services.history import HistoryDesk
+from trainmaster.rest.services.making import NewJobs
 from trainmaster.rest.services.offers import Offers
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import NoRecords
@@ -75,6 +76,7 @@ def build_backend(callers: Any = None, limits: Limits | None = None) -> Backend:
         HistoryDesk(None),
         explain,
         Streams(),
+        NewJobs(jobs, HistoryDesk(None), None),
         limits or Limits(),
     )
 

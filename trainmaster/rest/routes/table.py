@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from fastapi.routing import APIRoute
 
-from trainmaster.rest.routes import docs, guide, health, history, jobs, streams, tenants
+from trainmaster.rest.routes import creating, docs, guide, health, history, jobs, streams, tenants
 
-ROUTERS = (guide.router, jobs.router, streams.router, history.router, tenants.router, health.router, docs.router)
+ROUTERS = (
+    guide.router,
+    creating.router,
+    jobs.router,
+    streams.router,
+    history.router,
+    tenants.router,
+    health.router,
+    docs.router,
+)
 
 PUBLIC = frozenset({*tenants.PUBLIC, *health.PUBLIC, *docs.PUBLIC})
 """Exact paths. Everything else, also what does not exist, needs a token."""

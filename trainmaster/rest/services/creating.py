@@ -67,23 +67,23 @@ class JobMaker:
         remind: Callable[[], None] = lambda: None,
     ) -> None:
         self._templates = templates
-        self._offered = offered
-        self._clock = clock
-        self._rules = rules
-        self._remind = remind
-        self._seconds = naming.Seconds()
+        self.offered = offered
+        self.clock = clock
+        self.rules = rules
+        self.remind = remind
+        self.seconds = naming.Seconds()
 
     async def create(self, client: Client, order: JobOrder) -> Object:
         """The TrainJob, as the server stored it. Problem for an order that cannot be carried out."""
-        template = self._find_template(order)
-        await check_order(order, max_nodes=self._rules.max_nodes, check_code=self._rules.check_code)
-        has_overrides = await self._offered.has_overrides()
-        await self._ensure_system(client, order.namespace, template)
+        template = self.find_template(order)
+        await check_order(order, max_nodes=self.rules.max_nodes, check_code=self.rules.check_code)
+        has_overrides = await self.offered.has_overrides()
+        await self.ensure_system(client, order.namespace, template)
         failpoints.hit("rest.system_made")
         await _put_latest(client, order)
         failpoints.hit("rest.latest_made")
         for attempt in range(_NAME_TRIES):
-            moment = self._seconds.take(order.namespace, order.user_id, self._clock.now(), (1 << attempt) - 1)
+            moment = self.seconds.take(order.namespace, order.user_id, self.clock.now(), (1 << attempt) - 1)
             job = self._build(order, template, moment, has_overrides)
             made = await self._make(client, order, job)
             if made is not None:
@@ -93,7 +93,7 @@ class JobMaker:
     def list_frameworks(self) -> list[str]:
         return self._templates.list_frameworks()
 
-    def _find_template(self, order: JobOrder) -> Template:
+    def find_template(self, order: JobOrder) -> Template:
         try:
             template = self._templates.find(order.framework)
         except TemplateError as error:
@@ -104,7 +104,7 @@ class JobMaker:
             raise invalid([FieldProblem(text, pointer="/framework")])
         return template
 
-    async def _ensure_system(self, client: Client, namespace: str, template: Template) -> None:
+    async def ensure_system(self, client: Client, namespace: str, template: Template) -> None:
         """One that somebody edited is theirs; one that is as we made it follows the template."""
         system, wanted = template.system, _hash(template.system)
         name = system["metadata"]["name"]
@@ -165,9 +165,9 @@ class JobMaker:
         except StatusError as error:
             # From 500 on nobody knows whether it was made.
             if error.code >= 500:
-                self._remind()
+                self.remind()
                 raise
-            await self._remove(client, copy)
+            await self.remove(client, copy)
             if isinstance(error, AlreadyExists):
                 return None
             raise _explain(error) from None
@@ -176,19 +176,19 @@ class JobMaker:
             await adopt(client, copy, made)
         except StatusError as error:
             # The job runs; all that is missing is that its code goes with it.
-            self._remind()
+            self.remind()
             log.warning("a script has no owner yet", extra={"action": "rest.unowned", "error": error.message})
         failpoints.hit("rest.owned")
         return made
 
-    async def _remove(self, client: Client, copy: Object) -> None:
+    async def remove(self, client: Client, copy: Object) -> None:
         meta = copy["metadata"]
         try:
             await client.delete(CONFIG_MAPS, meta["name"], meta["namespace"], DeleteOptions(uid=meta["uid"]))
         except (NotFound, Conflict):
             return
         except StatusError as error:
-            self._remind()
+            self.remind()
             log.warning("a script is left over", extra={"action": "rest.leftover", "error": error.message})
 
 

@@ -40,11 +40,15 @@ class Offers:
         self._known: tuple[float, frozenset[str]] | None = None
 
     async def has_overrides(self) -> bool:
+        fields = await self.list_fields()
+        return OVERRIDES in fields or PATCHES not in fields
+
+    async def list_fields(self) -> frozenset[str]:
+        """Names of the fields of `TrainJob.spec` that the server knows."""
         now = self._clock.boot()
         if self._known is None or now - self._known[0] > _KEPT_SECONDS:
             self._known = (now, await self._find_fields())
-        fields = self._known[1]
-        return OVERRIDES in fields or PATCHES not in fields
+        return self._known[1]
 
 
 def to_patches(trainjob: Object) -> Object:

@@ -39,7 +39,7 @@ class JobOrder:
 
 async def check_order(order: JobOrder, *, max_nodes: int, check_code: bool) -> None:
     """Problem 422 that names every field that is wrong."""
-    errors = [*_check_names(order), *_check_numbers(order, max_nodes)]
+    errors = [*_check_names(order), *check_numbers(order, max_nodes)]
     found = _check_text(order.code)
     if not found and check_code:
         found = await find_syntax_error(order.code)
@@ -64,7 +64,7 @@ def _check_names(order: JobOrder) -> list[FieldProblem]:
     return errors
 
 
-def _check_numbers(order: JobOrder, max_nodes: int) -> list[FieldProblem]:
+def check_numbers(order: JobOrder, max_nodes: int) -> list[FieldProblem]:
     errors = []
     if not 1 <= order.num_nodes <= max_nodes:
         errors.append(FieldProblem(f"must be 1 to {max_nodes}, not {order.num_nodes}", pointer="/config/num_nodes"))
