@@ -132,6 +132,30 @@ def _to_bytes(text: str, pointer: str) -> bytes:
         raise invalid([FieldProblem(why, pointer=pointer)]) from None
 
 
+class ArchiveQuery(BaseModel):
+    """The parameters of a create whose body is the archive."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = Field(default=None, max_length=63)
+    namespace: str | None = Field(default=None, max_length=63, description="Default: the caller's own.")
+    framework: str | None = Field(default=None, max_length=63)
+    runtime: str | None = Field(default=None, max_length=253)
+    entrypoint: str = Field(default=ENTRY, max_length=500)
+    num_nodes: int = Field(default=1, ge=1, le=100_000)
+    gpu_per_node: int = Field(default=0, ge=0, le=1024)
+    cpu_per_node: str | None = Field(default=None, max_length=40)
+    memory_per_node: str | None = Field(default=None, max_length=40)
+    ttl_seconds: int | None = Field(default=None, ge=0, le=_LONGEST)
+    deadline_seconds: int | None = Field(default=None, ge=1, le=_LONGEST)
+    suspended: bool = False
+
+    def to_job(self) -> NewJob:
+        data = self.model_dump()
+        config = {name: data.pop(name) for name in JobConfig.model_fields}
+        return NewJob.model_validate({**data, "config": config})
+
+
 class JobCreated(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={

@@ -10,10 +10,9 @@ from fastapi import APIRouter, Query, Request, Response
 from trainmaster.rest.callers import Caller, get_user_id
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.contract import Backend
-from trainmaster.rest.models.creating import CREATED, JobCreated, NewJob
-from trainmaster.rest.models.trainjobs import JobConfig
+from trainmaster.rest.models.creating import CREATED, ArchiveQuery, JobCreated, NewJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
-from trainmaster.rest.routes.jobs import Key, Namespace
+from trainmaster.rest.routes.jobs import Key
 from trainmaster.rest.services.keys import hash_body, hash_key
 from trainmaster.rest.services.making import Ticket
 from trainmaster.rest.services.spaces import find_namespace
@@ -51,12 +50,7 @@ async def create_job_from_archive(
     caller: CallerOf,
     backend: BackendOf,
     response: Response,
-    framework: Annotated[str | None, Query(max_length=63)] = None,
-    runtime: Annotated[str | None, Query(max_length=253)] = None,
-    name: Annotated[str | None, Query(max_length=63)] = None,
-    entrypoint: Annotated[str, Query(max_length=500)] = "train.py",
-    num_nodes: Annotated[int, Query(ge=1, le=100_000)] = 1,
-    namespace: Namespace = None,
+    asked: Annotated[ArchiveQuery, Query()],
     key: Key = None,
 ) -> JobCreated:
     """The body is a tar.gz or a zip. What has no parameter here is left at its default; `POST /api/v1/jobs` takes the
@@ -67,9 +61,7 @@ async def create_job_from_archive(
     raw = await request.body()
     if not raw:
         raise invalid([FieldProblem("the body is empty: send a tar.gz or a zip", pointer="/archive")])
-    config = JobConfig(num_nodes=num_nodes)
-    asked = {"framework": framework, "runtime": runtime, "name": name, "namespace": namespace}
-    body = NewJob(**asked, entrypoint=entrypoint, config=config)  # type: ignore[arg-type]  # texts or None, all of them
+    body = asked.to_job()
     return await _create(body, raw, caller, backend, response, key)
 
 
