@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import errno
-from pathlib import Path
+import os
+import shlex
+from pathlib import Path, PurePosixPath
 
 from trainmaster.api.code import build_annotations
 from trainmaster.app.home import Home
-from trainmaster.bundles import BundleError, Limits, pack
+from trainmaster.bundles import BundleError, Limits, Store, pack
+from trainmaster.bundles.ignoring import OWN_FILE
 from trainmaster.cli import exits
 from trainmaster.cli.code import parse_size
 from trainmaster.cli.launch.manifests import Code
 from trainmaster.cli.launch.wishes import WishError
 
 
-def send(directory: Path, home: Home, limit: str = "1Gi") -> Code:
-    """Failure in one sentence when it is too much, cannot be read, or the disk is full."""
+def send(directory: Path, home: Home, limit: str = "1Gi", script: str = "") -> Code:
+    """Failure in one sentence when it is too much, cannot be read, or the disk is full; or when what should run is not
+    among what was packed."""
     try:
         most_bytes = parse_size(limit)
     except argparse.ArgumentTypeError as error:
@@ -31,4 +35,24 @@ def send(directory: Path, home: Home, limit: str = "1Gi") -> Code:
         elif error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
             text += "; free some space, or choose another home with --home"
         raise exits.Failure(text, exits.RUN_CODE) from None
+    stored = Store(home.bundles).find(bundle.digest)
+    if script and stored is not None and (missing := _find_missing(stored.tree, script)):
+        raise exits.Failure(_explain_left_out(directory, script, missing), exits.RUN_CODE)
     return Code(bundle.digest, build_annotations(bundle.digest, bundle.git_commit, bundle.git_dirty))
+
+
+def _find_missing(tree: Path, script: str) -> str:
+    """The script, or the topmost directory above it, that is not in the tree; "" when all are there."""
+    path = PurePosixPath(script)
+    above = [f"{parent}/" for parent in reversed(path.parents) if parent.name]
+    return next((name for name in (*above, script) if not os.path.lexists(tree / name)), "")
+
+
+def _explain_left_out(directory: Path, script: str, missing: str) -> str:
+    """Without this the job would find out alone."""
+    what = "it" if missing == script else missing
+    rule, file = shlex.quote(f"!/{missing}"), shlex.quote(str(directory / OWN_FILE))
+    return (
+        f"the script {script} would not be sent: an ignore file leaves {what} out; take it back with "
+        f"`echo {rule} >> {file}`, or move the script"
+    )

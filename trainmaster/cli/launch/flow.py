@@ -85,7 +85,7 @@ def _send(options: argparse.Namespace, program: Program, home: Home) -> Code | N
     # Not every run sends code.
     from trainmaster.cli.launch import codes  # noqa: PLC0415
 
-    return codes.send(program.root, home, options.code_limit)
+    return codes.send(program.root, home, options.code_limit, program.script)
 
 
 async def _show(
