@@ -121,7 +121,7 @@ def main(argv: Sequence[str], context: Context | None = None) -> int:
         if not argv or argv[0] not in COMMANDS:
             build_overview().parse_args(list(argv) or ["--help"])
             return exits.OK
-        module = importlib.import_module(f"trainmaster.cli.{argv[0].replace('-', '_')}")
+        module = importlib.import_module(f"trainmaster.cli.commands.{argv[0].replace('-', '_')}")
         parser = argparse.ArgumentParser(
             prog=f"trainmaster {argv[0]}",
             description=module.__doc__,

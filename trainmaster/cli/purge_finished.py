@@ -14,7 +14,7 @@ from pathlib import Path
 from trainmaster.api.lifecycle.janitor import Wanted
 from trainmaster.app.home import Home, HomeError
 from trainmaster.cli import exits
-from trainmaster.cli.cleanup import carry_out, make_plan
+from trainmaster.cli.commands.cleanup import carry_out, make_plan
 from trainmaster.cli.context import Context
 from trainmaster.cli.output import print_table
 from trainmaster.cli.server import call

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from trainmaster.cli import exits
-from trainmaster.cli.check import shorten
+from trainmaster.cli.commands.check import shorten
 from trainmaster.cli.context import Context
 from trainmaster.cli.main import main
 

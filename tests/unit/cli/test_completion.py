@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.cli import exits
-from trainmaster.cli.completion import FILES, SHELLS, complete
+from trainmaster.cli.commands.completion import FILES, SHELLS, complete
 from trainmaster.cli.context import Context
 from trainmaster.cli.main import COMMANDS, main
 

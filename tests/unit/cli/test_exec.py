@@ -14,9 +14,9 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.streams.websocket import FrameReader, Piece
-from trainmaster.cli import exec as command
 from trainmaster.cli import exits
-from trainmaster.cli.exec import find_pod
+from trainmaster.cli.commands import exec as command
+from trainmaster.cli.commands.exec import find_pod
 from trainmaster.client.http import Unreachable
 from trainmaster.client.pod_exec import ERROR, STDERR, STDOUT, V4, V5, ExecSession, build_frame, read_end
 from trainmaster.controllers.install import list_manifests, parse_manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.cli.explain import describe, to_data
+from trainmaster.cli.commands.explain import describe, to_data
 from trainmaster.controllers.explain.changes import Change
 from trainmaster.controllers.explain.reasons import Explanation
 

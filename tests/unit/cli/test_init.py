@@ -14,8 +14,8 @@ import yaml
 
 import trainmaster
 from trainmaster.cli import exits
+from trainmaster.cli.commands.init import build, choose_name
 from trainmaster.cli.context import Context
-from trainmaster.cli.init import build, choose_name
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit

@@ -17,12 +17,12 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.training.failures import find_error, summarize_failure
 from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits, terminal
+from trainmaster.cli.commands.list import Watcher
+from trainmaster.cli.commands.logs import Printer, add_arguments, read_wanted
+from trainmaster.cli.commands.nodes import build_row as build_node_row
 from trainmaster.cli.context import Context
 from trainmaster.cli.jobpage import Story, build_page, describe_pod
 from trainmaster.cli.jobs import build_row
-from trainmaster.cli.list import Watcher
-from trainmaster.cli.logs import Printer, add_arguments, read_wanted
-from trainmaster.cli.nodes import build_row as build_node_row
 from trainmaster.cli.spans import show_span
 from trainmaster.client.joblogs import Line, Mark
 from trainmaster.testing.cluster import running_cluster

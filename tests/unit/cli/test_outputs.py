@@ -14,10 +14,10 @@ from trainmaster.api.code import build_annotations
 from trainmaster.api.meta import Object
 from trainmaster.app.home import Home
 from trainmaster.cli import exits
-from trainmaster.cli.code import parse_size
+from trainmaster.cli.commands.code import parse_size
+from trainmaster.cli.commands.outputs import describe_outputs, get_directory
 from trainmaster.cli.context import Context
 from trainmaster.cli.main import main
-from trainmaster.cli.outputs import describe_outputs, get_directory
 from trainmaster.history.archive import Archive
 from trainmaster.history.record import Sources, build_record
 

@@ -13,7 +13,8 @@ import pytest
 
 from trainmaster.app.home import Home, ServerInfo
 from trainmaster.app.service_unit import Unit, quote, render
-from trainmaster.cli import exits, service
+from trainmaster.cli import exits
+from trainmaster.cli.commands import service
 from trainmaster.cli.context import Context
 from trainmaster.cli.main import main
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cli.top import Gpu, Usage, build_rows
+from trainmaster.cli.commands.top import Gpu, Usage, build_rows
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from trainmaster.app.home import Home
 from trainmaster.bundles import BundleError, Limits, Store, pack
 from trainmaster.bundles.ignoring import OWN_FILE
 from trainmaster.cli import exits
-from trainmaster.cli.code import parse_size
+from trainmaster.cli.commands.code import parse_size
 from trainmaster.cli.launch.manifests import Code
 from trainmaster.cli.launch.wishes import WishError
 

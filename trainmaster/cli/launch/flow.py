@@ -14,12 +14,12 @@ from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 from trainmaster.app.home import Home
 from trainmaster.cli import exits
+from trainmaster.cli.commands.run import Program, compile_job, find_runtime_name
 from trainmaster.cli.context import Context
 from trainmaster.cli.launch import submission
 from trainmaster.cli.launch.manifests import Code, list_local
 from trainmaster.cli.launch.servers import Server
 from trainmaster.cli.launch.wishes import Wish, WishError
-from trainmaster.cli.run import Program, compile_job, find_runtime_name
 from trainmaster.cli.server import explain
 from trainmaster.client.http import HttpClient
 from trainmaster.kit.clock import Clock, SystemClock

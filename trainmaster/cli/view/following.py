@@ -103,7 +103,7 @@ def _find_outputs(job: Job) -> list[str]:
     uid = job.trainjob["metadata"]["uid"]
     if not importlib.import_module("trainmaster.history.results").list_outputs(job.home.history, uid):
         return []  # most short jobs, and they should not wait for the archive to be loaded
-    outputs = importlib.import_module("trainmaster.cli.outputs")
+    outputs = importlib.import_module("trainmaster.cli.commands.outputs")
     text = outputs.describe_outputs(job.home, uid, job.name, job.namespace)
     return [text] if text else []
 

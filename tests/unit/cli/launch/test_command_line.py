@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.launch.test_manifests import load
-from trainmaster.cli import exits, run
+from trainmaster.cli import exits
+from trainmaster.cli.commands import run
+from trainmaster.cli.commands.run import Program, build_wish, compile_job
 from trainmaster.cli.context import Context
 from trainmaster.cli.launch.wishes import WishError
-from trainmaster.cli.run import Program, build_wish, compile_job
 
 pytestmark = pytest.mark.unit
 

@@ -104,7 +104,7 @@ def _stop(options: argparse.Namespace, context: Context, home: Home, running: Se
     if not running.kubeconfig:
         raise AlreadyRunning(running)
     importlib.import_module("trainmaster.cli.stopping").stop_jobs(running, options.timeout, context)
-    importlib.import_module("trainmaster.cli.down").stop_server(home, running, options.timeout)
+    importlib.import_module("trainmaster.cli.commands.down").stop_server(home, running, options.timeout)
     context.say("stopped all jobs and the server")
 
 

@@ -137,7 +137,7 @@ def _list_commands() -> list[Candidate]:
 def _load(command: str) -> argparse.ArgumentParser | None:
     if command not in dict(_list_commands()):
         return None
-    module = importlib.import_module(f"trainmaster.cli.{command.replace('-', '_')}")
+    module = importlib.import_module(f"trainmaster.cli.commands.{command.replace('-', '_')}")
     parser = argparse.ArgumentParser(prog=command)
     module.add_arguments(parser)
     return parser
