@@ -42,8 +42,8 @@ class RestSite:
     revoked: str = ""
     """A token that a tenant had once."""
 
-    def call(self, method: str, path: str, body: Any = None, *, token: str = "") -> tuple[int, Any]:
-        return self._call(self.url, self.ca, method, path, body, token)
+    def call(self, method: str, path: str, body: Any = None, *, token: str = "", **headers: str) -> tuple[int, Any]:
+        return self._call(self.url, self.ca, method, path, body, token, **headers)
 
     def ask_kube(self, method: str, path: str, body: Any = None, *, token: str = "") -> tuple[int, Any]:
         """The Kubernetes side of the same token."""
@@ -84,10 +84,12 @@ class RestSite:
         signed = f"{head}.{encode(json.dumps(claims).encode())}"
         return f"{signed}.{encode(key.sign(signed.encode(), padding.PKCS1v15(), SHA256()))}"
 
-    def _call(self, url: str, ca: str, method: str, path: str, body: Any, token: str) -> tuple[int, Any]:
+    def _call(
+        self, url: str, ca: str, method: str, path: str, body: Any, token: str, **headers: str
+    ) -> tuple[int, Any]:
         raw = Raw(url, ssl.create_default_context(cafile=ca), token)
         try:
-            code, answer = raw.call(method, path, body)
+            code, answer = raw.call(method, path, body, **headers)
         finally:
             raw.close()
         return code, json.loads(answer) if isinstance(answer, str) and answer.startswith("{") else answer
@@ -117,8 +119,10 @@ def write_kubeconfig(cluster: KubeCluster, folder: Path) -> Path:
 def running_site(cluster: KubeCluster, folder: Path, environ: Mapping[str, str] | None = None) -> Iterator[RestSite]:
     for name in ROLES:
         cluster.apply((DEPLOY / name).read_text())
+    # As deployment.yaml has it: a certificate that was given, and a folder that holds nothing yet.
     command = [sys.executable, "-m", "trainmaster", "rest", "--kubeconfig", str(write_kubeconfig(cluster, folder))]
-    command += ["--state", str(folder / "state"), "--log-level", "warning"]
+    command += ["--tls-cert", str(cluster.work / "tls.crt"), "--tls-key", str(cluster.work / "tls.key")]
+    command += ["--state", str(folder / "state"), "--log-form", "json", "--log-level", "warning"]
     errors = (folder / "rest.log").open("wb")
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **(environ or {})}
@@ -126,9 +130,8 @@ def running_site(cluster: KubeCluster, folder: Path, environ: Mapping[str, str] 
     try:
         assert process.stdout is not None
         url = process.stdout.readline().rpartition(" at ")[2].strip()
-        ca = process.stdout.readline().removeprefix("ca: ").strip()
-        assert url and ca, (folder / "rest.log").read_text()
-        yield RestSite(cluster, url, ca)
+        assert url, (folder / "rest.log").read_text()
+        yield RestSite(cluster, url, str(cluster.ca))
     finally:
         process.terminate()
         process.wait(30)

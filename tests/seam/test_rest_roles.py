@@ -92,12 +92,13 @@ def test_the_isolation_matrix_of_the_guides_routes_and_tenants(site: RestSite) -
     """Bob's things; a code of None is left out because it would end the token under test."""
     job = create(site, BOB)
     expired = site.expire(site.tokens[BOB])
+    elsewhere = site.cluster.kubectl("create", "token", "tenant", "--audience=elsewhere", "-n", BOB).strip()
     nobody = {
         "none": "",
         "revoked": site.revoked,
         "forged": site.tokens[BOB][:-4] + "AAAA",
         "expired": expired,
-        "garbage": "a.b.c",
+        "elsewhere": elsewhere,
     }
     for method, path, body, own, other, administrator in MATRIX:
         callers = {"own": (site.tokens[BOB], own), "other": (site.tokens[ANN], other)}
@@ -143,11 +144,22 @@ def test_every_route_knows_whose_things_it_is_asked_for(site: RestSite) -> None:
         allowed = {200} if path in FOR_ALL else {403, 404, 422} if method != "GET" else {403, 404}
         assert code in allowed, f"{method} {path} by another tenant: {code} {answer}"
     assert site.cluster.kubectl("get", "trainjobs,configmaps,secrets", "-n", BOB, "-o", "name") == before
-    for method, path in ROUTES:
-        # Streams go on, and the fake nodes have no logs.
-        if method == "GET" and "tenants" not in path and not path.endswith(("/stream", "/logs")):
-            code, answer = site.call(method, fill(path, job), token=site.tokens[BOB])
-            assert code in ({200, 404} if "history" in path else {200}), f"{method} {path} by its own: {code} {answer}"
+    for who, token in {"its own": site.tokens[BOB], "a guest": invite(site, BOB)}.items():
+        for method, path in ROUTES:
+            # Streams go on, and the fake nodes have no logs.
+            if method == "GET" and "tenants" not in path and not path.endswith(("/stream", "/logs")):
+                code, answer = site.call(method, fill(path, job), token=token)
+                assert code in ({200, 404} if "history" in path else {200}), f"{method} {path} by {who}: {answer}"
+
+
+def invite(site: RestSite, namespace: str) -> str:
+    """The token of somebody who is no tenant, with the roles that deploy/rest/ has for them."""
+    kubectl = site.cluster.kubectl
+    kubectl("create", "serviceaccount", "guest", "-n", namespace)
+    for role in ("trainmaster-rest", "trainmaster-rest-v1"):
+        subject = f"--serviceaccount={namespace}:guest"
+        kubectl("create", "rolebinding", f"guest-{role}", f"--clusterrole={role}", subject, "-n", namespace)
+    return kubectl("create", "token", "guest", "-n", namespace).strip()
 
 
 def test_the_role_that_manages_tenants_is_enough_for_that_and_not_for_more(site: RestSite) -> None:
@@ -211,6 +223,21 @@ def test_nobody_gets_into_anothers_namespace_by_a_trick(site: RestSite) -> None:
         code, answer = site.call(method, path, body, token=token)
         assert code in expected, f"{method} {path}: {code} {answer}"
     assert site.cluster.kubectl("get", "trainjobs,configmaps", "-n", BOB, "-o", "name") == before
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Impersonate_User": "admin", "Impersonate_Group": "system:masters"},
+        {"X_Remote_User": "admin", "X_Remote_Group": "system:masters"},
+        {"X_Forwarded_User": "admin", "X_Original_URL": "/healthz", "X_HTTP_Method_Override": "GET"},
+    ],
+)
+def test_no_header_makes_a_caller_somebody_else(site: RestSite, headers: dict[str, str]) -> None:
+    token = site.tokens[ANN]
+    assert site.call("GET", "/api/v1/me", token=token, **headers)[1]["user"] == f"system:serviceaccount:{ANN}:tenant"
+    assert site.call("GET", "/api/v1/tenants", token=token, **headers)[0] == 403
+    assert site.call("GET", "/api/v1/me", **headers)[0] == 401
 
 
 def test_calls_to_kubernetes_are_the_callers_own(site: RestSite) -> None:

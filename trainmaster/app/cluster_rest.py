@@ -140,13 +140,14 @@ def _build(
 
 def _find_certificate(options: Options, clock: Clock) -> tuple[str, str, str]:
     """(certificate, key, CA) as files; an own CA where none are given."""
-    if options.certificate:
-        return options.certificate, options.key, ""
-    address = options.rest.address
     try:
         options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if options.certificate:
+            return options.certificate, options.key, ""
+        address = options.rest.address
         pki = Pki(options.state / "pki", clock)
         pki.ensure([*options.names, *([] if address in WILDCARDS else [address])])
     except OSError as error:
-        raise HomeError(f"certificates cannot be kept in {options.state}: {error.strerror}: choose --state") from None
+        text = f"the port and certificates cannot be kept in {options.state}: {error.strerror}: choose --state"
+        raise HomeError(text) from None
     return str(pki.server.certificate), str(pki.server.key), str(pki.ca.certificate)
