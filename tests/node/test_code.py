@@ -110,6 +110,8 @@ def test_an_unknown_digest_waits_and_says_which_command_helps(tmp_path: Path, so
             await bench.create("test -x train.sh", main=MOUNT, volumes=[code.build_volume(digest)])
             pod = await bench.wait_for(lambda pod: find_status(pod).get("state"))
             assert find_status(pod)["state"]["waiting"]["reason"] == "ContainerCreating"
+            pod = await bench.wait_for(lambda pod: find_status(pod)["state"]["waiting"].get("message"))
+            assert digest in find_status(pod)["state"]["waiting"]["message"], "explain and run tell it from here"
             said = await bench.wait_for_event("FailedMount")
             assert f"this machine has no code {digest}" in said
             assert "trainmaster code pack" in said

@@ -195,7 +195,9 @@ class Performer:
             ended = Ended(128, None, now.wall, START_ERROR, error.message)
             pod.change(lambda state: states.mark_ended(state, item.container, item.attempt, ended, now))
         else:
-            why = ("ContainerCreating", "") if error.reason == FAILED_MOUNT else (error.reason, error.message)
+            # The kubelet tells in an event only what a mount waits for; here the status says it too.
+            reason = "ContainerCreating" if error.reason == FAILED_MOUNT else error.reason
+            why = (reason, error.message)
             pod.change(lambda state: states.mark_blocked(state, item.container, item.attempt, why, now))
 
 

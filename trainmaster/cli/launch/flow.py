@@ -67,6 +67,9 @@ async def _run(options: argparse.Namespace, context: Context, program: Program, 
         if wish.resources:
             room = importlib.import_module("trainmaster.cli.launch.room")
             await room.check_room(client, wish)
+        if wish.secrets or wish.secret_variables or wish.mounts:
+            needs = importlib.import_module("trainmaster.cli.launch.needs")
+            await needs.check_needs(client, wish, options.namespace)
         trainjob = await submission.submit(client, manifests, clock)
         for text in client.warnings:
             context.note(f"trainmaster: warning: {text}")

@@ -62,6 +62,10 @@ async def _apply_runtime(client: Client, runtime: Object, clock: Clock) -> None:
 def explain_refusal(error: StatusError, name: str) -> str:
     if error.reason == "AlreadyExists":
         return f"there is a job {name!r} already: choose another --name, or remove it with `trainmaster delete {name}`"
+    if error.reason == "NotFound" and error.message.startswith("namespaces "):
+        namespace = error.message.split('"')[1]
+        make = f"`kubectl create namespace {namespace}` makes it"
+        return f"there is no namespace {namespace!r}: {make}, `kubectl get namespaces` lists those that exist"
     return f"the job was refused: {error.message}"
 
 

@@ -86,6 +86,8 @@ def _describe(pod: Object, status: Mapping[str, Any], state: Mapping[str, Any]) 
     if phase == "Running":
         return RUNNING, ""
     waiting = state.get("waiting") or {}
+    if waiting.get("reason") in _ORDINARY and waiting.get("message"):
+        return WAITING, str(waiting["message"])
     if waiting and waiting.get("reason") not in _ORDINARY:
         return WAITING, ": ".join(text for text in (waiting.get("reason"), waiting.get("message")) if text)
     for condition in status.get("conditions") or ():

@@ -278,6 +278,8 @@ class _Explainer:
         sentence = f"is starting since {self._tell_age(created)}: {text}"
         namespace, name = self._place
         todo = () if pods else (f"if this lasts: `trainmaster doctor trainjob {name} -n {namespace}`",)
+        if "not found" in text:
+            todo = ("create what is missing, and it goes on by itself; or delete the job and correct the name",)
         return self._make(STARTING, sentence, since=created, unblock=todo, facts=facts)
 
     def _list_pods(self) -> list[Object]:

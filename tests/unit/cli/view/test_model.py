@@ -112,6 +112,12 @@ def test_an_older_pod_that_is_seen_late_does_not_hide_the_newer_one() -> None:
             id="waits",
         ),
         pytest.param({"waiting": {"reason": "ContainerCreating"}}, "Pending", ("starting", ""), id="ordinary"),
+        pytest.param(
+            {"waiting": {"reason": "ContainerCreating", "message": 'claim "x" not found'}},
+            "Pending",
+            ("waiting", 'claim "x" not found'),
+            id="a volume is missing",
+        ),
         pytest.param({"running": STARTED}, "Running", ("running", ""), id="runs"),
     ],
 )
