@@ -122,12 +122,12 @@ def test_a_refused_field_is_shown_with_its_path_and_its_file(shell: Shell, tmp_p
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("a: [1", "this is not YAML"),
-        ("- 1", "an object is needed, and this is a list"),
+        ("a: [1", "line 1: not YAML"),
+        ("- 1", "not an object: it needs apiVersion"),
         ("kind: TrainJob", "apiVersion is missing"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {}", "metadata.name is missing"),
         ("", "there are no objects in there"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod", "document 2: apiVersion is missing"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod", "line 5: apiVersion is missing"),
     ],
     ids=["no YAML", "a list", "no version", "no name", "empty", "second document"],
 )

@@ -2,7 +2,7 @@
 
 A document that is no YAML, or not an object of the API, becomes a `Document` with problems instead of an error, so that
 one wrong document does not hide what is wrong with the others. Times stay text, as for kubectl; a key that stands twice
-is a problem; `kind: List` is taken apart. Used by `trainmaster check`.
+is a problem; `kind: List` is taken apart. Used by `check`, and through `manifests` by `submit`.
 
 Invariant: what is returned is a tree. References in YAML that go round in circles, or multiply beyond all measure, are
 refused before anybody walks through them.
@@ -85,7 +85,7 @@ def _read(context: Context, name: str) -> Iterator[tuple[str, str]]:
     if name == "-":
         yield "-", context.stdin.read()
         return
-    path = Path(name)
+    path = Path(name).expanduser()
     if path.is_dir():
         files = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES and entry.is_file())
         if not files:
@@ -99,6 +99,8 @@ def _read(context: Context, name: str) -> Iterator[tuple[str, str]]:
             yield str(file), file.read_text()
         except UnicodeDecodeError:
             raise exits.Failure(f"{file} is no text: give a manifest in YAML or JSON", exits.USAGE) from None
+        except FileNotFoundError:
+            raise exits.Failure(f"{file}: there is no such file", exits.USAGE) from None
         except OSError as error:
             raise exits.Failure(f"{file} cannot be read: {error.strerror}", exits.USAGE) from None
 

@@ -1,20 +1,17 @@
-"""Manifests as people keep them: YAML or JSON, several documents in a file, files in a directory, standard input.
+"""Manifests to be sent: what `documents` reads, checked for its shape, in the order in which it can be made.
 
-Everything is read and checked for its shape before anything is sent. Used by `submit`.
+Everything is read and checked before anything is sent. Used by `submit`.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TextIO
 
 from trainmaster.api.meta import Object
+from trainmaster.cli import documents
+from trainmaster.cli.context import Context
 
-_SUFFIXES = (".yaml", ".yml", ".json")
-_MOST_BYTES = 64 * 1024 * 1024
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap", "PersistentVolume",
           "PersistentVolumeClaim", "ClusterTrainingRuntime", "TrainingRuntime")  # fmt: skip
 _LAST = ("TrainJob",)
@@ -25,84 +22,38 @@ class ManifestError(Exception):
 
 
 @dataclass(slots=True)
-class Document:
+class Manifest:
     obj: Object
     place: str
-    """For people: `train.yaml`, `train.yaml document 2`."""
+    """For people: `train.yaml`, `train.yaml line 12`."""
     namespace: str = ""
 
 
-def read_manifests(names: Sequence[str], stdin: TextIO) -> list[Document]:
+def read_manifests(context: Context, names: Sequence[str]) -> list[Manifest]:
     """In the order in which they can be made. ManifestError names the place."""
-    documents = [document for name in names for document in _read(name, stdin)]
-    if not documents:
+    found = [_check(document) for document in documents.read_documents(context, names)]
+    if not found:
         raise ManifestError(f"{', '.join(names)}: there are no objects in there")
-    return sorted(documents, key=_rank)
+    return sorted(found, key=_rank)
 
 
-def _rank(document: Document) -> int:
-    kind = document.obj["kind"]
+def _rank(manifest: Manifest) -> int:
+    kind = manifest.obj["kind"]
     if kind in _LAST:
         return len(_FIRST) + 1
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
-def _read(name: str, stdin: TextIO) -> Iterator[Document]:
-    if name == "-":
-        yield from _parse(stdin.read(), "standard input")
-        return
-    path = Path(name).expanduser()
-    try:
-        if path.is_dir():
-            files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
-            if not files:
-                raise ManifestError(f"{name}: no {', '.join(_SUFFIXES)} files in this directory")
-            for file in files:
-                yield from _parse(_load(file), str(file))
-        else:
-            yield from _parse(_load(path), name)
-    except FileNotFoundError:
-        raise ManifestError(f"{name}: there is no such file") from None
-    except UnicodeDecodeError as error:
-        raise ManifestError(f"{name}: this is not a text file ({error.reason})") from None
-    except OSError as error:
-        raise ManifestError(f"{name}: cannot be read: {error.strerror}") from None
-
-
-def _load(path: Path) -> str:
-    if path.is_file() and path.stat().st_size > _MOST_BYTES:
-        raise ManifestError(f"{path}: {path.stat().st_size / 1e6:.0f} MB is too large for a manifest")
-    return path.read_text(encoding="utf-8")
-
-
-def _parse(text: str, place: str) -> Iterator[Document]:
-    # Loaded by name: start-up counts, and mistakes on the command line need no YAML.
-    yaml = importlib.import_module("yaml")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        values = list(yaml.load_all(text, loader))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ManifestError(f"{place}{where}: this is not YAML: {problem}") from None
-    several = len([value for value in values if value is not None]) > 1
-    for number, value in enumerate(values, 1):
-        if value is not None:
-            yield from _check(value, f"{place} document {number}" if several else place)
-
-
-def _check(value: Any, place: str) -> Iterator[Document]:
-    if not isinstance(value, dict):
-        raise ManifestError(f"{place}: an object is needed, and this is a {type(value).__name__}")
-    if value.get("kind") == "List" and isinstance(value.get("items"), list):
-        for number, item in enumerate(value["items"], 1):
-            yield from _check(item, f"{place} item {number}")
-        return
-    for name in ("apiVersion", "kind"):
-        if not isinstance(value.get(name), str) or not value[name]:
-            raise ManifestError(f"{place}: {name} is missing; is this a Kubernetes manifest?")
-    meta = value.get("metadata")
+def _check(document: documents.Document) -> Manifest:
+    name = "standard input" if document.source == "-" else document.source
+    place, obj = name if document.line == 1 else f"{name} line {document.line}", document.obj
+    if document.problems or obj is None:
+        problem = document.problems[0]
+        raise ManifestError(f"{name} line {problem.line or document.line}: {problem.text}")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(obj.get(key), str) or not obj[key]:
+            raise ManifestError(f"{place}: {key} is missing; is this a Kubernetes manifest?")
+    meta = obj.get("metadata")
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
         raise ManifestError(f"{place}: metadata.name is missing")
-    yield Document(value, place)
+    return Manifest(obj, place)

@@ -12,7 +12,7 @@ from trainmaster.api import resources
 from trainmaster.api.meta import GVR
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.manifests import Document
+from trainmaster.cli.manifests import Manifest
 from trainmaster.client.contract import Client
 from trainmaster.client.http import HttpClient
 
@@ -35,7 +35,7 @@ _CLUSTER_WIDE = {
 }
 
 
-async def find_resource(client: Client, document: Document) -> tuple[GVR, bool]:
+async def find_resource(client: Client, document: Manifest) -> tuple[GVR, bool]:
     """(collection, whether it is namespaced); Failure when the server does not have the kind."""
     version, kind = document.obj["apiVersion"], document.obj["kind"]
     for table, namespaced in ((_NAMESPACED, True), (_CLUSTER_WIDE, False)):

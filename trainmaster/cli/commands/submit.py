@@ -21,7 +21,8 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import Context, add_output
-from trainmaster.cli.manifests import Document, ManifestError, read_manifests
+from trainmaster.cli.documents import add_files
+from trainmaster.cli.manifests import Manifest, ManifestError, read_manifests
 from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.resources import find_resource
 from trainmaster.cli.server import add_server, call
@@ -32,9 +33,7 @@ MANAGER = "trainmaster-submit"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f", "--file", action="append", required=True, metavar="FILE", help="a file, a directory, or - (repeatable)"
-    )
+    add_files(parser)
     parser.add_argument("--dry-run", action="store_true", help="let the server check, and store nothing")
     parser.add_argument("--wait", action="store_true", help="return when the TrainJobs are over")
     add_timeout(parser)
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, context: Context) -> int:
     seconds = read_timeout(options)
     try:
-        documents = read_manifests(options.file, context.stdin)
+        documents = read_manifests(context, options.file)
     except ManifestError as error:
         raise exits.Failure(str(error), exits.USAGE) from None
     named = options.namespace
@@ -65,7 +64,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.FAILED if problems else exits.OK
 
 
-def _place(document: Document, named: str | None, namespace: str) -> None:
+def _place(document: Manifest, named: str | None, namespace: str) -> None:
     own = document.obj["metadata"].get("namespace")
     if named and own and own != named:
         text = f"{document.place} is for namespace {own}, and -n says {named}: leave out one of the two"
@@ -74,7 +73,7 @@ def _place(document: Document, named: str | None, namespace: str) -> None:
 
 
 async def _send(
-    client: Client, documents: list[Document], options: argparse.Namespace, context: Context
+    client: Client, documents: list[Manifest], options: argparse.Namespace, context: Context
 ) -> list[tuple[GVR, Object]]:
     made: list[tuple[GVR, Object]] = []
     written: list[str] = []
@@ -130,7 +129,7 @@ def _tell(context: Context, options: argparse.Namespace, gvr: GVR, obj: Object, 
         print_data(context, obj, options.output)
 
 
-def _explain(document: Document, error: StatusError, written: list[str]) -> exits.Failure:
+def _explain(document: Manifest, error: StatusError, written: list[str]) -> exits.Failure:
     """Where it stands, what is wrong, field by field, and what was already made."""
     name = document.obj["metadata"].get("name") or document.obj["metadata"].get("generateName", "")
     lines = [f'{document.place}: {document.obj["kind"]} "{name}" was refused']
