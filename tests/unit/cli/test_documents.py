@@ -110,7 +110,7 @@ def test_files_that_cannot_be_read_are_a_wrong_command_line(tmp_path: Path) -> N
     context = Context({}, io.StringIO(), io.StringIO(), io.StringIO())
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty").mkdir()
-    for name, words in (("none.yaml", "No such file"), ("binary.yaml", "no text"), ("empty", "has no manifest")):
+    for name, words in (("none.yaml", "no such file"), ("binary.yaml", "no text"), ("empty", "has no manifest")):
         with pytest.raises(exits.Failure, match=words) as failure:
             read_documents(context, [str(tmp_path / name)])
         assert failure.value.code == exits.USAGE
