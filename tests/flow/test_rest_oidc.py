@@ -64,6 +64,18 @@ def test_a_user_of_the_provider_works_where_its_groups_may(tmp_path: Path) -> No
     play(tmp_path, scene)
 
 
+def test_a_user_whose_name_fits_no_job_is_told_which_one_does(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        token = make_token(rest, sub="3f2b8c1e-9a1d-4a53-8f5e-1a2b3c4d5e6f")
+        refused = await rest.call("POST", "/api/trainjob/create", token=token, body=ORDER)
+        own = (await rest.call("GET", "/api/v1/me", token=token)).json()["user_id"]
+        assert (refused.status, own in refused.json()["hint"]) == (403, True), refused.body
+        made = await rest.call("POST", "/api/trainjob/create", token=token, body={**ORDER, "user_id": own})
+        assert made.status == 200, made.body
+
+    play(tmp_path, scene)
+
+
 def test_others_go_on_as_before_and_forged_ones_get_nothing(tmp_path: Path) -> None:
     async def scene(rest: RestApi) -> None:
         tenant = await rest.add_tenant("tenant-a")

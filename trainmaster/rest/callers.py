@@ -32,6 +32,7 @@ from trainmaster.client.contract import (
     WriteOptions,
 )
 from trainmaster.rest.problems import Problem
+from trainmaster.rest.services.naming import make_user
 from trainmaster.rest.trail import Deed, Trail
 
 TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")
@@ -221,9 +222,14 @@ class Caller:
         """Whose namespace the caller works in, if they are a tenant (`api.tenancy`)."""
         return read_tenant(self.identity.user)
 
+    @property
+    def user_id(self) -> str:
+        """What they are called in names of jobs."""
+        return make_user(self.tenant or get_short_name(self.identity.user))
+
     async def check_user(self, user_id: str) -> None:
         """Problem 403 when they act in another's name. Administrators may: whoever can make namespaces."""
-        own = self.tenant or get_user_id(self.identity.user)
+        own = self.user_id
         if user_id == own or self.is_administrator:
             return
         attributes = {"verb": "create", "resource": "namespaces"}
@@ -244,7 +250,7 @@ def read_tenant(user: str) -> str | None:
     return namespace if (kind, name) == ("system:serviceaccount", tenancy.NAME) else None
 
 
-def get_user_id(user: str) -> str:
+def get_short_name(user: str) -> str:
     """The short form of other callers: the name of a ServiceAccount, the local part of a mail address."""
     return user.rpartition(":")[2].partition("@")[0].lower()
 

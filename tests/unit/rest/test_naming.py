@@ -65,3 +65,22 @@ def test_the_longest_user_id_fits_into_a_pod_name() -> None:
     name = naming.build_job_name("a" * naming.USER_LENGTH, NOW)
     assert len(f"{name}-node-0-9-abcde") == 63
     assert re.fullmatch(r"[a-z0-9-]+", name)
+
+
+def test_everybody_has_a_user_id_that_is_their_own() -> None:
+    assert naming.make_user("ann") == "ann"
+    names = [
+        "1ann",
+        "2ann",
+        "Ann",
+        "ann.b",
+        "ann-b-",
+        "12345",
+        "auth0|7f3",
+        "3f2b8c1e-9a1d-4a53-8f5e-1a2b3c4d5e6f",
+        "a" * 40,
+        "é",
+    ]
+    made = [naming.make_user(name) for name in names]
+    assert all(naming.is_user(one) and len(one) <= 27 for one in made), made
+    assert len(set(made)) == len(names)

@@ -98,5 +98,6 @@ class Me(BaseModel):
     user: str
     tenant: str | None = Field(description="The caller's tenant; null for others.")
     namespace: str | None
+    user_id: str = Field(description="What they send as `user_id`, and what their jobs are named after.")
     administrator: bool
     quota: list[Use] = Field(description="Of the tenant's namespace.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from trainmaster.rest.callers import Caller, get_user_id
+from trainmaster.rest.callers import Caller
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.models.creating import CREATED, ArchiveQuery, JobCreated, NewJob
@@ -69,7 +69,7 @@ async def _create(
     body: NewJob, raw: bytes, caller: Caller, backend: Backend, response: Response, key: str | None
 ) -> JobCreated:
     space = find_namespace(caller, body.namespace, pointer="/namespace")
-    user = body.user if body.user is not None else caller.tenant or get_user_id(caller.identity.user)
+    user = body.user if body.user is not None else caller.user_id
     await caller.check_user(user)
     wish = await body.to_wish(space, user, raw)
     new, ticket = backend.new_jobs, Ticket()

@@ -24,6 +24,7 @@ async def read_me(caller: CallerOf) -> Me:
         user=caller.identity.user,
         tenant=caller.tenant,
         namespace=caller.tenant,
+        user_id=caller.user_id,
         administrator=caller.is_administrator,
         quota=quota,
     )

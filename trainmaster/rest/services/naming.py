@@ -7,6 +7,7 @@ second ConfigMap of a name.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import OrderedDict
 from datetime import datetime, timedelta
@@ -34,6 +35,14 @@ def suggest_user(text: str) -> str:
     """The nearest user id that would be taken; "" when there is none."""
     mapped = re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")[:USER_LENGTH].rstrip("-")
     return mapped if is_user(mapped) else ""
+
+
+def make_user(name: str) -> str:
+    """The user id of somebody with this name: the name where it is one, else one that nobody else has."""
+    if is_user(name):
+        return name
+    # 27 characters, so that it does for any number of nodes.
+    return f"{suggest_user(name)[:20].rstrip('-') or 'user'}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
 def get_latest_script(user_id: str) -> str:
