@@ -151,6 +151,10 @@ class Home:
             return None
         return self._read_info() or ServerInfo(0, "", str(self.root))
 
+    def find_died(self) -> ServerInfo | None:
+        """The last server, when it ended without being stopped: a clean end removes what it wrote about itself."""
+        return None if self.find_running() is not None else self._read_info()
+
     def write_info(self, info: ServerInfo) -> None:
         self.write_private(self.server_json, json.dumps(asdict(info), indent=1) + "\n")
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
+from trainmaster.cli.absent import explain_absent
 from trainmaster.cli.context import Context
 from trainmaster.cli.serverflags import add_cluster as add_cluster
 from trainmaster.cli.serverflags import add_server as add_server
@@ -73,8 +74,7 @@ def _find_config(context: Context, options: argparse.Namespace) -> ClusterConfig
         home_ = context.home(options)
         info = home_.find_running()
         if info is None or not info.kubeconfig:
-            text = f"no server runs in {home_.root}: start it with `trainmaster up --detach`"
-            raise exits.Failure(text, exits.NOT_RUNNING)
+            raise exits.Failure(explain_absent(home_, getattr(options, "home", "")), exits.NOT_RUNNING)
         return load_kubeconfig([Path(info.kubeconfig)])
     except ConfigError as error:
         raise exits.Failure(str(error)) from None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.app.home import AlreadyRunning, Home, HomeError, ServerInfo, default_root
+from trainmaster.cli.absent import explain_absent
 
 pytestmark = pytest.mark.unit
 
@@ -48,6 +49,19 @@ def test_a_description_that_outlived_its_server_counts_for_nothing(home: Home) -
     assert home.find_running() is None
     with home.hold(info(home, pid=2)):
         assert home.find_running() == info(home, pid=2)
+
+
+def test_a_server_that_died_is_told_apart_from_one_that_was_stopped(home: Home) -> None:
+    with home.hold(info(home)):
+        assert home.find_died() is None
+    assert home.find_died() is None
+    assert explain_absent(home) == f"no server runs in {home.root}: start it with `trainmaster up --detach`"
+    home.write_info(info(home))
+    assert home.find_died() == info(home)
+    said = explain_absent(home, "my home")
+    assert f"the server of {home.root} died (pid 4711)" in said
+    assert "`trainmaster up --detach --home 'my home'`" in said
+    assert str(home.server_log) in said
 
 
 def test_a_holder_that_has_not_described_itself_is_still_seen(home: Home) -> None:

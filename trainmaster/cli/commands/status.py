@@ -14,6 +14,7 @@ from typing import Any
 
 from trainmaster.app.home import Home, ServerInfo
 from trainmaster.cli import exits
+from trainmaster.cli.absent import explain_absent
 from trainmaster.cli.context import Context, add_home, add_output
 from trainmaster.cli.output import print_data
 
@@ -47,9 +48,10 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 def _report_absent(options: argparse.Namespace, context: Context, home: Home) -> int:
     if options.output == "table":
-        context.say(f"no server runs in {home.root}: start one with `trainmaster up`")
+        context.say(explain_absent(home, options.home or ""))
     else:
-        data = {"running": False, "ready": False, "home": str(home.root)}
+        died = home.find_died()
+        data = {"running": False, "ready": False, "home": str(home.root), **({"died": died.pid} if died else {})}
         print_data(context, data, options.output)
     return exits.NOT_RUNNING
 

@@ -120,6 +120,8 @@ def _explain_start(error: exits.Failure, home: Home) -> str:
     if error.code == _DISK:
         return f"the disk below {home.root} is full or broken: free some space, or choose another home with --home"
     text = f"no server could be started: {error}"
+    if str(error).startswith("the server of "):
+        text = str(error)  # one runs, of another version
     if " port " in text:
         text += f" of `trainmaster up --detach --home {home.root}`, or change server.port in {home.config}"
     return text

@@ -75,7 +75,7 @@ def build_ending(end: End, seen: Model, address: Address, now: datetime, why: st
         return [f"the server is gone ({why}); the job's processes go on without it", f"  {started}", _watch(address)]
     took = show_span(find_elapsed(screen, now))
     if screen.state == model.COMPLETE:
-        again = f" after {screen.restarts} restarts" if screen.restarts else ""
+        again = f" after {screen.restarts} restart{'s' * (screen.restarts != 1)}" if screen.restarts else ""
         return [f"{screen.name} is complete{again} ({took})"]
     if screen.state == model.DELETED:
         return [f"{screen.name} was deleted before it ended ({took})", f"  {address.command('history get')}"]
