@@ -109,7 +109,7 @@ def test_config_reads_the_file_of_the_home_and_a_named_one(shell: Shell, tmp_pat
 
 def test_status_of_an_empty_home_ends_with_3(shell: Shell, tmp_path: Path) -> None:
     assert shell("status") == exits.NOT_RUNNING
-    assert "start one with `trainmaster up`" in shell.out
+    assert "start it with `trainmaster up --detach" in shell.out
     assert shell("status", "-o", "json") == exits.NOT_RUNNING
     assert json.loads(shell.out) == {"running": False, "ready": False, "home": str(tmp_path / "home")}
 
