@@ -72,7 +72,7 @@ def explain(view: View, namespace: str, name: str, now: Now, *, proposals: bool 
 
 def list_waiting(view: View, namespace: str = "") -> list[tuple[str, str]]:
     """(namespace, name) of the TrainJobs that say why they wait, those that wait longest first; then those of which a
-    Pod finds no node, as on a cluster whose TrainJobs say nothing."""
+    Pod finds no node, as on a cluster whose TrainJobs say nothing, or lacks something (a Secret, a claim)."""
     found, unplaced = [], _list_unplaced(view, namespace)
     for job in view.list(TRAIN_JOBS, namespace):
         place = (str(job["metadata"]["namespace"]), str(job["metadata"]["name"]))
@@ -87,8 +87,14 @@ def _list_unplaced(view: View, namespace: str) -> set[tuple[str, str]]:
         (pod["metadata"]["namespace"], pod["metadata"]["labels"][JOBSET_NAME])
         for pod in view.list(PODS, namespace)
         if JOBSET_NAME in (pod["metadata"].get("labels") or {})
-        and (find_condition(list_conditions(pod), "PodScheduled") or {}).get("status") == "False"
+        and ((find_condition(list_conditions(pod), "PodScheduled") or {}).get("status") == "False" or _lacks(pod))
     }
+
+
+def _lacks(pod: Object) -> bool:
+    """Whether a Pod that has begun nothing yet says what is missing."""
+    waits = [(entry.get("state") or {}).get("waiting") or {} for entry in _list_containers(pod)]
+    return (pod.get("status") or {}).get("phase") == "Pending" and any(entry.get("message") for entry in waits)
 
 
 class _Explainer:
@@ -133,12 +139,13 @@ class _Explainer:
             sentence = f"failed {age} ({reason}): {text}"
             namespace, name = self._place
             todo = [
-                f"`trainmaster logs {name} -n {namespace}` shows what it printed; a finished job is not started again"
+                f"`trainmaster logs {name} -n {namespace}` shows what it printed",
+                f"`trainmaster restart {name} -n {namespace}` submits it again under a new name",
             ]
             if reason == "DeadlineExceeded":
                 todo.insert(0, "raise activeDeadlineSeconds and submit it again")
             elif reason == "ReachedMaxRestarts":
-                todo.insert(0, "raise maxRestarts in its runtime if the cause was outside the program")
+                todo.append("if the cause was outside the program: `run --max-restarts`, or maxRestarts of its runtime")
         return self._make(
             state, sentence, reason=reason, since=when, unblock=tuple(todo), facts=tuple(self._list_retention())
         )

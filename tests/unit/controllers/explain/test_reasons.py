@@ -72,6 +72,32 @@ def test_a_job_without_pods_points_to_the_doctor() -> None:
     assert "trainmaster doctor trainjob a -n default" in found.unblock[0]
 
 
+def test_a_failed_job_is_told_how_to_go_on() -> None:
+    condition = {"type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "lastTransitionTime": ago(5)}
+    found = ask(make(status={"conditions": [condition]}))
+    assert found.unblock[:2] == (
+        "`trainmaster logs a -n default` shows what it printed",
+        "`trainmaster restart a -n default` submits it again under a new name",
+    )
+    assert "--max-restarts" in found.unblock[2]
+
+
+def test_a_pod_that_lacks_something_makes_its_job_one_that_waits() -> None:
+    world = World()
+    world.add(TRAIN_JOBS, make())
+    world.add(JOB_SETS, {"metadata": {"name": "a", "namespace": "default", "uid": "js"}, "spec": {}})
+    marks = {labels.JOBSET_NAME: "a", labels.JOBSET_UID: "js"}
+    waiting = {"reason": "CreateContainerConfigError", "message": 'secret "keys" not found'}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "node", "state": {"waiting": waiting}}]}
+    pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p", "labels": marks}, "spec": {}, "status": status}
+    world.add(PODS, pod)
+    assert list_waiting(world) == [("default", "a")]
+    found = explain(world, "default", "a", Now(NOW))
+    assert found is not None
+    assert found.sentence.endswith('CreateContainerConfigError: secret "keys" not found')
+    assert found.unblock[0].startswith("create what is missing")
+
+
 def test_a_deadline_that_was_missed_says_what_to_raise() -> None:
     condition = {
         "type": "Failed",
