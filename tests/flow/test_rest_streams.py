@@ -79,6 +79,23 @@ def test_a_client_that_comes_again_gets_nothing_twice_and_misses_nothing(tmp_pat
     play(tmp_path, scene)
 
 
+def test_what_was_read_ahead_and_not_handed_out_comes_after_a_reconnect(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str) -> None:
+        job = await create(plant, ann)
+        pod, _ = await plant.find_pods("ann", job, 2)
+        url, seen, last = f"/api/v1/jobs/{job}/logs/stream", list[str](), ""
+        want = [f"line {number}" for number in range(3000)]
+        plant.papers.print(pod, *want)
+        while len(seen) < len(want):
+            # One event of many is taken, and the rest is on its way when the client goes.
+            async with plant.listen(url, token=ann, last_id=last) as stream:
+                seen += await stream.take_lines(1)
+                last = stream.last_id
+        assert seen == want
+
+    play(tmp_path, scene)
+
+
 def test_lines_of_the_same_moment_are_told_apart(tmp_path: Path) -> None:
     async def scene(plant: RestPlant, ann: str) -> None:
         job = await create(plant, ann)

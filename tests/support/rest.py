@@ -70,9 +70,9 @@ class RestApi:
 
 @asynccontextmanager
 async def running_rest(
-    folder: Path, settings: Settings | None = None, *, logs: LogSource | None = None
+    folder: Path, settings: Settings | None = None, *, logs: LogSource | None = None, clock: Clock | None = None
 ) -> AsyncIterator[RestApi]:
-    home, clock = Home(folder / "home"), VirtualClock()
+    home, clock = Home(folder / "home"), clock or VirtualClock()
     home.pki.mkdir(parents=True)
     home.logs.mkdir()
     world = World(home, settings or Settings(), {}, clock, SeededIds(7))

@@ -32,6 +32,7 @@ from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
+from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.services.streams import Streams
 
@@ -213,10 +214,10 @@ class RestPlant:
 
 @asynccontextmanager
 async def running_rest_plant(
-    folder: Path, node: ScriptedNode | None = None, settings: Settings | None = None
+    folder: Path, node: ScriptedNode | None = None, settings: Settings | None = None, clock: Clock | None = None
 ) -> AsyncIterator[RestPlant]:
     node, papers = node or ScriptedNode(script=lambda pod, run: -1), Papers()
-    async with running_rest(folder, settings, logs=papers.read) as rest:
+    async with running_rest(folder, settings, logs=papers.read, clock=clock) as rest:
         client, clock = rest.client, rest.clock
         await client.create(NODES, NODE)
         manager = Manager(

@@ -21,7 +21,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeAlias
 
@@ -161,7 +161,8 @@ class Positions:
         """Where another stream ended: in that attempt, with so much of each (Pod, container) handed out."""
         positions = cls()
         positions.attempt = positions.floor = attempt
-        positions._known = dict(known)
+        # Copies: readers move them on before anything is handed out.
+        positions._known = {key: replace(position) for key, position in known.items()}
         return positions
 
     def find(self, place: Place, container: str) -> Position | None:

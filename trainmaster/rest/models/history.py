@@ -21,6 +21,19 @@ _RECORD: dict[str, Any] = {
 }
 
 
+_VERDICT: dict[str, Any] = {
+    "attempt": 0,
+    "job": "node",
+    "worker": 1,
+    "pod": "ann-mnist-node-0-1-x2x2x",
+    "exit_code": 1,
+    "signal": "SIGKILL",
+    "reason": "Error",
+    "last_words": "ValueError: no data",
+    "finished_at": "2026-11-15T20:05:00Z",
+}
+
+
 class RecordSummary(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_RECORD]})
 
@@ -56,7 +69,15 @@ class RecordDetail(RecordSummary):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {**_RECORD, "message": None, "verdict": None, "workers": [], "events": [], "logs": [], "gaps": []}
+                {
+                    **_RECORD,
+                    "message": "jobset completed successfully",
+                    "verdict": {**_VERDICT},
+                    "workers": [],
+                    "events": [],
+                    "logs": [],
+                    "gaps": [],
+                }
             ]
         }
     )

@@ -14,13 +14,13 @@ _SUMMARY: dict[str, Any] = {
     "user": "ann",
     "framework": "pytorch",
     "runtime": "pytorch-simple",
-    "state": "Running",
-    "reason": None,
-    "message": None,
+    "state": "Failed",
+    "reason": "JobsFailed",
+    "message": "node 1 ended with exit code 1",
     "deleting": False,
     "nodes": 2,
     "created_at": "2026-11-15T20:00:00Z",
-    "completed_at": None,
+    "completed_at": "2026-11-15T20:05:00Z",
     "progress": {
         "percent": 40,
         "eta_seconds": 90,
@@ -103,10 +103,20 @@ class JobDetail(JobSummary):
                     "attempt": 1,
                     "restarts": 1,
                     "max_restarts": 6,
-                    "verdict": None,
+                    "verdict": {
+                        "attempt": 6,
+                        "job": "node",
+                        "worker": 1,
+                        "pod": "ann-mnist-node-0-1-x2x2x",
+                        "exit_code": 1,
+                        "signal": "SIGKILL",
+                        "reason": "Error",
+                        "last_words": "ValueError: no data",
+                        "finished_at": "2026-11-15T20:05:00Z",
+                    },
                     "workers": [],
                     "deadline": {"seconds": 3600, "source": "TrainJob spec.activeDeadlineSeconds"},
-                    "retention": None,
+                    "retention": {"seconds": 86400, "source": "installation ConfigMap trainmaster-policy"},
                 }
             ]
         }
@@ -223,9 +233,9 @@ class Runtimes(BaseModel):
                 {
                     "items": [
                         {
-                            "name": "torch-distributed",
-                            "kind": "ClusterTrainingRuntime",
-                            "namespace": None,
+                            "name": "ours",
+                            "kind": "TrainingRuntime",
+                            "namespace": "ann",
                             "framework": "torch",
                             "policy": "torch",
                             "nodes": 1,

@@ -51,7 +51,27 @@ class NewToken(BaseModel):
     token_days: Count = Field(default=90, ge=1, le=_LONGEST_DAYS, description="How long the new token lives.")
 
 
+_TENANT = {
+    "tenant": "ann",
+    "namespace": "ann",
+    "state": "Active",
+    "created_at": "2026-11-15T20:00:00Z",
+    "unix_user": 200_001,
+    "tokens_expire_at": ["2027-02-13T20:00:00Z"],
+}
+_TOKEN = {"tenant": "ann", "namespace": "ann", "token": "eyJhbGciOi...", "expires_at": "2027-02-13T20:00:00Z"}
+_ME = {
+    "user": "system:serviceaccount:ann:tenant",
+    "tenant": "ann",
+    "namespace": "ann",
+    "administrator": False,
+    "quota": [{"resource": "count/trainjobs.trainer.kubeflow.org", "allowed": "100", "used": "1"}],
+}
+
+
 class TokenAnswer(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [_TOKEN]})
+
     tenant: str
     namespace: str
     token: str = Field(description="Shown this once, and stored nowhere.")
@@ -63,6 +83,8 @@ class TokenAnswer(BaseModel):
 
 
 class TenantAnswer(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [_TENANT]})
+
     tenant: str
     namespace: str
     state: Literal["Active", "Disabled"]
@@ -83,6 +105,8 @@ class TenantAnswer(BaseModel):
 
 
 class Tenants(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"items": [_TENANT]}]})
+
     items: list[TenantAnswer]
 
 
@@ -94,6 +118,8 @@ class Use(BaseModel):
 
 class Me(BaseModel):
     """Who the token is, and what they have."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_ME]})
 
     user: str
     tenant: str | None = Field(description="The caller's tenant; null for others.")
