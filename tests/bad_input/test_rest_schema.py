@@ -51,7 +51,7 @@ class Desk:
     statuses: dict[int, int] = field(default_factory=dict)
 
     def send(self, prepared: requests.PreparedRequest) -> Answer:
-        body = prepared.body or b""
+        body: Any = prepared.body or b""
         names = [(name, value) for name, value in prepared.headers.items() if name.lower() not in _OWN]
         headers = [(name, value if isinstance(value, str) else value.decode("latin-1")) for name, value in names]
         work = self.plant.rest.call(

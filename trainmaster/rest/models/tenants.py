@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -51,7 +51,7 @@ class NewToken(BaseModel):
     token_days: Count = Field(default=90, ge=1, le=_LONGEST_DAYS, description="How long the new token lives.")
 
 
-_TENANT = {
+_TENANT: dict[str, Any] = {
     "tenant": "ann",
     "namespace": "ann",
     "state": "Active",
@@ -59,8 +59,13 @@ _TENANT = {
     "unix_user": 200_001,
     "tokens_expire_at": ["2027-02-13T20:00:00Z"],
 }
-_TOKEN = {"tenant": "ann", "namespace": "ann", "token": "eyJhbGciOi...", "expires_at": "2027-02-13T20:00:00Z"}
-_ME = {
+_TOKEN: dict[str, Any] = {
+    "tenant": "ann",
+    "namespace": "ann",
+    "token": "eyJhbGciOi...",
+    "expires_at": "2027-02-13T20:00:00Z",
+}
+_ME: dict[str, Any] = {
     "user": "system:serviceaccount:ann:tenant",
     "tenant": "ann",
     "namespace": "ann",
