@@ -67,7 +67,23 @@ class RestSite:
 
         # The controller manager meets kinds that were added after its start within 30 seconds.
         eventually(is_counted, f"the quota of {name} is not counted")
+        self.await_right(f"{name}:tenant", name)
         return token
+
+    def await_right(self, account: str, namespace: str, verb: str = "get", resource: str = "trainjobs") -> None:
+        """Until the API server has seen the binding that gives it; it reads them with a delay."""
+        group = "trainer.kubeflow.org" if resource == "trainjobs" else ""
+        attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace}
+        spec = {"user": f"system:serviceaccount:{account}", "resourceAttributes": attributes}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+        def is_allowed() -> bool:
+            code, answer = self.ask_kube("POST", path, review, token=self.cluster.token)
+            assert code == 201, answer
+            return bool(answer["status"]["allowed"])
+
+        eventually(is_allowed, f"{account} may not {verb} {resource}")
 
     def expire(self, token: str) -> str:
         """The same token as it will be when its time is over."""

@@ -126,6 +126,11 @@ ROUTES = [
 ]
 """As the table has them, so that a new one cannot be forgotten here."""
 FOR_ALL = {"/api/v1/me"}
+BODIES = {
+    "/api/v1/jobs": {"framework": "pytorch", "code": CODE, "namespace": BOB},
+    "/api/trainjob/create": order(ANN, BOB),
+}
+"""Good ones, for what a bad one would end too early."""
 
 
 def fill(path: str, job: str) -> str:
@@ -140,8 +145,9 @@ def test_every_route_knows_whose_things_it_is_asked_for(site: RestSite) -> None:
         for who, token in {"nobody": "", "revoked": site.revoked}.items():
             code, answer = site.call(method, fill(path, job), {}, token=token)
             assert code == 401, f"{method} {path} by {who}: {code} {answer}"
-        code, answer = site.call(method, fill(path, job), {"name": BOB}, token=site.tokens[ANN])
-        allowed = {200} if path in FOR_ALL else {403, 404, 422} if method != "GET" else {403, 404}
+        body = BODIES.get(path)
+        code, answer = site.call(method, fill(path, job), body or {"name": BOB}, token=site.tokens[ANN])
+        allowed = {200} if path in FOR_ALL else {403, 404} if body or method == "GET" else {403, 404, 415, 422}
         assert code in allowed, f"{method} {path} by another tenant: {code} {answer}"
     assert site.cluster.kubectl("get", "trainjobs,configmaps,secrets", "-n", BOB, "-o", "name") == before
     for who, token in {"its own": site.tokens[BOB], "a guest": invite(site, BOB)}.items():
@@ -150,6 +156,8 @@ def test_every_route_knows_whose_things_it_is_asked_for(site: RestSite) -> None:
             if method == "GET" and "tenants" not in path and not path.endswith(("/stream", "/logs")):
                 code, answer = site.call(method, fill(path, job), token=token)
                 assert code in ({200, 404} if "history" in path else {200}), f"{method} {path} by {who}: {answer}"
+    code, made = site.call("POST", "/api/v1/jobs", BODIES["/api/v1/jobs"], token=site.tokens[BOB])
+    assert code == 201, made
 
 
 def invite(site: RestSite, namespace: str) -> str:
@@ -159,6 +167,8 @@ def invite(site: RestSite, namespace: str) -> str:
     for role in ("trainmaster-rest", "trainmaster-rest-v1"):
         subject = f"--serviceaccount={namespace}:guest"
         kubectl("create", "rolebinding", f"guest-{role}", f"--clusterrole={role}", subject, "-n", namespace)
+    site.await_right(f"{namespace}:guest", namespace)
+    site.await_right(f"{namespace}:guest", namespace, "watch", "pods")
     return kubectl("create", "token", "guest", "-n", namespace).strip()
 
 
@@ -169,10 +179,12 @@ def test_the_role_that_manages_tenants_is_enough_for_that_and_not_for_more(site:
     kubectl("create", "serviceaccount", "manager", "-n", system)
     subject = f"--serviceaccount={system}:manager"
     kubectl("create", "clusterrolebinding", "rest-manager", "--clusterrole=trainmaster-tenant-manager", subject)
+    site.await_right(f"{system}:manager", "", "create", "namespaces")
     token = kubectl("create", "token", "manager", "-n", system).strip()
     try:
         made = site.call("POST", "/api/v1/tenants", {"name": name, "allowance": {"cpu": "4"}}, token=token)
         assert made[0] == 201, made
+        site.await_right(f"{name}:tenant", name)
         assert site.call("GET", "/api/v1/me", token=made[1]["token"])[1]["tenant"] == name
         for method, path in (("POST", "rotate"), ("POST", "disable"), ("POST", "enable"), ("GET", "")):
             where = f"/api/v1/tenants/{name}/{path}".rstrip("/")
@@ -274,6 +286,7 @@ def test_calls_to_kubernetes_are_the_callers_own(site: RestSite) -> None:
             "-n",
             ANN,
         )
+        site.await_right(f"{ANN}:tenant", ANN)
 
 
 def test_a_tenant_has_no_more_jobs_than_its_quota_says(site: RestSite) -> None:
