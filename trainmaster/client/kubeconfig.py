@@ -113,7 +113,9 @@ def load_kubeconfig(paths: list[Path], *, context: str = "") -> ClusterConfig:
         try:
             raw = yaml.load(path.read_text(), loader)
         except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the kubeconfig {path}: {error}") from error
+            why = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+            helps = "`trainmaster kubeconfig` prints the path of the one for this machine"
+            raise ConfigError(f"cannot read the kubeconfig {path}: {why}; {helps}") from error
         if raw is None:
             continue
         if not isinstance(raw, dict):

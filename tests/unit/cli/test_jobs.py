@@ -14,15 +14,18 @@ from tests.support.logworld import NAMESPACE, LogWorld
 from tests.unit.cli.test_output import Terminal
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import StatusError
 from trainmaster.api.training.failures import find_error, summarize_failure
 from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.commands.list import Watcher
 from trainmaster.cli.commands.logs import Printer, add_arguments, read_wanted
 from trainmaster.cli.commands.nodes import build_row as build_node_row
+from trainmaster.cli.commands.submit import explain_refusal
 from trainmaster.cli.context import Context
 from trainmaster.cli.jobpage import Story, build_page, describe_pod
 from trainmaster.cli.jobs import build_row
+from trainmaster.cli.manifests import Manifest
 from trainmaster.cli.spans import show_span
 from trainmaster.client.joblogs import Line, Mark
 from trainmaster.testing.cluster import running_cluster
@@ -115,6 +118,23 @@ def test_people_read_who_failed_how_and_the_last_words_once() -> None:
     assert page.count("Traceback") == 1
     assert "jobset failed (first failed job: a-node-0)\n" in page
     assert read_state(job).message == message, "programs read all of it"
+
+
+def test_reasons_are_as_short_as_they_can_be() -> None:
+    message = 'job "a-node-0": waiting for 1 CPU: 0 of 2 free'
+    waiting = read_state(make_job(waiting={"reason": "Queued", "message": message}))
+    assert (waiting.message, waiting.sentence) == (message, "Queued: waiting for 1 CPU: 0 of 2 free")
+    kept = read_state(make_job(waiting={"reason": "FailedCreate", "message": 'job "a-node-0": exceeded quota'}))
+    assert kept.sentence == 'FailedCreate: job "a-node-0": exceeded quota'
+    assert read_state(make_job(conditions=[make_condition("Complete")])).sentence == ""
+
+
+def test_a_refused_runtime_is_told_without_the_webhook_and_with_what_helps() -> None:
+    why = 'spec.RuntimeRef: Invalid value: "x": ClusterTrainingRuntime "x" not found'
+    error = StatusError(403, "Forbidden", f'admission webhook "v.trainer" denied the request: {why}')
+    obj = {"kind": "TrainJob", "metadata": {"name": "a"}}
+    text = str(explain_refusal(Manifest(obj, "a.yaml"), error, []))
+    assert text == f'a.yaml: TrainJob "a" was refused: {why}\n  `trainmaster runtimes` lists those that exist'
 
 
 def test_a_deadline_is_told_whatever_rank_failed_before() -> None:

@@ -6,6 +6,7 @@ Jobs (docs/states.md). Used by commands and by whoever shows jobs to people.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from trainmaster.api.training.failures import summarize_failure
 
 DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
+_JOB = re.compile(r'^job "[^"]*": (?=waiting for |the job )')
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
 
 
@@ -31,10 +33,10 @@ class State:
 
     @property
     def sentence(self) -> str:
-        """For people."""
-        if self.verdict:
+        """For people: of a job that ended well there is nothing to say."""
+        if self.word == COMPLETE or self.verdict:
             return self.verdict
-        return f"{self.reason}: {self.message}" if self.reason and self.message else self.reason or self.message
+        return ": ".join(part for part in (self.reason, shorten_waiting(self.message)) if part)
 
     @property
     def is_final(self) -> bool:
@@ -66,6 +68,11 @@ def read_state(trainjob: Mapping[str, Any]) -> State:
         return State(RUNNING)
     # On a cluster nobody counts readiness before all Pods of a Job are ready; active is the best there is.
     return State(STARTING, message="Pods are being started" if any(entry.get("active") for entry in counts) else "")
+
+
+def shorten_waiting(message: str) -> str:
+    """Without the Job that a JobSet names first, where that is all of them: a reader of the TrainJob knows it."""
+    return _JOB.sub("", message)
 
 
 def _find_verdict(kind: str, trainjob: Mapping[str, Any]) -> str:

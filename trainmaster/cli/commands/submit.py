@@ -15,6 +15,7 @@ Exit codes: 0 done (with --wait: all are complete), 1 refused (with --wait: one 
 from __future__ import annotations
 
 import argparse
+import re
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS
@@ -30,6 +31,8 @@ from trainmaster.cli.waiting import COMPLETE, add_timeout, read_timeout, wait_fo
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 
 MANAGER = "trainmaster-submit"
+_WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request: ')
+"""What a server says first; who is told what was refused knows it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +90,7 @@ async def _send(
             if options.dry_run and _waits_for(error, planned):
                 obj, verb = document.obj, "not checked: it needs an object of this submission"
             else:
-                raise _explain(document, error, written) from None
+                raise explain_refusal(document, error, written) from None
         planned.add(document.obj["metadata"].get("name", ""))
         made.append((gvr, obj))
         if verb != "unchanged" and not options.dry_run:
@@ -129,14 +132,16 @@ def _tell(context: Context, options: argparse.Namespace, gvr: GVR, obj: Object, 
         print_data(context, obj, options.output)
 
 
-def _explain(document: Manifest, error: StatusError, written: list[str]) -> exits.Failure:
+def explain_refusal(document: Manifest, error: StatusError, written: list[str]) -> exits.Failure:
     """Where it stands, what is wrong, field by field, and what was already made."""
     name = document.obj["metadata"].get("name") or document.obj["metadata"].get("generateName", "")
     lines = [f'{document.place}: {document.obj["kind"]} "{name}" was refused']
     if error.causes and error.code == 422:
         lines += [f"  {cause.get('field') or '(object)'}: {cause.get('message', '')}" for cause in error.causes]
     else:
-        lines[0] += f": {terminal.clean(error.message)}"
+        lines[0] += f": {terminal.clean(_WEBHOOK.sub('', error.message))}"
+        if "untimeRef" in error.message and "not found" in error.message:
+            lines.append("  `trainmaster runtimes` lists those that exist")
     if isinstance(error, AlreadyExists):
         lines.append(f"  delete it first (`trainmaster delete {name}`), or submit under another name")
     elif isinstance(error, Conflict):

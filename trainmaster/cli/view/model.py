@@ -16,6 +16,7 @@ from typing import Any
 
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.training.states import shorten_waiting
 from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
 from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
@@ -169,7 +170,7 @@ class Model:
             screen.state, screen.message = SUSPENDED, "nothing of it runs until it is resumed"
         elif waiting:
             screen.state = RESTARTING if waiting.get("reason") == "RestartBackOff" else WAITING
-            screen.reason, screen.message = waiting.get("reason", ""), waiting.get("message", "")
+            screen.reason, screen.message = waiting.get("reason", ""), shorten_waiting(waiting.get("message", ""))
             screen.until = waiting.get("until", "")
         else:
             screen.state = self._state_of_ranks(trainjob)
