@@ -20,6 +20,7 @@ from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client
 from trainmaster.node.images import layers
 from trainmaster.node.images.contract import Environment, ImageError
+from trainmaster.node.images.editables import find_sources
 from trainmaster.node.images.environments import Environments, read_environment
 from trainmaster.node.images.layers import Base
 from trainmaster.node.images.rules import DEFAULT, KEY, NAME, NAMESPACE, Named, Rule, RulesError, Table, parse_table
@@ -46,6 +47,7 @@ class Images:
         self._bases: dict[str, Base] = {}
         self._shared: dict[str, str] = {}
         self._programs: dict[str, tuple[int, str]] = {}
+        self._sources: dict[str, tuple[list[int], tuple[str, ...]]] = {}
         self._parsed: tuple[str, Table] = ("", Table(SHIPPED))
 
     async def find(self, pod: Object, container: Object) -> Environment:
@@ -75,7 +77,7 @@ class Images:
             variables=rule.env,
             gang_directory=gang,
             home=rule.home,
-            shown=(*rule.shown, *base.list_prefixes()[1:], *find_interpreter(base)),
+            shown=(*rule.shown, *base.list_prefixes()[1:], *find_interpreter(base), *self._list_sources(base)),
             note=_describe(image, rule, base),
         )
 
@@ -126,6 +128,15 @@ class Images:
         if known is None or known[0] != stamp:
             known = (stamp, layers.make_programs(self._settings.root, prefix))
             self._programs[prefix] = known
+        return known[1]
+
+    def _list_sources(self, base: Base) -> tuple[str, ...]:
+        """Looked for again after somebody installed something."""
+        stamps = [os.stat(place).st_mtime_ns for place in base.packages if os.path.isdir(place)]
+        known = self._sources.get(base.prefix)
+        if known is None or known[0] != stamps:
+            known = (stamps, find_sources(base.packages))
+            self._sources[base.prefix] = known
         return known[1]
 
     def _make_gang(self, pod: Object) -> str:
