@@ -15,6 +15,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import states
 from trainmaster.api.training.ends import find_end
 from trainmaster.cli import exits, terminal
+from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.spans import show_span
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import parse_time
@@ -37,7 +38,7 @@ def style_state(word: str) -> str:
 
 
 def add_names(parser: argparse.ArgumentParser, text: str = "of TrainJobs") -> None:
-    parser.add_argument("names", nargs="+", metavar="JOB", help=f"names {text}")
+    parser.add_argument("names", nargs="+", type=read_job, metavar="JOB", help=f"names {text}")
 
 
 async def get_trainjob(client: Client, namespace: str, name: str) -> Object:

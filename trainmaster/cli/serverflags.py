@@ -8,6 +8,12 @@ import argparse
 from trainmaster.cli.context import add_home
 
 
+def read_job(text: str) -> str:
+    """The name of a TrainJob as it is typed, or as `-o name` and kubectl print it: trainjob.GROUP/NAME."""
+    kind, slash, name = text.partition("/")
+    return name if slash and kind.partition(".")[0] in ("trainjob", "trainjobs") else text
+
+
 def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False) -> None:
     """--home, --kubeconfig, --context, -n, and -A where all namespaces make sense."""
     add_home(parser)

@@ -8,6 +8,7 @@ from typing import Any
 
 from trainmaster.api import code
 from trainmaster.api.conditions import list_conditions
+from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS, summarize_failure
 from trainmaster.history import series
 from trainmaster.history.archive import Summary
 from trainmaster.history.logs import Log
@@ -83,9 +84,7 @@ def describe(record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) 
     yield f"Runtime:    {record.runtime}"
     yield from _describe_code(document["trainjob"]["metadata"].get("annotations") or {})
     yield f"State:      {record.state}"
-    for condition in list_conditions(document["trainjob"]):
-        if condition.get("status") == "True" and condition.get("type") == record.state:
-            yield f"Why:        {condition.get('reason', '')}: {condition.get('message', '')}"
+    yield from _describe_failure(document["trainjob"], record.state)
     yield f"Created:    {record.created}"
     yield f"Ended:      {record.finished or '-'}"
     if record.deletion is not None:
@@ -107,7 +106,23 @@ def describe(record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) 
         yield "Events:"
         for event in events[-_EVENTS_SHOWN:]:
             times = f" (x{event['count']})" if event["count"] > 1 else ""
-            yield f"  {event['last'] or event['first']}  {event['reason']}  {event['about']}: {event['message']}{times}"
+            said = event["message"].partition(LAST_WORDS)[0]
+            yield f"  {event['last'] or event['first']}  {event['reason']}  {event['about']}: {said}{times}"
+
+
+def _describe_failure(trainjob: Mapping[str, Any], state: str) -> Iterator[str]:
+    """Why it failed: who and how, and below it what that rank said last."""
+    for condition in list_conditions(dict(trainjob)):
+        if condition.get("status") == "True" and condition.get("type") == state == "Failed":
+            failure = (trainjob.get("status") or {}).get("failure") or {}
+            first = FIRST_FAILURE in condition.get("message", "")
+            text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+            yield f"Why:        {summarize_failure(failure) if first and failure else text}"
+            if first and failure.get("message"):
+                yield "Last words:"
+                lines = failure["message"].splitlines()
+                # A program may have written what would move the cursor of whoever reads this.
+                yield from ("  " + "".join(char if char.isprintable() else " " for char in line) for line in lines)
 
 
 def _describe_code(annotations: Mapping[str, str]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from trainmaster.cli.commands.nodes import build_row as build_node_row
 from trainmaster.cli.commands.submit import explain_refusal
 from trainmaster.cli.context import Context
 from trainmaster.cli.jobpage import Story, build_page, describe_pod
-from trainmaster.cli.jobs import build_row
+from trainmaster.cli.jobs import add_names, build_row
 from trainmaster.cli.manifests import Manifest
 from trainmaster.cli.spans import show_span
 from trainmaster.client.joblogs import Line, Mark
@@ -269,3 +269,18 @@ def test_long_texts_are_wrapped_on_a_terminal_only() -> None:
     wrapped = terminal.wrap(Context({"COLUMNS": "40"}, Terminal()), LONG, 4)
     assert max(map(len, wrapped)) <= 36
     assert " ".join(wrapped).split() == LONG.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("train", "train"),
+        ("trainjob.trainer.kubeflow.org/train", "train"),
+        ("trainjobs/train", "train"),
+        ("pod/train", "pod/train"),
+    ],
+)
+def test_a_job_is_named_as_other_commands_print_it(text: str, want: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_names(parser)
+    assert parser.parse_args([text]).names == [want]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,16 @@ def test_reports_of_a_job_become_its_series_and_are_no_news_otherwise(tmp_path: 
         assert record.kept_bytes > 0
 
     run(tmp_path, body, seconds=500)
+
+
+def test_a_failed_job_says_who_failed_and_its_last_words_once() -> None:
+    failure = {"rank": 1, "replicatedJob": "node", "exitCode": 1, "message": "step\nValueError: \x1b[2Jbad"}
+    message = "jobset failed; first failure: rank 1 ended with exit code 1; its last words:\nstep\nValueError: bad"
+    condition = {"type": "Failed", "status": "True", "reason": "FailedJobs", "message": message}
+    record = make_record()
+    trainjob = {**record.document["trainjob"], "status": {"conditions": [condition], "failure": failure}}
+    record = replace(record, state="Failed", document={**record.document, "trainjob": trainjob})
+    lines = list(show.describe(record, ()))
+    at = lines.index("Last words:")
+    assert lines[at - 1] == "Why:        rank 1: exit code 1: ValueError:  [2Jbad"
+    assert lines[at + 1 : at + 3] == ["  step", "  ValueError:  [2Jbad"]

@@ -32,6 +32,7 @@ def summarize_failure(failure: Mapping[str, Any]) -> str:
     else:
         who = f"rank {failure['rank']}" if step == "node" else f"{step} {failure['rank']}"
     said = find_error(str(failure.get("message") or "").splitlines())
+    said = "".join(char if char.isprintable() else " " for char in said)
     said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 3]}..."
     return ": ".join(part for part in (who, _describe_end(failure), said) if part)
 

@@ -23,12 +23,13 @@ from trainmaster.cli.context import Context
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.output import name_object
 from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.waiting import DELETED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="JOB", help="names of TrainJobs")
+    parser.add_argument("names", nargs="*", type=read_job, metavar="JOB", help="names of TrainJobs")
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="those with these labels, instead")
     parser.add_argument("--dry-run", action="store_true", help="only say what would go")
     parser.add_argument("--wait", action="store_true", help="return when they and their Pods are gone")

@@ -27,6 +27,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.server import add_server, call, find_server
+from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.pod_exec import STDERR, ExecSession, Wanted, open_exec
 from trainmaster.kit.scopes import Scope
@@ -37,7 +38,7 @@ _PIECE = 64 * 1024
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "trainmaster exec JOB [--rank N] [-it] [options] -- COMMAND [ARG ...]"
     _add_options(parser)
-    parser.add_argument("job", metavar="JOB", help="the TrainJob")
+    parser.add_argument("job", type=read_job, metavar="JOB", help="the TrainJob")
     # Everything behind the name, because argparse cannot tell options of ours from those of the command.
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, behind --")
 

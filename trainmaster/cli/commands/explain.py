@@ -20,6 +20,7 @@ from trainmaster.cli.context import Context, add_output
 from trainmaster.cli.jobs import build_missing
 from trainmaster.cli.output import print_data
 from trainmaster.cli.server import add_server, call
+from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.timeline import Now
@@ -33,7 +34,7 @@ _MOST_PROPOSALS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="JOB", help="a TrainJob (default: all that wait)")
+    parser.add_argument("names", nargs="*", type=read_job, metavar="JOB", help="a TrainJob (default: all that wait)")
     add_server(parser, all_namespaces=True)
     add_output(parser)
 

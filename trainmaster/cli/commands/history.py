@@ -20,6 +20,7 @@ from pathlib import Path
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import exporting, purging, show
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
@@ -79,7 +80,7 @@ def _add_job(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
 ) -> argparse.ArgumentParser:
     parser = _add(commands, name, text)
-    parser.add_argument("job", metavar="NAME", help="name of the TrainJob; of several the newest")
+    parser.add_argument("job", type=read_job, metavar="NAME", help="name of the TrainJob; of several the newest")
     _add_namespace(parser, "default")
     parser.add_argument(
         "--uid", default="", metavar="UID", help="this very one (`list` shows them; a beginning will do)"

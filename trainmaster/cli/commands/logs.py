@@ -27,6 +27,7 @@ from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import Context
 from trainmaster.cli.jobs import build_missing
 from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
 from trainmaster.client.joblogs import ATTEMPT, TROUBLE, Entry, Line, Wanted, watch_kept_lines, watch_lines
@@ -39,7 +40,7 @@ _RANK_COLOURS = ("36", "35", "34", "33", "32", "31")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="JOB", help="name of the TrainJob")
+    parser.add_argument("name", type=read_job, metavar="JOB", help="name of the TrainJob")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job is over")
     parser.add_argument(
         "--rank", type=int, metavar="N", help="only this node (default: all, each line with its origin)"

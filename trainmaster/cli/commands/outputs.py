@@ -25,6 +25,7 @@ from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits, server
 from trainmaster.cli.context import Context, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs
@@ -45,7 +46,7 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_home(parser)
-    parser.add_argument("job", metavar="NAME", help="name of the TrainJob; of several the newest")
+    parser.add_argument("job", type=read_job, metavar="NAME", help="name of the TrainJob; of several the newest")
     parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
     parser.add_argument("--uid", default="", metavar="UID", help="this very one (`trainmaster history list`)")
     return parser

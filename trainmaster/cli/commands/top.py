@@ -27,6 +27,7 @@ from trainmaster.cli.context import Context, add_output
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.output import build_table, print_data
 from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.kit.clock import SystemClock
 
@@ -66,7 +67,9 @@ class Usage:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="JOB", help="only these TrainJobs (default: all that run)")
+    parser.add_argument(
+        "names", nargs="*", type=read_job, metavar="JOB", help="only these TrainJobs (default: all that run)"
+    )
     parser.add_argument("-w", "--watch", action="store_true", help="refresh until Ctrl-C")
     parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks (default 2)")
     add_server(parser, all_namespaces=True)

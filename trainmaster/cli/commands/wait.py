@@ -35,7 +35,8 @@ def run(options: argparse.Namespace, context: Context) -> int:
         jobs = [await get_trainjob(client, options.namespace, name) for name in options.names]
         for job in jobs:
             state = read_state(job)
-            context.note(f"{job['metadata']['name']} is {state.word}{': ' + state.sentence if state.sentence else ''}")
+            why = f": {state.sentence}" if state.sentence and not state.is_final else ""
+            context.note(f"{job['metadata']['name']} is {state.word}{why}")
         return await wait_for(client, jobs, options.goal, seconds)
 
     problems = call(context, options, work)

@@ -13,6 +13,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.cli.server import add_server, explain, find_server, is_cluster
+from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.view.following import Job, show
 from trainmaster.client.http import HttpClient
 from trainmaster.kit.clock import SystemClock
@@ -20,7 +21,7 @@ from trainmaster.kit.clock import SystemClock
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
-    parser.add_argument("name", metavar="JOB", help="name of the TrainJob")
+    parser.add_argument("name", type=read_job, metavar="JOB", help="name of the TrainJob")
     parser.add_argument(
         "-o", "--output-format", choices=("text", "json"), default="text", help="json: an object a line"
     )

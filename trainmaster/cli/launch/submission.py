@@ -61,7 +61,8 @@ async def _apply_runtime(client: Client, runtime: Object, clock: Clock) -> None:
 
 def explain_refusal(error: StatusError, name: str) -> str:
     if error.reason == "AlreadyExists":
-        return f"there is a job {name!r} already: choose another --name, or remove it with `trainmaster delete {name}`"
+        remove = f"`trainmaster delete {name}` removes it (its record and logs stay)"
+        return f"there is a job {name!r} already: leave out --name, choose another, or {remove}"
     if error.reason == "NotFound" and error.message.startswith("namespaces "):
         namespace = error.message.split('"')[1]
         make = f"`kubectl create namespace {namespace}` makes it"
