@@ -278,6 +278,10 @@ def test_what_does_not_exist_and_what_is_refused_is_said(sdk: Sdk, raw: Raw) -> 
     # The SDK cannot list a namespace with a job whose runtime is gone.
     code, answer = raw.call("DELETE", f"{TRAINER}/namespaces/default/trainingruntimes/short")
     assert code == 403 and "held" in answer["message"]
+    # Other modules use the same server, and the notebook lists its runtimes.
+    for name in ("held", "failing"):
+        raw.delete(f"{TRAINJOBS}/{name}")
+    raw.delete(f"{TRAINER}/namespaces/default/trainingruntimes/short")
 
 
 def test_the_client_of_connect_sends_code_as_it_is_and_follows_from_before_the_start_through_restarts(
@@ -314,6 +318,7 @@ def test_the_client_of_connect_sends_code_as_it_is_and_follows_from_before_the_s
         """,
     )
     assert out.splitlines() == ["attempt 0 $HOME `date` \\t", "attempt 1 $HOME `date` \\t"]
+    raw.delete(f"{TRAINER}/namespaces/default/trainingruntimes/once-more")
 
 
 def test_connecting_leaves_alone_what_others_share_and_needs_no_proxy(sdk: Sdk) -> None:
