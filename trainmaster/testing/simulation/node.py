@@ -128,7 +128,8 @@ class SimNode:
         if process is None or process.ended or trainjob is None or jobset is None:
             return
         reporter = reports.read_reporter(pod, self._view.find(JOBS, meta["namespace"], reports.read_job_name(pod)))
-        marks = {"jobset": reporter.jobset_uid, "attempt": str(reporter.attempt)}
+        job_uid = (meta.get("labels") or {}).get(labels.CONTROLLER_UID, "")
+        marks = {"jobset": reporter.jobset_uid, "job": job_uid, "attempt": str(reporter.attempt)}
         metrics = [{"name": key, "value": value} for key, value in marks.items()]
         said = {"progressPercentage": 50, "metrics": metrics, "lastUpdatedTime": format_time(self._clock.now())}
         try:

@@ -38,6 +38,8 @@ def check_words_stay(step: Step) -> str | None:
         return None
     if int(marks["attempt"]) < get_number(jobset, "restarts"):
         return None
+    if not any(bucket == JOBS and obj["metadata"]["uid"] == marks["job"] for (bucket, _), obj in step.shadow.items()):
+        return None  # somebody deleted the Job, and the attempt begins once more
     return f"{show(step)}: {step.actor} takes away what attempt {marks['attempt']} said, and it is the present one"
 
 
