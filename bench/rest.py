@@ -68,7 +68,7 @@ class Connection:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = int(head.partition("content-length:")[2].split("\r\n")[0])
         answer = json.loads(await reader.readexactly(length))
-        if " 200 " not in head.split("\r\n")[0]:
+        if " 20" not in head.split("\r\n")[0]:
             raise RuntimeError(f"{method} {path}: {answer}")
         return answer
 
