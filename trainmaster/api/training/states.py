@@ -16,7 +16,7 @@ from trainmaster.api.training.failures import summarize_failure
 
 DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
-_JOB = re.compile(r'^job "[^"]*": (?=waiting for |the job )')
+_JOB = re.compile(r'^job "[^"]*": (?=waiting for |the job |Pod )')
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
 
 

@@ -18,7 +18,7 @@ from trainmaster.cli.commands.run import Program, compile_job, find_runtime_name
 from trainmaster.cli.context import Context
 from trainmaster.cli.launch import submission
 from trainmaster.cli.launch.manifests import Code, list_local
-from trainmaster.cli.launch.servers import Server
+from trainmaster.cli.launch.servers import Server, explain_ended
 from trainmaster.cli.launch.wishes import Wish, WishError
 from trainmaster.cli.server import explain
 from trainmaster.client.http import HttpClient
@@ -76,8 +76,8 @@ async def _run(options: argparse.Namespace, context: Context, program: Program, 
         client.warnings.clear()
         return await _show(options, context, client, clock, trainjob, server)
     except StatusError as error:
-        failure = explain(error, config, options)
-        raise exits.Failure(str(failure), exits.RUN_NO_SERVER) from None
+        text = explain_ended(server.home) or str(explain(error, config, options))
+        raise exits.Failure(text, exits.RUN_NO_SERVER) from None
     finally:
         await client.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,6 +115,14 @@ def telling(home: Home) -> Iterator[Home]:
         what = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "choose another with --home"
         text = f"the home {home.root} cannot be used: {error.strerror}: {what}"
         raise exits.Failure(text, exits.RUN_NO_SERVER) from None
+
+
+def explain_ended(home: Home | None) -> str:
+    """Of a server that was there a moment ago and does not answer: that it has ended; "" when it has not."""
+    if home is None or home.find_running() is not None:
+        return ""
+    doctor = shlex.join(["trainmaster", "doctor", "--home", str(home.root)])
+    return f"the server of {home.root} has ended: the end of {home.server_log} says why, `{doctor}` what is wrong here"
 
 
 def _explain_start(error: exits.Failure, home: Home) -> str:

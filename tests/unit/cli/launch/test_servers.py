@@ -10,7 +10,7 @@ import pytest
 import trainmaster
 from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.launch.servers import check_version, telling
+from trainmaster.cli.launch.servers import check_version, explain_ended, telling
 
 pytestmark = pytest.mark.unit
 
@@ -41,3 +41,12 @@ def test_a_server_of_another_version_is_refused_with_the_way_to_restart_it(tmp_p
     with pytest.raises(exits.Failure, match=r"is trainmaster 9\.9, .*trainmaster down --home") as caught:
         check_version(ServerInfo(1, "9.9", ""), Home(tmp_path))
     assert caught.value.code == exits.RUN_NO_SERVER
+
+
+def test_a_server_that_ended_meanwhile_is_told_with_its_log(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    with home.hold(ServerInfo(1, "9", str(home.root))):
+        assert explain_ended(home) == ""
+    said = explain_ended(home)
+    assert str(home.server_log) in said and f"`trainmaster doctor --home {home.root}`" in said
+    assert explain_ended(None) == ""
