@@ -42,6 +42,13 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
+class _Beat:
+    """Nothing happened for a while."""
+
+
+_BEAT = _Beat()
+
+
 class EventStream(Response, Generic[T]):
     """`source` is closed at the end, in the task that iterates it. `check` raises when the caller may not listen any
     more."""
@@ -63,7 +70,10 @@ class EventStream(Response, Generic[T]):
         self._who = who
         self._check = check
         self._ended = False
-        self._queue: asyncio.Queue[T | Problem | None] = asyncio.Queue(QUEUE)
+        self._sending = False
+        self._moved = 0.0
+        """When a piece was begun or taken last."""
+        self._queue: asyncio.Queue[T | Problem | _Beat | None] = asyncio.Queue(QUEUE)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
@@ -71,15 +81,15 @@ class EventStream(Response, Generic[T]):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             async with Scope("rest.stream") as tasks:
                 tasks.spawn(self._pump(), name="rest.stream.pump")
-                tasks.spawn(self._keep_checking(), name="rest.stream.check")
                 ends = {
                     tasks.spawn(self._send_all(send), name="rest.stream.send"),
+                    tasks.spawn(self._keep(), name="rest.stream.keep"),
                     tasks.spawn(_wait_for_leaving(receive), name="rest.stream.leave"),
                     tasks.spawn(self._streams.closing.wait(), name="rest.stream.stop"),
                 }
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if self._streams.closing.is_set() and not self._ended:
-                await _send(send, b"", more=False)
+            if self._streams.closing.is_set() and not self._ended and not self._sending:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pump(self) -> None:
         end: Problem | None = None
@@ -89,64 +99,71 @@ class EventStream(Response, Generic[T]):
                     await self._queue.put(item)
         except StatusError as error:
             end = from_status(error)
+        except OSError:
+            end = Problem(503, "unavailable", "the server behind does not answer")
         except Problem as problem:
             end = problem
         await self._queue.put(end)
 
-    async def _keep_checking(self) -> None:
-        try:
-            while True:
-                await asyncio.sleep(CHECK_SECONDS)
-                await self._check()
-        except StatusError as error:
-            await self._cut(from_status(error))
-        except Problem as problem:
-            await self._cut(problem)
+    # Timers are kept out of the way of every single event: one task looks at them all, now and then.
 
-    async def _cut(self, problem: Problem) -> None:
-        """Nothing that waits is for somebody who may not listen."""
+    async def _keep(self) -> None:
+        """Looks after the caller's rights, silence and readers that take nothing. Returns when this is over."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            quiet = asyncio.get_running_loop().time() - self._moved
+            if self._sending:
+                if quiet >= STALLED_SECONDS:
+                    log.info("a reader takes nothing", extra={"action": "rest.stalled"})
+                    return
+            elif quiet >= HEARTBEAT_SECONDS - CHECK_SECONDS and self._queue.empty():
+                self._queue.put_nowait(_BEAT)
+            try:
+                await self._check()
+            except StatusError as error:
+                # A server that does not answer just now says nothing about the caller.
+                if error.code in (401, 403):
+                    self._cut(from_status(error))
+            except OSError:
+                continue
+            except Problem as problem:
+                self._cut(problem)
+
+    def _cut(self, problem: Problem) -> None:
+        """Nothing that waits is for somebody who may not listen. Without an await, so nobody can put more before it."""
         while not self._queue.empty():
             self._queue.get_nowait()
-        await self._queue.put(problem)
+        self._queue.put_nowait(problem)
 
     async def _send_all(self, send: Send) -> None:
-        going = await _send(send, b"retry: %d\n\n" % RETRY_MS)
-        while going:
-            try:
-                async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    first = await self._queue.get()
-            except TimeoutError:
-                going = await _send(send, b":\n\n")
-                continue
-            body, last = self._take(first)
-            going = not body or await _send(send, body)
-            if last and going:
+        await self._send(send, b"retry: %d\n\n" % RETRY_MS)
+        while True:
+            body, last = self._take(await self._queue.get())
+            if body:
+                await self._send(send, body)
+            if last:
                 self._ended = True
-                await _send(send, b"", more=False)
+                await self._send(send, b"", more=False)
                 return
 
-    def _take(self, first: T | Problem | None) -> tuple[bytes, bool]:
+    async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        loop = asyncio.get_running_loop()
+        self._sending, self._moved = True, loop.time()
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+        self._sending, self._moved = False, loop.time()
+
+    def _take(self, first: T | Problem | _Beat | None) -> tuple[bytes, bool]:
         """What waits, as events, and whether it is the end."""
         items: list[T] = []
-        item: T | Problem | None = first
+        item = first
         while item is not None and not isinstance(item, Problem):
-            items.append(item)
+            if not isinstance(item, _Beat):
+                items.append(item)
             if len(items) >= BATCH or self._queue.empty():
-                return self._encode(items), False
+                return self._encode(items) if items else b":\n\n", False
             item = self._queue.get_nowait()
         body = self._encode(items) if items else b""
         return body + (b"" if item is None else encode("problem", item.to_data())), True
-
-
-async def _send(send: Send, body: bytes, *, more: bool = True) -> bool:
-    """False when the client takes nothing for a minute: an answer that is left unfinished is broken off."""
-    try:
-        async with asyncio.timeout(STALLED_SECONDS):
-            await send({"type": "http.response.body", "body": body, "more_body": more})
-    except TimeoutError:
-        log.info("a reader takes nothing", extra={"action": "rest.stalled"})
-        return False
-    return True
 
 
 async def _wait_for_leaving(receive: Receive) -> None:
