@@ -43,7 +43,9 @@ def read_state(trainjob: Thing) -> states.State:
     state = states.read_state({**trainjob, "metadata": meta})
     if state.is_final:
         return state
-    if trainjob["spec"].get("suspend") or state.word == states.SUSPENDED:
+    if state.word == states.SUSPENDED and not trainjob["spec"].get("suspend"):
+        return states.State(PENDING, "Resuming", "it was resumed, and its workers are being made")
+    if trainjob["spec"].get("suspend"):
         return states.State(states.SUSPENDED, "Suspended", "somebody suspended it; it goes on when it is resumed")
     if state.word == states.WAITING:
         return states.State(PENDING, state.reason or "Waiting", state.message)
