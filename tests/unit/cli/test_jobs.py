@@ -15,7 +15,7 @@ from tests.unit.cli.test_output import Terminal
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.failures import find_error, summarize_failure
+from trainmaster.api.training.failures import find_error, find_traceback, summarize_failure
 from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.commands.list import Watcher
@@ -159,8 +159,15 @@ def test_a_failure_is_summed_up_in_one_line(failure: Object, want: str) -> None:
 
 def test_the_error_of_a_rank_is_not_that_of_its_launcher() -> None:
     rank = [f"[rank1]: {line}" for line in TRACE.splitlines()]
+    other = ["[rank0]: Traceback (most recent call last):", "[rank0]: RuntimeError: Connection closed by peer"]
+    log = ["E1115 20:53:47.933000 2 torch/api.py:1002] failed (exitcode: 1) local_rank: 0"]
     launcher = [*TRACE.splitlines()[:3], "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "====="]
-    assert find_error([*rank, *launcher]) == "ValueError: broken data in shard 3"
+    both = [line for pair in zip(rank, [*other, "", ""], strict=True) for line in pair if line]
+    for lines in ([*rank, *log, *launcher], [*both, *log, *launcher], [*TRACE.splitlines(), *log, *launcher]):
+        assert find_error(lines) == "ValueError: broken data in shard 3"
+        assert find_traceback(lines) == TRACE.splitlines()
+    assert find_error(launcher).endswith("ChildFailedError:"), "where nothing else is known"
+    assert find_error(["Traceback (most recent call last):", "KeyError: 1", *TRACE.splitlines()])[:10] == "ValueError"
     assert find_error(["loss 3", "Segmentation fault", "======", ""]) == "Segmentation fault"
     assert find_error([]) == ""
 

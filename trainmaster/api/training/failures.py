@@ -17,11 +17,13 @@ FIRST_FAILURE = "; first failure: "
 """What a Failed message says before the rank that failed."""
 _LONGEST = 160
 _TRACEBACK = "Traceback (most recent call last):"
-_PREFIX = re.compile(r"^\[[\w-]+\]:? ?")
-"""What torch puts before each line of a rank."""
+_PREFIX = re.compile(r"^\[rank\d+\]: ?")
+"""What torch puts before each line of an exception that nobody caught."""
 _RULE = re.compile(r"^[=\-_*#~\s]*$")
-_WRAPPER = "ChildFailedError"
-"""What torchrun raises because a program of its own failed: never the cause."""
+_GLOG = re.compile(r"^[EWI]\d{4} ")
+"""How a line of torchrun's own log begins."""
+_WRAPPERS = ("ChildFailedError", "SignalException")
+"""What torchrun raises because a program of its own failed, or somebody stopped it: never the cause."""
 
 
 def summarize_failure(failure: Mapping[str, Any]) -> str:
@@ -47,17 +49,34 @@ def _describe_end(failure: Mapping[str, Any]) -> str:
     return f"exit code {failure['exitCode']}{more}" if failure.get("exitCode") is not None else reason
 
 
+def find_traceback(lines: Sequence[str]) -> list[str]:
+    """The traceback of a Python program that broke, without torch's prefixes; [] when the lines hold none.
+
+    Of several it is the last, since earlier ones were caught; but under torchrun the first, because one rank that broke
+    makes the others break. That of torchrun itself counts only where there is no other."""
+    found: list[tuple[str, list[str]]] = []
+    current: dict[str, list[str]] = {}
+    for line in lines:
+        match = _PREFIX.match(line)
+        prefix = match[0] if match else ""
+        text = line[len(prefix) :]
+        if text.startswith(_TRACEBACK):
+            current[prefix] = [text]
+            found.append((prefix, current[prefix]))
+        elif _GLOG.match(text):
+            current.pop(prefix, None)
+        elif prefix in current and text.strip():
+            current[prefix].append(text)
+    own = [entry for entry in found if not any(word in _get_error(entry[1]) for word in _WRAPPERS)]
+    of_ranks = [trace for prefix, trace in own if prefix]
+    return of_ranks[0] if of_ranks else (own or found or [("", [])])[-1][1]
+
+
+def _get_error(trace: Sequence[str]) -> str:
+    return next((text for text in trace[1:] if not text[0].isspace()), "")
+
+
 def find_error(lines: Sequence[str]) -> str:
-    """What a program said when it broke: the line that ends its last traceback, else its last line. A launcher's own
-    traceback counts only where there is no other."""
-    texts = [_PREFIX.sub("", line).rstrip() for line in lines]
-    said = [text.strip() for text in texts if text.strip() and not _RULE.match(text)]
-    errors, inside = [], False
-    for text in texts:
-        if text.lstrip().startswith(_TRACEBACK):
-            inside = True
-        elif inside and text and not text[0].isspace():
-            errors.append(text)
-            inside = False
-    causes = [error for error in errors if _WRAPPER not in error]
-    return (causes or errors or said or [""])[-1]
+    """What a program said when it broke: the line that ends its traceback, else its last line."""
+    said = [text for line in lines if not _RULE.match(text := _PREFIX.sub("", line).strip())]
+    return _get_error(find_traceback(lines)).rstrip() or (said or [""])[-1]

@@ -107,7 +107,16 @@ def _describe_failed(seen: Model, address: Address, took: str) -> list[str]:
     if said:
         lines.append("its last lines:" if not place else "its traceback:")
         lines += [f"  | {line}" for line in said]
+    if failure.get("reason") in _ADVICE:
+        lines.append(_ADVICE[failure["reason"]])
     return [*lines, "to go on:", *_list_commands(address, "logs", "describe", logs=("--rank", str(rank)))]
+
+
+_ADVICE = {
+    "OOMKilled": "it used more memory than it may: ask for more with --memory, or let the program use less",
+    "StartError": "what it should run is not in the job's environment: `--package` installs what is missing",
+}
+"""What helps, by the reason with which a container ended."""
 
 
 _WORDS = {

@@ -16,6 +16,7 @@ from typing import Any
 
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.training.failures import find_traceback
 from trainmaster.api.training.states import shorten_waiting
 from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
@@ -34,6 +35,8 @@ _DERIVED = re.compile(r"-[0-9a-f]{10}$")
 """What a derived runtime has behind the name of the one that it is a copy of."""
 _CURVE = 400
 """Reports of a metric that are kept for its curve."""
+_SEARCHED, _TRACE = 120, 30
+"""So many of the last lines may hold a traceback, torchrun's own and its table behind it; so much of one is shown."""
 _LINES = 400
 """Lines of each rank that are kept: the traceback of one that failed is among them."""
 
@@ -148,9 +151,8 @@ class Model:
     def last_lines(self, rank: int, count: int) -> list[str]:
         """What the rank printed last; of a Python program that broke, its traceback."""
         lines = list(self._lines[rank][1]) if rank in self._lines else []
-        for start in range(len(lines) - 1, max(-1, len(lines) - 60), -1):
-            if lines[start].startswith("Traceback (most recent call last)"):
-                return [line for line in lines[start:] if line][:30]
+        if trace := find_traceback(lines[-_SEARCHED:]):
+            return trace[:_TRACE]
         return lines[-count:]
 
     # ---- state ----------------------------------------------------------------
@@ -181,7 +183,7 @@ class Model:
         active = any(entry.get("active") for entry in (trainjob.get("status") or {}).get("jobsStatus") or ())
         if self.screen.state == RUNNING or (active and not self.screen.ranks):
             return RUNNING if self.screen.state == RUNNING else STARTING
-        return STARTING if self.screen.ranks or active else SUBMITTED
+        return STARTING if self.screen.ranks or active or self.screen.state == STARTING else SUBMITTED
 
     def _order_ranks(self) -> None:
         """The newest Pod of every rank."""

@@ -50,6 +50,28 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
     ]
 
 
+def test_what_ran_out_of_memory_is_told_what_helps() -> None:
+    seen = make_model("Failed", failure={"rank": 0, "exitCode": 137, "signal": 9, "reason": "OOMKilled"})
+    assert "ask for more with --memory" in "\n".join(build_ending(End.OVER, seen, HERE, NOW))
+
+
+def test_under_torchrun_the_place_is_that_of_the_program() -> None:
+    seen = make_model("Failed", failure={"rank": 1, "exitCode": 1, "message": "kept words"})
+    for line in (
+        "[rank1]: Traceback (most recent call last):",
+        '[rank1]:   File "/workspace/code/train.py", line 12, in step',
+        "[rank1]: ValueError: boom",
+        "E1115 20:53:47.933000 2 torch/api.py:1002] failed (exitcode: 1) local_rank: 0",
+        "Traceback (most recent call last):",
+        '  File "/env/bin/torchrun", line 8, in <module>',
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+    ):
+        seen.see_line(1, line)
+    lines = build_ending(End.OVER, seen, HERE, NOW)
+    assert lines[1] == "  at train.py:12 in step: ValueError: boom"
+    assert not any("torchrun" in line for line in lines)
+
+
 def test_lines_that_nobody_saw_are_taken_from_the_status() -> None:
     seen = make_model("Failed", failure={"rank": 1, "exitCode": 7, "message": "kept words"})
     assert "  | kept words" in build_ending(End.OVER, seen, HERE, NOW)

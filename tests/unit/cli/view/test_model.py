@@ -213,3 +213,10 @@ def test_the_exit_code_is_that_of_the_rank_that_failed_first(failure: dict[str, 
 
 def test_without_a_rank_to_blame_there_is_no_code() -> None:
     assert find_exit_code(None) is None
+
+
+def test_a_job_that_starts_is_not_merely_submitted_again() -> None:
+    seen = Model("train")
+    seen.see_trainjob(make_trainjob(jobsStatus=[{"name": "node", "active": 1}]))
+    seen.see_trainjob(make_trainjob(jobsStatus=[{"name": "node", "active": 0, "failed": 1}]))
+    assert news(seen) == ["Starting"]
