@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -31,10 +32,14 @@ def run(*argv: str) -> tuple[int, str, str]:
 
 def test_a_project_is_written_and_says_what_to_type(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "My Project 2"
-    code, out, _ = run("init", str(folder))
+    code, out, _ = run("init", str(tmp_path / "else" / ".." / "deep" / "My Project 2"))
     assert code == exits.OK
     assert set(os.listdir(folder)) == FILES
-    assert out.endswith(f"try: cd {folder} && trainmaster run --nodes 2 train.py\n")
+    assert f"wrote {folder / 'train.py'}\n" in out
+    said = out.splitlines()[-1].removeprefix("try: ")
+    assert said.endswith(" && trainmaster run --nodes 2 train.py")
+    _, where = shlex.split(said.partition(" && ")[0])
+    assert os.path.normpath(where) == str(folder), "it can be typed as it stands"
     job = yaml.safe_load((folder / "trainjob.yaml").read_text())
     assert job["metadata"]["name"] == "my-project"
     for file in FILES:

@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 from importlib import resources
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: Context) -> int:
-    directory = Path(options.directory).expanduser().absolute()
+    directory = Path(os.path.abspath(Path(options.directory).expanduser()))
     if directory.exists() and not directory.is_dir():
         raise exits.Failure(f"{directory} is a file: name a directory", exits.USAGE)
     if not str(directory).isprintable():
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         context.say(f"wrote {directory / file}")
     if not with_torch and not options.plain:
         context.note("torch is not installed here: the program needs nothing but Python; --torch writes one with torch")
-    here = "" if directory == Path.cwd() else f"cd {options.directory} && "
+    here = "" if directory == Path.cwd() else f"cd {shlex.quote(options.directory)} && "
     context.say(f"try: {here}trainmaster run --nodes 2 train.py")
     return exits.OK
 
