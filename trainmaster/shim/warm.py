@@ -28,11 +28,15 @@ WHILE_IMPORTING = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 THREADS = "OMP_NUM_THREADS"
 """Any value will do: it is told to the libraries again after the fork."""
 
+PICKED = {"tqdm.utils": "TQDM_"}
+"""Module that looks at all variables -> what those that it takes begin with."""
+
 _AT_EXEC = ("LD_", "GLIBC_", "MALLOC_", "PYTHON", "LC_", "LANGUAGE", "TZ", "ASAN_", "LSAN_", "UBSAN_", "TSAN_")
 _AT_IMPORT = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_", "NPY_", "NUMPY_"),
     *("TORCH", "PYTORCH_", "ATEN_", "C10_", "CAFFE2_", "DNNL_", "ONEDNN_", "AOT", "INDUCTOR_", "TRITON_", "KINETO_"),
     *("CUBLAS", "CUDNN_", "CUDA_MODULE_LOADING", "CUDA_CACHE_", "HSA_", "HIP_", "ROCR_", "ROCM", "LLVM_", "MLIR_"),
+    *PICKED.values(),
 )
 """What compiled libraries read on their own when they are loaded; reads in Python are seen by the recorder."""
 _LATER = ("TORCHELASTIC_", "TORCH_NCCL_")

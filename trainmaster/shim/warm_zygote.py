@@ -127,8 +127,9 @@ def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -
             frame: Any = sys._getframe(1)
             while frame.f_back is not None and frame.f_globals.get("__name__") in _STANDARD:
                 frame = frame.f_back
-            known = reads.setdefault(key, (None if value is None else os.fsdecode(value), set()))
-            known[1].add(str(frame.f_globals.get("__name__")))
+            who = str(frame.f_globals.get("__name__"))
+            if key.startswith(warm.PICKED.get(who, "")):
+                reads.setdefault(key, (None if value is None else os.fsdecode(value), set()))[1].add(who)
             return str(super().__getitem__(key))
 
     return Recorder

@@ -12,6 +12,7 @@ import pytest
 from trainmaster.api.meta import Object
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.warm import WarmSettings, Wish, decide_warm
+from trainmaster.shim import warm_zygote
 from trainmaster.shim.protocol import FULL, PLAIN, USER, ContainerSpec, Limits
 from trainmaster.shim.warm import ENVIRON, Warmth, find_variable, parse_command, split_report
 
@@ -86,7 +87,7 @@ WARMTH = Warmth("key", "/layer", (), READS, (), frozenset(), (), "label")
         ({"MODE": "slow"}, ""),
         *(
             ({name: "1"}, name)
-            for name in ("CI", "MODE", "LD_PRELOAD", "PYTHONPATH", "KMP_AFFINITY", "TORCH_LOGS", "TZ")
+            for name in ("CI", "MODE", "LD_PRELOAD", "PYTHONPATH", "KMP_AFFINITY", "TORCH_LOGS", "TQDM_DISABLE", "TZ")
         ),
         ({"PYTHONUNBUFFERED": ""}, "PYTHONUNBUFFERED"),
     ],
@@ -131,3 +132,17 @@ def test_a_memory_limit_that_is_only_watched_keeps_a_program_cold(tmp_path: Path
     image = make_image(tmp_path, "torch")
     assert decide_warm(make_pod(), spec, image, AUTO, FULL) is not None
     assert [decide_warm(make_pod(), spec, image, AUTO, level) for level in (USER, PLAIN)] == [None, None]
+
+
+def test_a_module_that_looks_at_all_variables_reads_only_those_it_takes() -> None:
+    reads: dict[str, tuple[str | None, set[str]]] = {}
+    plain = type(os.environ)
+    os.environ.__class__ = warm_zygote._build_recorder(plain, reads)
+    try:
+        code = "import os\nfor name, value in os.environ.items(): pass"
+        exec(code, {"__name__": "tqdm.utils"})
+        assert "PATH" not in reads
+        exec(code, {"__name__": "another"})
+        assert reads["PATH"][1] == {"another"}
+    finally:
+        os.environ.__class__ = plain
