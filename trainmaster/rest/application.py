@@ -73,7 +73,7 @@ async def _answer_tenant(request: Request, error: Exception) -> Response:
 
 async def _answer_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _respond(request, from_validation(error.errors()))
+    return _respond(request, from_validation(error.errors(), request.headers.get("content-type", "")))
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:
@@ -90,7 +90,9 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     elif error.status_code == 405:
         problem = Problem(405, "method-not-allowed", f"{path} has no method {request.method}", hint="see /docs")
     elif error.status_code == 400:
-        problem = Problem(400, "bad-request", "the body cannot be read", hint="send a JSON object in UTF-8")
+        problem = Problem(
+            400, "bad-request", "the body is not JSON in UTF-8", hint="save the file as UTF-8 and send it again"
+        )
     else:
         problem = Problem(error.status_code, "refused", str(error.detail))
     response = _respond(request, problem)

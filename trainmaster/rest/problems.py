@@ -47,6 +47,9 @@ _HINTS = {
     504: "send it again in a moment",
 }
 
+_SEND_JSON = "send a JSON object in UTF-8"
+_SHOWN_NUMBERS = 10**18
+
 
 @dataclass(frozen=True, slots=True)
 class FieldProblem:
@@ -145,17 +148,53 @@ def to_pointer(parts: Sequence[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def from_validation(errors: Sequence[Mapping[str, Any]]) -> Problem:
-    """What the framework found wrong while decoding: every field at once."""
-    found = []
+def from_validation(errors: Sequence[Mapping[str, Any]], content_type: str = "application/json") -> Problem:
+    """What the framework found wrong while decoding: every field at once, in our words."""
+    found, hint = [], ""
     for error in errors:
         where, *rest = error.get("loc") or ("body",)
-        if error.get("type") == "json_invalid":
+        kind = str(error.get("type") or "")
+        if kind == "json_invalid":
             reason = (error.get("ctx") or {}).get("error", "")
-            return Problem(400, "bad-request", f"the body is not JSON: {reason}", hint="send a JSON object in UTF-8")
-        text = str(error.get("msg", "")).removeprefix("Value error, ")
+            return Problem(400, "bad-request", f"the body is not JSON: {reason}", hint=_SEND_JSON)
+        if where == "body" and not rest:
+            return _refuse_body(kind, content_type)
+        text = _describe(kind, error)
+        hint = hint or ("/docs lists the fields of each request" if kind == "extra_forbidden" else "")
         if where == "body":
             found.append(FieldProblem(text, pointer=to_pointer(rest)))
         else:
             found.append(FieldProblem(text, parameter=str(rest[0]) if rest else str(where)))
-    return invalid(found)
+    return invalid(found, hint=hint)
+
+
+def _refuse_body(kind: str, content_type: str) -> Problem:
+    """The body as a whole. curl -d without a header says that it sends a form, and the framework then reads no JSON."""
+    media = content_type.partition(";")[0].strip().lower()
+    if kind == "missing":
+        return Problem(422, "invalid", "the request has no body", hint=_SEND_JSON)
+    if media != "application/json" and not media.endswith("+json"):
+        detail = f"the body is sent as {media[:64]!r}" if media else "the request does not say what its body is"
+        return Problem(415, "unsupported-media-type", detail, hint="send the header `Content-Type: application/json`")
+    return Problem(422, "invalid", "the body is no JSON object", hint=_SEND_JSON)
+
+
+def _describe(kind: str, error: Mapping[str, Any]) -> str:
+    limits = error.get("ctx") or {}
+    sent = error.get("input")
+    shown = ""
+    # Longer numbers cannot be written out at all, and nobody would read longer texts.
+    if isinstance(sent, str | float) or (isinstance(sent, int) and abs(sent) < _SHOWN_NUMBERS):
+        shown = f", not {sent[:40]!r}" if isinstance(sent, str) else f", not {sent}"
+    match kind:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return "there is no such field here"
+        case "int_type" | "int_parsing" | "int_from_float":
+            return f"must be a whole number{shown}"
+        case "greater_than_equal":
+            return f"must be at least {limits.get('ge')}{shown}"
+        case "less_than_equal":
+            return f"must be at most {limits.get('le')}{shown}"
+    return str(error.get("msg", "")).removeprefix("Value error, ")

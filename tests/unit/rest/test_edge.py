@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -180,6 +181,37 @@ def test_a_body_that_is_no_json_object_is_a_problem(raw: bytes) -> None:
     answer = ask("POST", "/echo", pieces=[raw])
     assert answer.status in (400, 422)
     check_problem(answer, answer.status)
+
+
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain; charset=utf-8", ""])
+def test_json_that_is_not_called_json_is_refused_with_the_header_to_send(content_type: str) -> None:
+    # As `curl -d` sends it without -H.
+    answer = ask("POST", "/api/v1/signup", token=None, body={"name": "ann"}, content_type=content_type)
+    assert "`Content-Type: application/json`" in check_problem(answer, 415)["hint"]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "words"),
+    [
+        ({"config": {"num_nodes": 0}}, "/config/num_nodes", "must be at least 1, not 0"),
+        ({"config": {"num_nodes": 10**30}}, "/config/num_nodes", "must be at most 100000"),
+        ({"config": {"gpu_per_node": "A100"}}, "/config/gpu_per_node", "must be a whole number, not 'A100'"),
+        ({"config": {"gpu_per_node": 0.5}}, "/config/gpu_per_node", "must be a whole number, not 0.5"),
+        ({"config": {"gpus": 1}}, "/config/gpus", "there is no such field here"),
+        ({}, "/namespace", "is missing"),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_was_sent_and_what_it_must_be(
+    body: dict[str, Any], pointer: str, words: str
+) -> None:
+    raw = json.dumps({"user_id": "alice", "framework": "pytorch", "training_code": "print(1)", **body}).encode()
+    data = check_problem(ask("POST", "/api/trainjob/create", pieces=[raw]), 422)
+    assert {"pointer": pointer, "detail": words} in data["errors"]
+
+
+def test_a_parameter_that_is_missing_is_named() -> None:
+    data = check_problem(ask("GET", "/api/trainjob/a-job-1/status"), 422)
+    assert data["errors"] == [{"parameter": "namespace", "detail": "is missing"}]
 
 
 @pytest.mark.parametrize(("method", "path", "code"), [("GET", "/nothing", 404), ("DELETE", "/healthz", 405)])

@@ -24,10 +24,8 @@ class ProblemDocument(BaseModel):
                     "type": "urn:trainmaster:problem:invalid",
                     "title": "The request breaks a rule",
                     "status": 422,
-                    "detail": "/config/num_nodes: Input should be greater than or equal to 1",
-                    "errors": [
-                        {"pointer": "/config/num_nodes", "detail": "Input should be greater than or equal to 1"}
-                    ],
+                    "detail": "/config/num_nodes: must be at least 1, not 0",
+                    "errors": [{"pointer": "/config/num_nodes", "detail": "must be at least 1, not 0"}],
                     "request_id": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
                 }
             ]

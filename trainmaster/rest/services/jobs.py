@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from trainmaster.api.labels import FRAMEWORK, REST_FRAMEWORK, USER
 from trainmaster.api.lifecycle import policy as lifecycle
@@ -111,9 +112,10 @@ async def get_job(client: Client, namespace: str, name: str) -> Object:
     try:
         return await client.get(TRAIN_JOBS, name, namespace)
     except NotFound:
+        kept = f"GET /api/v1/history?name={quote(name[:64], errors='replace')}&namespace={namespace}"
         raise not_found(
             f"there is no job {name[:64]!r} in the namespace {namespace!r}",
-            hint=f"GET /api/v1/history?name=NAME&namespace={namespace} knows jobs that were deleted",
+            hint=f"{kept} tells whether it was deleted",
         ) from None
 
 
@@ -149,7 +151,7 @@ async def suspend_job(client: Client, namespace: str, name: str, suspend: bool) 
     job = await get_job(client, namespace, name)
     if is_finished(job):
         word, verb = read_state(job).word, "suspend" if suspend else "resume"
-        hint = "POST /api/v1/jobs/{name}/restart runs it again"
+        hint = f"POST /api/v1/jobs/{name}/restart runs it again"
         raise Problem(409, "ended", f"{name} has ended ({word}): there is nothing to {verb}", hint=hint)
     _check_staying(job)
     await set_suspended(client, job, suspend)

@@ -22,6 +22,8 @@ from trainmaster.api.training.steps import LAUNCHER, NODE
 
 Thing = Mapping[str, Any]
 PENDING = "Pending"
+STARTING = "Starting"
+"""The reason of a job whose Pods are there and do not run yet."""
 STATES = (PENDING, states.SUSPENDED, states.RUNNING, states.COMPLETE, states.FAILED)
 WORKER_JOBS = (NODE, LAUNCHER)
 
@@ -50,7 +52,7 @@ def read_state(trainjob: Thing) -> states.State:
     if state.word == states.WAITING:
         return states.State(PENDING, state.reason or "Waiting", state.message)
     if state.word == states.STARTING:
-        return states.State(PENDING, "Starting", state.message or "its workers are being made")
+        return states.State(PENDING, STARTING, state.message or "its workers are being made")
     return state
 
 
@@ -95,16 +97,27 @@ def build_detail(story: Story) -> dict[str, Any]:
     trainjob, jobset = story.trainjob, story.jobset
     count = int(((jobset or {}).get("status") or {}).get("restarts") or 0) + read_first(jobset)
     most = None if jobset is None else (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0)
+    summary, workers = build_summary(trainjob), build_workers(story.pods)
+    if summary["reason"] == STARTING:
+        summary["message"] = _find_obstacle(workers) or summary["message"]
     return {
-        **build_summary(trainjob),
+        **summary,
         "attempt": count,
         "restarts": count,
         "max_restarts": most,
         "verdict": build_verdict(trainjob),
-        "workers": build_workers(story.pods),
+        "workers": workers,
         "deadline": _build_term(find_deadline(trainjob, story.runtime)),
         "retention": _build_term(find_ttl(trainjob, story.runtime, story.policy)),
     }
+
+
+def _find_obstacle(workers: Sequence[Thing]) -> str:
+    """What keeps the first worker that says so from starting: a claim that is not there, packages that do not exist."""
+    for one in workers:
+        if one["state"] == PENDING and one["message"]:
+            return f"worker {one['worker']}: {': '.join(filter(None, (one['reason'], one['message'])))}"
+    return ""
 
 
 def build_verdict(trainjob: Thing) -> dict[str, Any] | None:

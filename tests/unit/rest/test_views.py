@@ -1,0 +1,37 @@
+"""A job as /api/v1 tells it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
+from trainmaster.rest.services.views import Story, build_detail
+
+pytestmark = pytest.mark.unit
+
+JOB: dict[str, Any] = {
+    "metadata": {"name": "volly", "namespace": "ann", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+    "spec": {"runtimeRef": {"name": "pytorch-simple"}, "trainer": {"numNodes": 2}},
+    "status": {"jobsStatus": [{"name": "node", "active": 2}]},
+}
+MISSING = {"reason": "ContainerCreating", "message": 'persistentvolumeclaim "data" not found'}
+
+
+def build_pod(index: int, waiting: dict[str, str]) -> dict[str, Any]:
+    labels = {JOBSET_UID: "s1", REPLICATED_JOB_NAME: "node", COMPLETION_INDEX: str(index)}
+    status = {"phase": "Pending", "containerStatuses": [{"restartCount": 0, "state": {"waiting": waiting}}]}
+    return {"metadata": {"name": f"volly-{index}", "labels": labels}, "spec": {}, "status": status}
+
+
+def test_a_job_that_cannot_start_says_what_its_worker_lacks() -> None:
+    pods = [build_pod(0, {"reason": "ContainerCreating"}), build_pod(1, MISSING)]
+    told = build_detail(Story(JOB, pods=pods))
+    assert (told["state"], told["reason"]) == ("Pending", "Starting")
+    assert told["message"] == 'worker 1: ContainerCreating: persistentvolumeclaim "data" not found'
+
+
+def test_a_job_whose_workers_say_nothing_is_starting() -> None:
+    told = build_detail(Story(JOB, pods=[build_pod(0, {"reason": "ContainerCreating"})]))
+    assert told["message"] == "Pods are being started"
