@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 import trainmaster
-from tests.house.tree import ROOT
+from tests.house.tree import ROOT, list_files
 from tools.testrun import PRECEDENCE, RUN_ORDER, marker_expression
 
 pytestmark = pytest.mark.unit
@@ -78,3 +78,9 @@ def test_a_command_that_needs_no_server_loads_none(command: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_folder_of_a_tool_is_part_of_the_repository() -> None:
+    """Caches that a tool leaves behind hold paths of somebody's machine."""
+    hidden = {name.parts[0] for name in list_files() if name.parts[0].startswith(".")}
+    assert hidden <= {".ci", ".gitignore"}
