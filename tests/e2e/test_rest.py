@@ -84,7 +84,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     for tool, found in environments.items():
         if found is None:
             pytest.skip(Toolbox().why_missing(tool))
-    with start_server(tmp_path_factory.mktemp("rest") / "home") as server:
+    open_to_all = {"TRAINMASTER_REST_SIGN_UP": "true"}
+    with start_server(tmp_path_factory.mktemp("rest") / "home", environ=open_to_all) as server:
         context = ssl.create_default_context(cafile=str(server.ca))
         token = (server.home / "pki" / "owner.token").read_text()
         kube = Raw(server.url, context, token)
@@ -251,9 +252,35 @@ def test_rest_alone_serves_the_same_home(desk: Desk, tmp_path: Path) -> None:
     assert process.returncode == 0, (tmp_path / "log").read_text()
 
 
-def test_the_walk_through_works_as_written(tmp_path: Path) -> None:
-    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "rest.md").read_text(), re.DOTALL)
+def read_blocks(page: str) -> list[str]:
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     assert len(blocks) >= 4
+    return blocks
+
+
+def test_a_new_user_signs_up_and_trains_as_the_page_says(desk: Desk, tmp_path: Path) -> None:
+    rest = desk.server.info["rest"]
+    environ = clean_environ({"URL": rest["url"], "CA": rest["ca"], "HOME": str(tmp_path)})
+    script = "\n".join(["set -e -o pipefail", *read_blocks("tenants.md")])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=PATIENCE
+    )
+    said = done.stdout + done.stderr
+    node = desk.kube.call("GET", "/api/v1/nodes/local")[1]
+    if node["metadata"]["annotations"]["trainmaster.dev/isolation"] != "full":
+        assert done.returncode != 0, said
+        with desk.connect("") as nobody:
+            assert "problem:no-walls" in str(nobody.call("POST", "/api/v1/signup", {"name": "ann"})[1])
+        return
+    assert done.returncode == 0, said
+    me, created, ended, refused = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert (me["tenant"], created["namespace"], ended["state"], refused["status"]) == ("ann", "ann", "Complete", 403)
+    for worker in range(2):
+        assert f"worker {worker} of 2: the sum is 3.0" in done.stdout
+
+
+def test_the_walk_through_works_as_written(tmp_path: Path) -> None:
+    blocks = read_blocks("rest.md")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environ = clean_environ({"TRAINMASTER_HOME": str(tmp_path / "home"), "HOME": str(tmp_path), "PATH": path})
     script = "\n".join(["set -e -o pipefail", "trap 'trainmaster down >/dev/null 2>&1 || true' EXIT", *blocks])
