@@ -169,6 +169,12 @@ def test_an_archive_comes_in_base64_or_as_the_body(
         assert (await get_job(plant, "raw"))["spec"]["trainer"]["numNodes"] == 2
         wrong = await plant.call("POST", "/api/v1/jobs/from-archive?framework=pytorch", ann, pieces=[raw])
         assert wrong.status == 415
+        query = "framework=pytorch&entrypoint=main.py&num_nodes=1001"
+        lost = await plant.call(
+            "POST", f"/api/v1/jobs/from-archive?{query}", ann, pieces=[raw], content_type="application/gzip"
+        )
+        assert lost.status == 422
+        assert {one.get("parameter") for one in lost.json()["errors"]} <= {"entrypoint", "num_nodes"}
 
     play(tmp_path, scene)
 

@@ -138,7 +138,8 @@ def test_sign_up_is_closed_until_an_administrator_opens_it(tmp_path: Path) -> No
         token = answer.json()["token"]
         assert (await create(rest, token, "ann", "ann")).status == 200
         again = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "ann"})
-        assert again.status == 409
+        assert (again.status, again.json()["detail"]) == (409, "the name ann is taken")
+        assert "trainmaster tenant" not in again.json()["hint"]
         wrong = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "kube-system"})
         assert (wrong.status, wrong.json()["errors"][0]["pointer"]) == (422, "/name")
         statuses = set()

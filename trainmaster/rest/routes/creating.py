@@ -62,7 +62,21 @@ async def create_job_from_archive(
     if not raw:
         raise invalid([FieldProblem("the body is empty: send a tar.gz or a zip", pointer="/archive")])
     body = asked.to_job()
-    return await _create(body, raw, caller, backend, response, key)
+    try:
+        return await _create(body, raw, caller, backend, response, key)
+    except Problem as problem:
+        raise name_parameters(problem) from None
+
+
+def name_parameters(problem: Problem) -> Problem:
+    """The same about a request whose fields stand in its query: only the archive is the body."""
+    if problem.kind != "invalid":
+        return problem
+    errors = [
+        one if one.pointer in ("", "/archive") else FieldProblem(one.detail, parameter=one.pointer.rpartition("/")[2])
+        for one in problem.errors
+    ]
+    return invalid(errors, hint=problem.hint)
 
 
 async def _create(

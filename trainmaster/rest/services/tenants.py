@@ -54,9 +54,25 @@ class TenantDesk:
         self._signed_up.take("anybody")
         # Nobody called, so the edge neither waits for durability nor knows what was written.
         client = SeenClient(self._own, self._latest, trail)
-        issued = await self.add(client, name, Allowance(), life=DEFAULT_LIFE, without_walls=False)
+        try:
+            issued = await self.add(client, name, Allowance(), life=DEFAULT_LIFE, without_walls=False)
+        except (TenantError, Problem) as error:
+            raise _advise_nobody(error, name) from None
         await client.settle()
         return issued
+
+
+def _advise_nobody(error: TenantError | Problem, name: str) -> Problem:
+    """What to do is told to somebody who signs up and has no right to do what an administrator would."""
+    if isinstance(error, TenantError):
+        if error.kind != "exists":
+            return to_problem(error)
+        hint = "choose another one; if it is you, an administrator gives you a new token"
+        return Problem(409, "tenant-exists", f"the name {name} is taken", hint=hint)
+    if error.kind == "no-walls":
+        hint = f"ask an administrator for `trainmaster tenant add {name} --without-walls`"
+        return Problem(409, "no-walls", error.detail, hint=hint)
+    return error
 
 
 async def read_quota(caller: Caller) -> list[tuple[str, str, str]]:
