@@ -69,6 +69,7 @@ _ME: dict[str, Any] = {
     "user": "system:serviceaccount:ann:tenant",
     "tenant": "ann",
     "namespace": "ann",
+    "user_id": "ann",
     "administrator": False,
     "quota": [{"resource": "count/trainjobs.trainer.kubeflow.org", "allowed": "100", "used": "1"}],
 }
