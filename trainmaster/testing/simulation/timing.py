@@ -30,7 +30,8 @@ LATE = 2.5
 
 class Timers:
     def __init__(self) -> None:
-        self._seen: dict[Key, float] = {}
+        self._seen: dict[Key, tuple[float, float]] = {}
+        """(when it began, when it was first seen), both on boot time."""
         self.calm_since: float | None = None
 
     def begin_life(self) -> None:
@@ -40,17 +41,17 @@ class Timers:
     def look(self, controller: str, view: View, request: Request, wall: datetime, boot: float) -> None:
         for key in _list_times(controller, view, request):
             if key not in self._seen:
-                self._seen[key] = boot - max(0.0, (wall - parse_time(key[2])).total_seconds())
+                self._seen[key] = (boot - max(0.0, (wall - parse_time(key[2])).total_seconds()), boot)
 
     def judge(self, key: Key, seconds: float, boot: float, *, since: float = 0.0) -> str:
         """What is wrong with acting now on the end of that span; "" when nothing is. `since`: nobody could before."""
-        begun = self._seen.get(key)
-        if begun is None:
+        seen = self._seen.get(key)
+        if seen is None:
             return "without having looked at the time"
-        due = begun + seconds
+        due = seen[0] + seconds
         if boot < due - ROUNDING:
             return f"{due - boot:.3f} s before its time"
-        if self.calm_since is not None and boot > max(due, since, self.calm_since + SETTLED) + LATE:
+        if self.calm_since is not None and boot > max(due, since, seen[1], self.calm_since + SETTLED) + LATE:
             return f"{boot - due:.3f} s after its time"
         return ""
 
