@@ -151,6 +151,26 @@ def test_sign_up_is_closed_until_an_administrator_opens_it(tmp_path: Path) -> No
     play(tmp_path / "open", opened, sign_up=True)
 
 
+@pytest.mark.parametrize("happened", ["rotate", "disable", "delete"])
+def test_nobody_signs_up_as_a_tenant_that_was_there_before(tmp_path: Path, happened: str) -> None:
+    """Its first token is gone, so nothing but the name says that it is somebody's."""
+
+    async def scene(rest: RestApi) -> None:
+        body = {"name": "ann"}
+        assert (await rest.call("POST", "/api/v1/signup", token=None, body=body)).status == 201
+        method, path = ("DELETE", "") if happened == "delete" else ("POST", f"/{happened}")
+        sent: dict[str, str] | None = {} if happened == "rotate" else None
+        done = await rest.call(method, f"/api/v1/tenants/ann{path}", token=rest.owner, body=sent)
+        assert done.status == 200, done.body
+        stranger = await rest.call("POST", "/api/v1/signup", token=None, body=body)
+        assert (stranger.status, stranger.json()["detail"]) == (409, "the name ann is taken")
+        if happened == "disable":
+            again = await rest.call("POST", "/api/v1/tenants", token=rest.owner, body={"name": "ann"})
+            assert (again.status, "tenant enable ann" in again.json()["detail"]) == (409, True)
+
+    play(tmp_path, scene, sign_up=True)
+
+
 def test_a_tenant_who_sends_too_much_waits_and_an_administrator_does_not(tmp_path: Path) -> None:
     async def scene(rest: RestApi) -> None:
         ann = await rest.add_tenant("ann")

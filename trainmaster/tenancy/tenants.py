@@ -48,21 +48,22 @@ class Tenants:
         self._client = client
         self._clock = clock
 
-    async def add(self, name: str, allowance: Allowance, *, walled: bool, life: timedelta = DEFAULT_LIFE) -> Issued:
-        """`walled`: its Pods run as a Unix user of its own; one machine only, and the node must be able to."""
+    async def add(
+        self, name: str, allowance: Allowance, *, walled: bool, life: timedelta = DEFAULT_LIFE, fresh: bool = False
+    ) -> Issued:
+        """`walled`: its Pods run as a Unix user of its own; one machine only, and the node must be able to. `fresh`:
+        somebody whom nobody knows asks, so a name that was ever given is taken, whatever is left of its tenant."""
         problem = tenancy.find_name_problem(name)
         if problem:
             raise TenantError(problem, "invalid")
         _check_life(life)
-        user = await self._reserve_user(name) if walled else None
-        await self._make_namespace(name, user)
+        user = await self._reserve_user(name, fresh) if walled else None
+        await self._make_namespace(name, user, fresh)
         await self._furnish(name, allowance)
         try:
             return await self._issue(name, _FIRST_TOKEN, life)
         except AlreadyExists:
-            raise TenantError(
-                f"tenant {name} exists already; `trainmaster tenant rotate {name}` gives it a new token", "exists"
-            ) from None
+            raise _build_exists(name) from None
 
     async def list_all(self) -> list[Tenant]:
         namespaces = await self._client.list(NAMESPACES, options=ListOptions(label_selector=tenancy.TENANT))
@@ -103,10 +104,12 @@ class Tenants:
 
     # Steps. Each may be repeated.
 
-    async def _make_namespace(self, name: str, user: int | None) -> None:
+    async def _make_namespace(self, name: str, user: int | None, fresh: bool) -> None:
         try:
             await self._client.create(NAMESPACES, tenancy.build_namespace(name, user))
         except AlreadyExists:
+            if fresh:
+                raise _build_taken(name) from None
             found = await self._client.get(NAMESPACES, name)
             if (found["metadata"].get("labels") or {}).get(tenancy.TENANT) != name:
                 raise TenantError(
@@ -116,6 +119,14 @@ class Tenants:
                 raise TenantError(
                     f"tenant {name} exists already, {'without' if user is not None else 'with'} walls"
                 ) from None
+            # Only what stopped before its first token is taken up again: the rest would undo a rotation or a ban.
+            tenant = await self._read(found)
+            if tenant.disabled:
+                raise TenantError(
+                    f"tenant {name} is disabled; `trainmaster tenant enable {name}` lets it in again", "exists"
+                ) from None
+            if await self._list_tokens(name):
+                raise _build_exists(name) from None
 
     async def _furnish(self, name: str, allowance: Allowance) -> None:
         limits = tenancy.build_limit_range(allowance)
@@ -125,12 +136,14 @@ class Tenants:
         await self._ensure(SERVICE_ACCOUNTS, tenancy.build_service_account(), name)
         await self._ensure(ROLE_BINDINGS, tenancy.build_role_binding(name), name)
 
-    async def _reserve_user(self, name: str) -> int:
+    async def _reserve_user(self, name: str, fresh: bool) -> int:
         """Written down under the revision that was read, so two tenants never get the same."""
         for _ in range(_TRIES):
             register = await self._read_register()
             entries: dict[str, str] = register.get("data") or {}
             if name in entries:
+                if fresh:
+                    raise _build_taken(name)
                 return int(entries[name])
             user = max((int(text) + 1 for text in entries.values()), default=tenancy.FIRST_USER)
             if user > tenancy.LAST_USER:
@@ -211,6 +224,16 @@ class Tenants:
             await self._client.delete(gvr, name, namespace, DeleteOptions(propagation="Background"))
         except NotFound:
             return
+
+
+def _build_exists(name: str) -> TenantError:
+    return TenantError(
+        f"tenant {name} exists already; `trainmaster tenant rotate {name}` gives it a new token", "exists"
+    )
+
+
+def _build_taken(name: str) -> TenantError:
+    return TenantError(f"the name {name} is taken", "exists")
 
 
 def _check_life(life: timedelta) -> None:

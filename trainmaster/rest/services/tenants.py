@@ -35,7 +35,14 @@ class TenantDesk:
         return Tenants(client, self._clock)
 
     async def add(
-        self, client: Client, name: str, allowance: Allowance, *, life: timedelta, without_walls: bool
+        self,
+        client: Client,
+        name: str,
+        allowance: Allowance,
+        *,
+        life: timedelta,
+        without_walls: bool,
+        fresh: bool = False,
     ) -> Issued:
         walled = not without_walls and not self._on_cluster
         if walled:
@@ -43,7 +50,7 @@ class TenantDesk:
             if problem:
                 hint = "send without_walls: true to accept it, or run the server as root"
                 raise Problem(409, "no-walls", problem, hint=hint)
-        return await self.open(client).add(name, allowance, walled=walled, life=life)
+        return await self.open(client).add(name, allowance, walled=walled, life=life, fresh=fresh)
 
     async def sign_up(self, name: str, trail: Trail) -> Issued:
         if not self._sign_up:
@@ -55,7 +62,7 @@ class TenantDesk:
         # Nobody called, so the edge neither waits for durability nor knows what was written.
         client = SeenClient(self._own, self._latest, trail)
         try:
-            issued = await self.add(client, name, Allowance(), life=DEFAULT_LIFE, without_walls=False)
+            issued = await self.add(client, name, Allowance(), life=DEFAULT_LIFE, without_walls=False, fresh=True)
         except (TenantError, Problem) as error:
             raise _advise_nobody(error, name) from None
         await client.settle()
