@@ -32,6 +32,10 @@ class Buckets:
         self._levels[name] = (level - 1.0, now)
         return True
 
+    def find_wait(self, name: str) -> float:
+        """Seconds until there is a token; 0 when there is one."""
+        return max(0.0, 1.0 - self._find_level(name, self._clock.monotonic())) / self._rate
+
     def __len__(self) -> int:
         return len(self._levels)
 

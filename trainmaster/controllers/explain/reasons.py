@@ -20,6 +20,7 @@ from trainmaster.api.lifecycle.janitor import describe_age
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
+from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS, TRAIN_JOBS
 from trainmaster.api.states import WAITING as WORDS
 from trainmaster.client.view import View
@@ -275,7 +276,7 @@ class _Explainer:
         pods = self._list_pods()
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
         facts = tuple(self._list_active_facts())
-        if running and len(running) == len([pod for pod in pods if not _is_over(pod)]):
+        if running and len(running) == len([pod for pod in pods if not is_over(pod)]):
             started = min((pod["status"].get("startTime") or "" for pod in running), default="")
             age = f" since {self._tell_age(started)}" if started else ""
             count = f"{len(running)} Pod{'s' if len(running) > 1 else ''} run{'s' if len(running) == 1 else ''}"
@@ -364,10 +365,6 @@ def _find_deadline_end(view: View, trainjob: Object) -> datetime | None:
     if suspended is not None:
         start = suspended.get("lastTransitionTime") or start
     return parse_time(start) + timedelta(seconds=term.seconds)
-
-
-def _is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _list_containers(pod: Object) -> list[Mapping[str, Any]]:

@@ -132,20 +132,7 @@ class JobMaker:
 
     def _build(self, order: JobOrder, template: Template, moment: datetime, has_overrides: bool) -> Object:
         name = naming.build_job_name(order.user_id, moment)
-        values: dict[str, Value] = {
-            "trainjob_name": name,
-            "namespace": order.namespace,
-            "user_id": order.user_id,
-            "num_nodes": order.num_nodes,
-            "gpu_per_node": order.gpu_per_node or None,
-            "cpu_per_node": order.cpu_per_node,
-            "memory_per_node": order.memory_per_node,
-            "script_configmap": naming.get_job_script(name),
-        }
-        try:
-            job: Object = fill(template.trainjob, values)
-        except TemplateError as error:
-            raise _build_broken(error) from None
+        job = fill_in(template.trainjob, order, name)
         meta = {**job["metadata"], "name": name, "namespace": order.namespace}
         own = {MANAGED_BY: MANAGER, USER: order.user_id, REST_FRAMEWORK: order.framework}
         meta["labels"] = {**(meta.get("labels") or {}), **own}
@@ -251,6 +238,25 @@ def _explain(error: StatusError) -> Problem:
     elif "exceeded quota" in problem.detail:
         hint = "delete a job that is over, or ask an administrator for more"
     return Problem(status, kind, problem.detail, hint=hint, errors=errors)
+
+
+def fill_in(trainjob: Object, order: JobOrder, name: str) -> Object:
+    """A template's TrainJob for an order, under that name. Problem 500 for a template that cannot be filled."""
+    values: dict[str, Value] = {
+        "trainjob_name": name,
+        "namespace": order.namespace,
+        "user_id": order.user_id,
+        "num_nodes": order.num_nodes,
+        "gpu_per_node": order.gpu_per_node or None,
+        "cpu_per_node": order.cpu_per_node,
+        "memory_per_node": order.memory_per_node,
+        "script_configmap": naming.get_job_script(name),
+    }
+    try:
+        filled: Object = fill(trainjob, values)
+    except TemplateError as error:
+        raise _build_broken(error) from None
+    return filled
 
 
 def _build_broken(error: TemplateError) -> Problem:

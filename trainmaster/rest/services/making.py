@@ -31,10 +31,9 @@ from trainmaster.client.contract import Client
 from trainmaster.rest.problems import FieldProblem, Problem, from_status, invalid
 from trainmaster.rest.services import naming, offers
 from trainmaster.rest.services.code import ENTRY, INLINE_BYTES, build_data, store_bundle
-from trainmaster.rest.services.creating import MANAGER, WRITES, JobMaker, adopt
+from trainmaster.rest.services.creating import MANAGER, WRITES, JobMaker, adopt, fill_in
 from trainmaster.rest.services.history import HistoryDesk, RecordsWanted
 from trainmaster.rest.services.rerunning import KEY_LABEL
-from trainmaster.rest.services.templates import TemplateError, Value, fill
 from trainmaster.rest.services.wishes import Wish
 
 log = logging.getLogger(__name__)
@@ -137,21 +136,7 @@ class NewJobs:
     def _finish(self, wish: Wish, ticket: Ticket, name: str, job: Object, source: Object | None, has: bool) -> Object:
         """The TrainJob under its name, with its code."""
         order = wish.order
-        values: dict[str, Value] = {
-            "trainjob_name": name,
-            "namespace": order.namespace,
-            "user_id": order.user_id,
-            "num_nodes": order.num_nodes,
-            "gpu_per_node": order.gpu_per_node or None,
-            "cpu_per_node": order.cpu_per_node,
-            "memory_per_node": order.memory_per_node,
-            "script_configmap": naming.get_job_script(name),
-        }
-        try:
-            filled: Object = fill(job, values) if order.framework else copy.deepcopy(job)
-        except TemplateError as error:
-            hint = "an administrator has to correct the template"
-            raise Problem(500, "template", str(error), hint=hint) from None
+        filled = fill_in(job, order, name) if order.framework else copy.deepcopy(job)
         for override in _list_node_overrides(filled):
             _fit_override(override, wish, naming.get_job_script(name), source)
         if order.framework and wish.tree is not None:
