@@ -17,7 +17,7 @@ from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.diagnosis import Case, Finding, examine
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.cli import exits
@@ -26,6 +26,7 @@ from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.server import call
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.http import HttpClient
+from trainmaster.client.lookups import find_readable, find_runtime
 from trainmaster.kit.clock import SystemClock
 
 REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
@@ -74,19 +75,19 @@ async def collect(client: Client, name: str, namespace: str) -> Case:
         text = f"there is no TrainJob {namespace}/{name}: `trainmaster history get {name} -n {namespace}` may know it"
         raise exits.Failure(text) from None
     now, skew = await _compare_clocks(client)
-    jobset = await _find(client, JOB_SETS, name, namespace)
+    jobset = await find_readable(client, JOB_SETS, name, namespace)
     jobsets = [jobset] if jobset is not None else []
     uid = jobset["metadata"]["uid"] if jobset is not None else ""
-    snapshot = await _find(client, CONFIG_MAPS, snapshots.get_name(trainjob), namespace)
+    snapshot = await find_readable(client, CONFIG_MAPS, snapshots.get_name(trainjob), namespace)
     return Case(
         trainjob,
         now,
-        runtime=await _find_runtime(client, trainjob),
+        runtime=await find_runtime(client, trainjob),
         snapshot=snapshot is not None,
         jobsets=jobsets,
         jobs=await _list_of(client, JOBS, namespace, uid),
         pods=await _list_of(client, PODS, namespace, uid),
-        policy=read_policy(await _find(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE)).policy,
+        policy=read_policy(await find_readable(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE)).policy,
         forbidden=await _list_forbidden(client, namespace),
         skew=skew,
         retries=await _read_retries(client),
@@ -102,25 +103,6 @@ async def _compare_clocks(client: HttpClient) -> tuple[datetime, float | None]:
     except ValueError:
         return own, None
     return served, (served - own).total_seconds()
-
-
-async def _find_runtime(client: Client, trainjob: Object) -> Object | None:
-    reference = trainjob["spec"]["runtimeRef"]
-    gvr = snapshots.find_runtime_gvr(reference)
-    if gvr is None:
-        return None
-    namespace = trainjob["metadata"]["namespace"] if gvr == TRAINING_RUNTIMES else ""
-    return await _find(client, gvr, reference["name"], namespace)
-
-
-async def _find(client: Client, gvr: GVR, name: str, namespace: str) -> Object | None:
-    """None also where it may not be read: what is missing in rights is found by `_list_forbidden`."""
-    try:
-        return await client.get(gvr, name, namespace)
-    except StatusError as error:
-        if error.code in (403, 404):
-            return None
-        raise
 
 
 async def _list_of(client: Client, gvr: GVR, namespace: str, jobset: str) -> Sequence[Object]:

@@ -12,14 +12,12 @@ import asyncio
 
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import read_policy
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import Object
 from trainmaster.api.pods.phases import get_phase
 from trainmaster.api.resources import (
-    CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
     EVENTS,
     JOB_SETS,
-    TRAINING_RUNTIMES,
 )
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
@@ -29,6 +27,7 @@ from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.joblogs import is_owned, list_pods
+from trainmaster.client.lookups import find_readable, find_runtime
 from trainmaster.kit.clock import SystemClock
 
 _EVENTS_OF_PODS = 8
@@ -59,13 +58,10 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 async def collect(client: Client, namespace: str, name: str, outputs: str = "") -> Story:
     trainjob = await get_trainjob(client, namespace, name)
-    reference = trainjob["spec"]["runtimeRef"]
-    clustered = reference.get("kind", "ClusterTrainingRuntime") == "ClusterTrainingRuntime"
-    gvr = CLUSTER_TRAINING_RUNTIMES if clustered else TRAINING_RUNTIMES
     runtime, jobset, config, (pods, _) = await asyncio.gather(
-        _find(client, gvr, reference["name"], "" if clustered else namespace),
-        _find(client, JOB_SETS, name, namespace),
-        _find(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE),
+        find_runtime(client, trainjob),
+        find_readable(client, JOB_SETS, name, namespace),
+        find_readable(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE),
         list_pods(client, trainjob),
     )
     if jobset is not None and not is_owned(jobset, trainjob["metadata"]["uid"]):
@@ -83,16 +79,6 @@ async def collect(client: Client, namespace: str, name: str, outputs: str = "") 
         policy=read_policy(config).policy,
         outputs=outputs,
     )
-
-
-async def _find(client: Client, gvr: GVR, name: str, namespace: str) -> Object | None:
-    """None also where it may not be read: the page goes without it."""
-    try:
-        return await client.get(gvr, name, namespace)
-    except StatusError as error:
-        if error.code in (403, 404):
-            return None
-        raise
 
 
 async def _list_events(client: Client, namespace: str, uid: str) -> list[Object]:

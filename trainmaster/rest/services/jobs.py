@@ -30,6 +30,7 @@ from trainmaster.api.training.steps import find_policy
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, set_suspended
 from trainmaster.client.joblogs import list_pods
+from trainmaster.client.lookups import find_readable, find_runtime
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.reading import count_workers
 from trainmaster.rest.services.rerunning import rerun
@@ -124,27 +125,13 @@ async def read_job(client: Client, namespace: str, name: str) -> dict[str, Any]:
 
 
 async def collect(client: Client, trainjob: Object) -> Story:
-    meta, reference = trainjob["metadata"], trainjob["spec"]["runtimeRef"]
-    narrow = reference.get("kind") == "TrainingRuntime"
     runtime, config, jobset, (pods, _) = await asyncio.gather(
-        _find(client, TRAINING_RUNTIMES, reference["name"], meta["namespace"])
-        if narrow
-        else _find(client, CLUSTER_TRAINING_RUNTIMES, reference["name"], ""),
-        _find(client, CONFIG_MAPS, lifecycle.NAME, lifecycle.NAMESPACE),
+        find_runtime(client, trainjob),
+        find_readable(client, CONFIG_MAPS, lifecycle.NAME, lifecycle.NAMESPACE),
         find_jobset(client, trainjob),
         list_pods(client, trainjob),
     )
     return Story(trainjob, runtime, jobset, pods, read_policy(config).policy)
-
-
-async def _find(client: Client, gvr: GVR, name: str, namespace: str) -> Object | None:
-    """None also where it may not be read: the answer goes without it."""
-    try:
-        return await client.get(gvr, name, namespace)
-    except StatusError as error:
-        if error.code in (403, 404):
-            return None
-        raise
 
 
 async def suspend_job(client: Client, namespace: str, name: str, suspend: bool) -> dict[str, Any]:
