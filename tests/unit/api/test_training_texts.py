@@ -33,6 +33,11 @@ def test_what_is_written_reads_back_the_same(value: Any) -> None:
     assert yaml.safe_load(yaml_text.render(value)) == value
 
 
+@pytest.mark.parametrize("text", ["0\n0", "a\n-", "- a\n0\n"])
+def test_several_lines_alone_read_back_the_same(text: str) -> None:
+    assert yaml.safe_load(yaml_text.render(text)) == text
+
+
 def test_it_looks_as_go_programs_write_it() -> None:
     value = {
         "b": [{"name": "x", "args": ["-De", "--config"]}],

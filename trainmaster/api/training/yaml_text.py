@@ -42,7 +42,7 @@ def _render_block(value: Any, indent: str, lines: list[str]) -> None:
         for item in value:
             _render_item(item, indent, lines)
     else:
-        lines.append(indent + _render_scalar(value, indent))
+        lines.append(indent + _render_scalar(value, f"{indent}  "))
 
 
 def _render_entry(head: str, value: Any, indent: str, lines: list[str]) -> None:
