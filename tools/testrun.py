@@ -33,13 +33,42 @@ from typing import TextIO
 ROOT = Path(__file__).resolve().parent.parent
 
 STATIC = "static"
-RUN_ORDER = ("unit", "contract", "flow", "golden", "sim", "bad_input", "node", "crash", "e2e", "wire", "kube")
-PRECEDENCE = ("kube", "crash", "e2e", "wire", "bad_input", "node", "golden", "sim", "flow", "contract", "unit")
+RUN_ORDER = (
+    "unit",
+    "contract",
+    "flow",
+    "golden",
+    "sim",
+    "bad_input",
+    "attacks",
+    "node",
+    "crash",
+    "e2e",
+    "wire",
+    "kube",
+)
+PRECEDENCE = (
+    "kube",
+    "crash",
+    "e2e",
+    "wire",
+    "attacks",
+    "bad_input",
+    "node",
+    "golden",
+    "sim",
+    "flow",
+    "contract",
+    "unit",
+)
 """The most demanding marker decides about the tier."""
 QUICK = (STATIC, "unit")
-LANE_ORDER = (STATIC, "kube", "unit", "e2e", "wire", "sim", "flow", "node", "bad_input", "crash", "contract", "golden")
+LANE_ORDER = (
+    *(STATIC, "kube", "unit", "e2e", "wire", "sim", "flow"),
+    *("attacks", "node", "bad_input", "crash", "contract", "golden"),
+)
 """What two lanes take in turn: what fails most often first, then the longest, so that both end at the same time."""
-REAL = ("node", "crash", "e2e", "wire", "kube")
+REAL = ("attacks", "node", "crash", "e2e", "wire", "kube")
 """Tiers with real processes and servers, whose failures get a second try."""
 MOST_RETRIED = 5
 """More failures than that are not bad luck."""
