@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainmaster.api import quantity
 from trainmaster.api.meta import GVR, Object
 
 TENANT = "trainmaster.dev/tenant"
@@ -36,6 +37,27 @@ user id, and with it the files, of somebody else."""
 FIRST_USER = 611_000
 """Beyond what distributions and directories give to people; below the ranges of user namespaces."""
 LAST_USER = 699_999
+
+PIDS = "trainmaster.dev/pids"
+"""Quota: processes and threads of a namespace's Pods; the node's control groups hold it."""
+OBJECT_BYTES = "trainmaster.dev/object-bytes"
+"""Quota: bytes of all objects of a namespace as they are stored."""
+STORAGE = "trainmaster.dev/storage"
+"""Quota: bytes on disk of everything that belongs to a namespace; the node measures and holds it."""
+JOBS_KEY = "count/trainjobs.trainer.kubeflow.org"
+GPU_KEY = "requests.nvidia.com/gpu"
+EVENTS_KEY = "count/events"
+OBJECT_KEYS = (
+    "configmaps",
+    "secrets",
+    "persistentvolumeclaims",
+    "services",
+    "count/pods",
+    "count/trainingruntimes.trainer.kubeflow.org",
+    "count/jobsets.jobset.x-k8s.io",
+    "count/jobs.batch",
+)
+"""Quota: what is counted by kind."""
 
 ROLE_BINDINGS = GVR("rbac.authorization.k8s.io", "v1", "rolebindings")
 RESOURCE_QUOTAS = GVR("", "v1", "resourcequotas")
@@ -71,15 +93,29 @@ class Allowance:
     cpu: str = ""
     memory: str = ""
     gpus: int | None = None
+    pods: int = 200
+    """Pods that have not finished."""
+    pids: int = 4096
+    """Processes and threads of all its Pods together. A rank of PyTorch has 30 to 100."""
+    objects: int = 1000
+    """Objects of each kind, those that controllers make for it included; events twice as many."""
+    object_bytes: str = "64Mi"
+    """All its objects together, as the server stores them."""
+    storage: str = ""
+    """On disk: claims, outputs, work directories, scratch, logs and history together."""
 
     def to_hard(self) -> dict[str, str]:
-        hard = {"count/trainjobs.trainer.kubeflow.org": str(self.jobs)}
-        if self.cpu:
-            hard["requests.cpu"] = self.cpu
-        if self.memory:
-            hard["requests.memory"] = self.memory
+        hard = {JOBS_KEY: str(self.jobs), "pods": str(self.pods)}
+        for resource in ("cpu", "memory"):
+            amount: str = getattr(self, resource)
+            if amount:
+                hard |= {f"requests.{resource}": amount, f"limits.{resource}": amount}
         if self.gpus is not None:
-            hard["requests.nvidia.com/gpu"] = str(self.gpus)
+            hard[GPU_KEY] = str(self.gpus)
+        hard |= {name: str(self.objects) for name in OBJECT_KEYS}
+        hard |= {EVENTS_KEY: str(2 * self.objects), PIDS: str(self.pids), OBJECT_BYTES: self.object_bytes}
+        if self.storage:
+            hard |= {STORAGE: self.storage, "requests.storage": self.storage, "limits.ephemeral-storage": self.storage}
         return hard
 
 
@@ -150,15 +186,15 @@ def build_quota(allowance: Allowance) -> Object:
 
 
 def build_limit_range(allowance: Allowance) -> Object | None:
-    """A quota of CPUs or memory refuses Pods that ask for none; this asks for them."""
-    requests = {}
-    if allowance.cpu:
-        requests["cpu"] = "1"
-    if allowance.memory:
-        requests["memory"] = "1Gi"
-    if not requests:
+    """A quota of CPUs or memory refuses Pods that name none; this names them: at most 1 CPU and 1Gi, or all that the
+    tenant has where that is less."""
+    amounts = {}
+    for name, usual, amount in (("cpu", "1", allowance.cpu), ("memory", "1Gi", allowance.memory)):
+        if amount:
+            amounts[name] = amount if quantity.parse(amount) < quantity.parse(usual) else usual
+    if not amounts:
         return None
-    spec = {"limits": [{"type": "Container", "defaultRequest": requests}]}
+    spec = {"limits": [{"type": "Container", "default": amounts, "defaultRequest": dict(amounts)}]}
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": NAME}, "spec": spec}
 
 

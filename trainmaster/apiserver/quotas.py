@@ -15,6 +15,7 @@ from trainmaster.api import fields, quantity, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
+from trainmaster.api.tenancy import PIDS, STORAGE
 from trainmaster.apiserver import metadata, stored
 from trainmaster.apiserver.admission import Attributes, Operation, Plugin
 from trainmaster.apiserver.state import State
@@ -25,6 +26,8 @@ QUOTAS = GVR("", "v1", "resourcequotas")
 PODS = GVR("", "v1", "pods")
 _BUCKET = "resourcequotas"
 _COUNTED = ("configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services")
+_MEASURED_BY_NODE = (PIDS, STORAGE)
+"""The node writes into `status.used` how much of them is used, and holds them; here nothing is added to them."""
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -158,7 +161,11 @@ class QuotaController:
             quota = stored.parse(record.value)
             hard: Mapping[str, str] = quota["spec"].get("hard") or {}
             usage = self._measure_namespace(namespace, hard)
-            used = {name: show(usage.get(name, Fraction(0)), limit) for name, limit in sorted(hard.items())}
+            before: Mapping[str, str] = (quota.get("status") or {}).get("used") or {}
+            used = {
+                name: before.get(name, "0") if name in _MEASURED_BY_NODE else show(usage.get(name, Fraction(0)), limit)
+                for name, limit in sorted(hard.items())
+            }
             now = {"hard": dict(hard), "used": used}
             if quota.get("status") != now:
                 self._state.put(kind, {**quota, "metadata": dict(quota["metadata"]), "status": now}, record)

@@ -30,6 +30,7 @@ from trainmaster.apiserver.policy_admission import PolicyAdmission
 from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
 from trainmaster.apiserver.runtime_use import RuntimeUse
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
+from trainmaster.apiserver.tenant_limits import TenantLimits
 from trainmaster.apiserver.trainer_admission import TrainerAdmission
 from trainmaster.apiserver.walls import Walls
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
@@ -59,6 +60,7 @@ class Registry:
             ServiceAccounts(store),
             Walls(self.state),
             Priorities(store),
+            TenantLimits(self.state),
             LimitRanges(store),
             self.trainer_admission,
             RuntimeUse(store),

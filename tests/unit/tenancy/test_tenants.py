@@ -79,7 +79,13 @@ def test_a_tenant_gets_a_namespace_a_quota_and_a_token_that_is_stored_nowhere() 
         assert quota["spec"]["hard"] == {
             "count/trainjobs.trainer.kubeflow.org": "5",
             "requests.cpu": "4",
+            "limits.cpu": "4",
             "requests.nvidia.com/gpu": "1",
+            "pods": "200",
+            "trainmaster.dev/pids": "4096",
+            "trainmaster.dev/object-bytes": "64Mi",
+            "count/events": "2k",
+            **dict.fromkeys(tenancy.OBJECT_KEYS, "1k"),
         }
         found = await tenants.get("ann")
         assert (found.state, found.unix_user, found.tokens) == ("Active", tenancy.FIRST_USER, (issued.expires,))

@@ -36,10 +36,7 @@ T = TypeVar("T")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     add = _add(commands, "add", "make a tenant and show its token", token=True)
-    add.add_argument("--jobs", type=int, default=100, metavar="N", help="TrainJobs at a time (default 100)")
-    add.add_argument("--cpu", default="", metavar="AMOUNT", help="CPUs at a time, all its Pods together")
-    add.add_argument("--memory", default="", metavar="AMOUNT", help="memory at a time: 64Gi")
-    add.add_argument("--gpu", type=int, default=None, metavar="N", help="GPUs at a time")
+    add_allowance(add)
     add.add_argument(
         "--without-walls", action="store_true", help="also where Pods of tenants cannot be kept apart on this machine"
     )
@@ -49,6 +46,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add(commands, "disable", "take away tokens and rights; jobs go on")
     delete = _add(commands, "delete", "remove a tenant with everything in its namespace")
     delete.add_argument("--yes", action="store_true", help="without it, only says what would go")
+
+
+def add_allowance(parser: argparse.ArgumentParser) -> None:
+    usual = Allowance()
+    for flag, metavar, text in (
+        ("--jobs", "N", f"TrainJobs at a time (default {usual.jobs})"),
+        ("--cpu", "AMOUNT", "CPUs at a time, all its Pods together"),
+        ("--memory", "AMOUNT", "memory at a time: 64Gi"),
+        ("--gpu", "N", "GPUs at a time"),
+        ("--pods", "N", f"Pods at a time (default {usual.pods})"),
+        ("--pids", "N", f"processes and threads of all its Pods together (default {usual.pids})"),
+        ("--objects", "N", f"objects of each kind; events twice as many (default {usual.objects})"),
+        ("--object-bytes", "AMOUNT", f"all its objects together (default {usual.object_bytes})"),
+        ("--storage", "AMOUNT", "on disk, all it keeps together: 200Gi"),
+    ):
+        parser.add_argument(flag, type=int if metavar == "N" else str, default=None, metavar=metavar, help=text)
 
 
 def _add(
@@ -118,16 +131,29 @@ def _run_add(options: argparse.Namespace, context: Context) -> int:
     return _show_issued(options, context, issued)
 
 
+_LEAST = {"jobs": 1, "gpu": 0, "pods": 1, "pids": 8, "objects": 10}
+
+
 def _read_allowance(options: argparse.Namespace) -> Allowance:
-    for flag, text in (("--cpu", options.cpu), ("--memory", options.memory)):
+    given = {
+        name: getattr(options, name)
+        for name in ("cpu", "memory", "object_bytes", "storage", *_LEAST)
+        if getattr(options, name) is not None
+    }
+    for name, value in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, int):
+            if value < _LEAST[name]:
+                raise exits.Failure(f"{flag} needs at least {_LEAST[name]}", exits.USAGE)
+            continue
         try:
-            if text and quantity.parse(text) <= 0:
+            if quantity.parse(value) <= 0:
                 raise ValueError("must be more than 0")
         except ValueError as error:
-            raise exits.Failure(f"{flag}: {text!r}: {error}", exits.USAGE) from None
-    if options.jobs < 1 or (options.gpu is not None and options.gpu < 0):
-        raise exits.Failure("--jobs needs at least 1, --gpu at least 0", exits.USAGE)
-    return Allowance(options.jobs, options.cpu, options.memory, options.gpu)
+            raise exits.Failure(f"{flag}: {value!r}: {error}", exits.USAGE) from None
+    if "gpu" in given:
+        given["gpus"] = given.pop("gpu")
+    return Allowance(**given)
 
 
 def _read_life(options: argparse.Namespace) -> timedelta:

@@ -22,9 +22,26 @@ class AllowanceModel(BaseModel):
     cpu: Amount | None = Field(default=None, description="CPUs of all its Pods together.")
     memory: Amount | None = Field(default=None, description="Memory of all its Pods together.")
     gpus: Count | None = Field(default=None, ge=0, le=100_000, description="GPUs of all its Pods together.")
+    pods: Count = Field(default=200, ge=1, le=100_000, description="Pods that have not finished.")
+    pids: Count = Field(default=4096, ge=8, le=4_000_000, description="Processes and threads of all its Pods together.")
+    objects: Count = Field(default=1000, ge=10, le=1_000_000, description="Objects of each kind; events twice as many.")
+    object_bytes: Amount = Field(default="64Mi", description="All its objects together, as the server stores them.")
+    storage: Amount | None = Field(
+        default=None, description="On disk: claims, outputs, work directories, scratch, logs and history together."
+    )
 
     def to_allowance(self) -> Allowance:
-        return Allowance(self.jobs, self.cpu or "", self.memory or "", self.gpus)
+        return Allowance(
+            self.jobs,
+            self.cpu or "",
+            self.memory or "",
+            self.gpus,
+            self.pods,
+            self.pids,
+            self.objects,
+            self.object_bytes,
+            self.storage or "",
+        )
 
 
 class SignUp(BaseModel):
