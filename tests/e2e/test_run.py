@@ -192,11 +192,13 @@ def test_leaving_in_a_hurry_detaches_and_gives_the_terminal_back(runner: Runner,
         assert terminal.mode == terminal.before
 
 
-def test_a_closed_window_detaches(runner: Runner) -> None:
-    with runner.open("run", "--name", "left", *runner.counting) as terminal:
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_a_closed_window_detaches(runner: Runner, unbuffered: str) -> None:
+    name = f"left{unbuffered}"
+    with runner.open("run", "--name", name, *runner.counting, PYTHONUNBUFFERED=unbuffered) as terminal:
         terminal.wait_for("step 2 of rank 0")
         assert terminal.hang_up() == 247
-    assert {pod["status"]["phase"] for pod in runner.pods("left")} == {"Running"}
+    assert {pod["status"]["phase"] for pod in runner.pods(name)} == {"Running"}
 
 
 def test_a_broken_script_says_which_rank_failed_where_and_how_to_go_on(runner: Runner) -> None:

@@ -1,5 +1,7 @@
 """Signals of the control-plane process: the first SIGTERM or SIGINT asks it to stop tidily, a second SIGINT ends it.
 
+A closed window (SIGHUP) asks as well, unless somebody started it with `nohup`.
+
 Ctrl-C twice must always work, also when tidying hangs. Everything else about stopping is in `embedded`.
 """
 
@@ -34,10 +36,12 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Handles SIGTERM and SIGINT for the block; inside a running loop, in the main thread."""
+    """Handles SIGTERM, SIGINT and SIGHUP for the block; inside a running loop, in the main thread."""
     loop = asyncio.get_running_loop()
     request = StopRequest()
-    handled = (signal.SIGTERM, signal.SIGINT)
+    handled = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        handled.append(signal.SIGHUP)
     for number in handled:
         loop.add_signal_handler(number, request.set, number.name)
     try:

@@ -6,6 +6,7 @@ Commands never touch sys.stdout or os.environ themselves, so tests call them in-
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from trainmaster.app.home import Home, default_root
+from trainmaster.cli import streams
 
 if TYPE_CHECKING:
     from trainmaster.client.contract import Client
@@ -31,13 +33,53 @@ class Context:
     stdin: TextIO = field(default_factory=lambda: sys.stdin)
     serve: Serve | None = None
     """In place of a server behind a kubeconfig: does the work with a client of its own. For tests."""
+    _deaf: list[TextIO] = field(default_factory=list, init=False, compare=False)
+    """Streams that nobody reads any more."""
 
     def say(self, line: str = "") -> None:
-        print(line, file=self.out, flush=True)
+        """A line of the result. When nobody reads it, the command goes on without a word."""
+        self._print(line, self.out)
 
     def note(self, line: str) -> None:
         """For people only: what must not mix with a command's result."""
-        print(line, file=self.err, flush=True)
+        self._print(line, self.err)
+
+    def ask(self, question: str) -> None:
+        """A question for people; the answer stands behind it."""
+        self._print(question, self.err, end="")
+
+    def write(self, data: str | bytes, *, flush: bool = False) -> None:
+        """A part of what only streams. BrokenPipeError when nobody reads it: then there is nothing left to do."""
+        self.require_reader()
+        try:
+            if isinstance(data, str):
+                self.out.write(data)
+            elif self.out is sys.stdout:
+                sys.stdout.buffer.write(data)  # as it was printed
+            else:
+                self.out.write(data.decode(errors="replace"))
+            if flush:
+                self.out.flush()
+        except OSError as error:
+            self._lose(self.out, error)
+            self.require_reader()
+
+    def require_reader(self) -> None:
+        """For commands that would go on for ever: BrokenPipeError once nobody reads what they say."""
+        if self.out in self._deaf:
+            raise BrokenPipeError(errno.EPIPE, "nobody reads standard output any more")
+
+    def _print(self, line: str, stream: TextIO, end: str = "\n") -> None:
+        try:
+            print(line, file=stream, end=end, flush=True)
+        except OSError as error:
+            self._lose(stream, error)
+
+    def _lose(self, stream: TextIO, error: OSError) -> None:
+        if not streams.is_gone(error):
+            raise error
+        streams.discard(stream)
+        self._deaf.append(stream)
 
     def home(self, options: argparse.Namespace) -> Home:
         return Home(Path(options.home) if options.home else default_root(self.environ))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import trainmaster
 from trainmaster.app.home import AlreadyRunning, HomeError
-from trainmaster.cli import exits
+from trainmaster.cli import exits, streams
 from trainmaster.cli.context import Context
 
 COMMANDS = {
@@ -141,8 +141,7 @@ def main(argv: Sequence[str], context: Context | None = None) -> int:
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # `trainmaster config | head`: the reader has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # `trainmaster logs -f my-job | head`: the reader has seen enough.
         return exits.OK
     except OSError as error:
         if error.errno not in _FOR_THE_PERSON:
@@ -156,4 +155,10 @@ def _fail(context: Context, error: Exception, code: int) -> int:
 
 
 def entry() -> None:
-    sys.exit(main(sys.argv[1:]))
+    streams.open_missing()
+    try:
+        code = main(sys.argv[1:])
+    except Exception:  # noqa: BLE001 - a bug; Python would say 120 for it where nobody hears its traceback
+        sys.excepthook(*sys.exc_info())
+        code = exits.FAILED
+    sys.exit(streams.finish(code))

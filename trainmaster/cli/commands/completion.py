@@ -93,7 +93,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         return exits.OK
     if options.shell is None:
         raise exits.Failure(f"say for which shell: trainmaster completion {'|'.join(SHELLS)}", exits.USAGE)
-    context.out.write(_SCRIPTS[options.shell])
+    context.write(_SCRIPTS[options.shell])
     return exits.OK
 
 

@@ -23,7 +23,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
 from trainmaster.api.resources import PODS
 from trainmaster.api.training.steps import NODE
-from trainmaster.cli import exits
+from trainmaster.cli import exits, streams
 from trainmaster.cli.context import Context
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.server import add_server, call, find_server
@@ -131,9 +131,7 @@ async def _converse(session: ExecSession, context: Context, wanted: Wanted) -> i
             pieces = await stack.enter_async_context(_reading(context))
             scope.spawn(_pump(session, pieces), name="exec.stdin")
         async for channel, data in session.outputs():
-            stream = context.err if channel == STDERR else context.out
-            stream.flush()
-            _write(stream.fileno(), data)
+            _show(context, channel, data)
     assert session.code is not None, "outputs end with it"
     return session.code
 
@@ -182,10 +180,19 @@ async def _reading(context: Context) -> AsyncIterator[asyncio.Queue[bytes]]:
         yield pieces
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _show(context: Context, channel: int, data: bytes) -> None:
+    stream = context.err if channel == STDERR else context.out
+    try:
+        stream.flush()
+        view = memoryview(data)
+        while view:
+            view = view[os.write(stream.fileno(), view) :]
+    except OSError as error:
+        if not streams.is_gone(error):
+            raise
+        streams.discard(stream)
+        if stream is context.out:  # nobody sees what the program prints: end it, as `| head` wants
+            raise BrokenPipeError(error.errno, error.strerror) from None
 
 
 @contextmanager

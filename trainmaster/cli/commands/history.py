@@ -14,7 +14,6 @@ again when it is deleted, whoever deleted it: by its TTL, with kubectl, or with 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from trainmaster.cli import exits
@@ -155,7 +154,7 @@ def _logs(options: argparse.Namespace, context: Context, archive: Archive) -> in
         prefix = b"" if lone else f"[{show.name_log(log)}] ".encode()
         for moment, _, text in read_lines(log):
             head = f"{moment} ".encode() if options.timestamps else b""
-            _write(context, prefix + head + text + b"\n")
+            context.write(prefix + head + text + b"\n")
     return exits.OK
 
 
@@ -169,14 +168,6 @@ def _wanted(options: argparse.Namespace, log: Log, kept: list[Log]) -> bool:
         and options.replicated in ("", log.place.job)
         and options.container in ("", log.container)
     )
-
-
-def _write(context: Context, raw: bytes) -> None:
-    """Bytes as they were printed; a stand-in for the terminal gets text."""
-    if context.out is sys.stdout:
-        sys.stdout.buffer.write(raw)
-    else:
-        context.out.write(raw.decode(errors="replace"))
 
 
 def _rerun(options: argparse.Namespace, context: Context, archive: Archive) -> int:

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     if options.merge:
         return _merge(options, context)
     if options.raw:
-        context.out.write(home.kubeconfig.read_text())
+        context.write(home.kubeconfig.read_text())
     else:
         context.say(str(home.kubeconfig))
     return exits.OK

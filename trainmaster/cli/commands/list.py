@@ -135,6 +135,7 @@ class Watcher:
         if self._shown.get(uid) == key:
             return
         self._shown[uid] = key
+        self._context.require_reader()
         if form == "json":
             self._context.say(json.dumps(job, ensure_ascii=False))
         elif form == "yaml":

@@ -16,8 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -161,20 +160,12 @@ class Printer:
         self._prefix, self._timestamps = prefix, timestamps
         self._colours = terminal.has_colours(context)
         self.count = 0
-        # A terminal and a pipe get bytes; a stand-in for them gets text.
-        self._write: Callable[[bytes], object] = (
-            sys.stdout.buffer.write
-            if context.out is sys.stdout
-            else lambda raw: context.out.write(raw.decode(errors="replace"))
-        )
 
     def show(self, entry: Entry) -> None:
         if isinstance(entry, Line):
             self.count += 1
             time = f"{entry.time} ".encode() if self._timestamps else b""
-            self._write(self._build_prefix(entry) + time + entry.raw + b"\n")
-            if self._flush:
-                self._context.out.flush()
+            self._context.write(self._build_prefix(entry) + time + entry.raw + b"\n", flush=self._flush)
         elif entry.kind == ATTEMPT:
             self._context.note(f"--- {entry.text}")
         else:

@@ -92,8 +92,7 @@ def _confirm(options: argparse.Namespace, context: Context, question: str) -> bo
         return True
     if not terminal.is_terminal(context.stdin):
         raise exits.Failure("nothing was removed: there is nobody to ask; add --yes to do it")
-    context.err.write(f"{question} Type yes: ")
-    context.err.flush()
+    context.ask(f"{question} Type yes: ")
     if context.stdin.readline().strip().lower() == "yes":
         return True
     context.note("nothing was removed")

@@ -115,7 +115,7 @@ def _install(options: argparse.Namespace, context: Context, place: _Place) -> in
     steps = _list_steps(options, place)
     if options.dry_run:
         context.say(f"# {place.file}")
-        context.out.write(text)
+        context.say(text.removesuffix("\n"))
         for step in steps:
             context.say(f"# {shlex.join(step)}")
         return exits.OK
@@ -131,7 +131,7 @@ def _install(options: argparse.Namespace, context: Context, place: _Place) -> in
         raise exits.Failure(f"{text}: `trainmaster down` first (Pods live on), or --no-start", exits.ALREADY_RUNNING)
     _write(place.file, text)
     context.say(f"wrote {place.file}:")
-    context.out.write(text)
+    context.say(text.removesuffix("\n"))
     for step in steps:
         code, said = place.call(step)
         context.say(f"{shlex.join(step)}: {'done' if code == 0 else said}")

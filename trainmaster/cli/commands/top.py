@@ -89,6 +89,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         shown = await look(client, options.namespace, options.names, loads())
         _show(options, context, shown)
         while options.watch:
+            context.require_reader()
             await SystemClock().sleep(options.interval)
             shown = await look(client, options.namespace, options.names, loads())
             _show(options, context, shown)

@@ -6,7 +6,6 @@ A live panel where standard output is a terminal that can do it, plain lines eve
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import sys
 from collections.abc import Callable
@@ -79,17 +78,12 @@ async def show_job(showing: Showing) -> int:
             followed = await session.follow()
         except BrokenPipeError:
             # `run ... | head`: the reader has seen enough, and the job goes on.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), context.out.fileno())
             followed = Followed(End.DETACHED)
     lines = build_ending(followed.end, model, showing.address, showing.clock.now(), followed.why)
     code = find_code(followed.end, model.screen)
     if followed.end is End.OVER:
         lines += showing.closing()
-    try:
-        _print_ending(showing, lines, code)
-    except OSError as error:
-        if error.errno != errno.EIO:  # the terminal is gone
-            raise
+    _print_ending(showing, lines, code)
     return code
 
 

@@ -7,7 +7,6 @@ it was found, however it is left: the cursor, the echo, the line mode. Used by `
 
 from __future__ import annotations
 
-import errno
 import os
 import termios
 from collections import deque
@@ -16,6 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from trainmaster.cli.streams import is_gone
 from trainmaster.cli.terminal import measure, paint
 from trainmaster.cli.view.draw import Line
 from trainmaster.cli.view.lines import strip_controls
@@ -124,5 +124,5 @@ class Panel:
             self._out.write(text)
             self._out.flush()
         except OSError as error:
-            if error.errno != errno.EIO:  # somebody closed the window: SIGHUP says the rest
+            if not is_gone(error):  # somebody closed the window: SIGHUP says the rest
                 raise

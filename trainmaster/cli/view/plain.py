@@ -28,10 +28,10 @@ class Plain:
 
     def print_line(self, line: Shown) -> None:
         if self._json:
+            self._context.require_reader()
             self._emit("log", attempt=line.attempt, job=line.job, rank=line.rank, text=line.text)
         else:
-            self._context.out.write(f"{line.prefix}{line.text}\n")
-            self._context.out.flush()
+            self._context.write(f"{line.prefix}{line.text}\n", flush=True)
 
     def print_news(self, news: News) -> None:
         if self._json:
