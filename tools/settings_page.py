@@ -39,10 +39,13 @@ Three variables are no settings: `TRAINMASTER_HOME` (the directory with all stat
 
 
 def read_docs(cls: type) -> dict[str, str]:
-    """Field -> its docstring, the text that stands below it."""
+    """Field -> its docstring, the text that stands below it; those of base classes first."""
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(body, ast.ClassDef)
     found: dict[str, str] = {}
+    for base in cls.__bases__:
+        if base is not object:
+            found |= read_docs(base)
     for field, text in zip(body.body, body.body[1:], strict=False):
         is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:

@@ -19,6 +19,7 @@ from pathlib import Path
 import orjson
 
 from trainmaster import __version__
+from trainmaster.apiserver.http.limits import Limits
 from trainmaster.app.home import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.rest import WILDCARDS, build_tls, build_url, open_listener
@@ -55,6 +56,7 @@ class Options:
     state: Path
     """Certificates and the port of the last start."""
     rest: Rest = field(default_factory=Rest)
+    limits: Limits = field(default_factory=Limits)
     names: tuple[str, ...] = ()
     """Further names for the certificate."""
     certificate: str = ""
@@ -127,6 +129,7 @@ def _build(
 
     return build_backend(
         options.rest,
+        options.limits,
         add_oidc(ReviewingCallers(client, act), options.rest, act_as, clock),
         clock,
         SystemIds(),

@@ -46,6 +46,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
     callers = add_oidc(known, world.settings.rest, client.as_user, world.clock, get_latest)
     backend = build_backend(
         world.settings.rest,
+        world.settings.limits,
         callers,
         world.clock,
         world.ids,

@@ -21,6 +21,8 @@ from trainmaster.apiserver.local import LogSource
 from trainmaster.apiserver.registry import Registry
 from trainmaster.app.settings import Rest
 from trainmaster.client.contract import Client, LogOptions
+from trainmaster.edge.addresses import TrustedProxies
+from trainmaster.edge.limits import EdgeLimits
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.timeline import Now
@@ -66,6 +68,7 @@ class Folders:
 
 def build_backend(
     settings: Rest,
+    edge: EdgeLimits,
     callers: Callers,
     clock: Clock,
     ids: Ids,
@@ -80,7 +83,7 @@ def build_backend(
     rules = Rules(settings.max_nodes, settings.check_code)
     jobs = JobMaker(Templates(folders.templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
     history = HistoryDesk(folders.history)
-    limits = Limits(settings.max_body_bytes)
+    limits = Limits(settings.max_body_bytes, proxies=TrustedProxies(edge.trusted_proxies))
     rates = Rates(clock, settings.requests_per_second, settings.request_burst)
     return Backend(
         callers,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainmaster.apiserver.http.limits import Limits
+from trainmaster.edge.addresses import parse_network
 from trainmaster.kit.addresses import is_private
 
 PREFIX = "TRAINMASTER_"
@@ -281,6 +282,7 @@ def load(
     changed = {group: dataclasses.replace(getattr(base, group), **fields) for group, fields in groups.items()}
     settings = dataclasses.replace(base, **changed)
     _check_oidc(settings.rest)
+    _check_proxies(settings.limits.trusted_proxies)
     return Effective(settings, sources)
 
 
@@ -303,6 +305,16 @@ def _check_oidc(rest: Rest) -> None:
         path = getattr(rest, key)
         if path and "://" not in path and not Path(path).is_file():
             raise SettingsError(f"rest.{key}: there is no file {path}")
+
+
+def _check_proxies(proxies: tuple[str, ...]) -> None:
+    for text in proxies:
+        try:
+            parse_network(text)
+        except ValueError:
+            raise SettingsError(
+                f"limits.trusted_proxies must name addresses or networks such as 10.0.0.0/8, not {text!r}"
+            ) from None
 
 
 def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool) -> dict[str, Any]:

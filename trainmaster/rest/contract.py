@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.client.contract import Client
+from trainmaster.edge.addresses import TrustedProxies
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.rest.callers import Callers
@@ -29,6 +30,8 @@ class Limits:
     """Largest request body; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
     body_seconds: float = 30.0
     """Longest pause while a body arrives."""
+    proxies: TrustedProxies = field(default_factory=TrustedProxies)
+    """Whose X-Forwarded-For says who calls."""
 
 
 Explain = Callable[[Client, str, str], Awaitable[Mapping[str, Any] | None]]

@@ -83,6 +83,7 @@ class _Exchange:
         state["trail"] = self._trail
         try:
             headers = _read_headers(self._scope)
+            self._find_client(headers.get(b"x-forwarded-for", b""))
             if not public:
                 token = _find_token(headers)
                 self._caller = state["caller"] = await self._backend.callers.identify(token)
@@ -102,6 +103,12 @@ class _Exchange:
         except Exception:  # the border: the caller gets an id, the log the traceback
             log.exception("request failed", extra={"action": "rest.failed", "request": self._id})
             await self._refuse(build_unexpected(self._id))
+
+    def _find_client(self, forwarded_for: bytes) -> None:
+        """Makes `scope["client"]` whoever calls, also behind proxies that are trusted."""
+        peer = self._scope.get("client") or ("", 0)
+        address = self._backend.limits.proxies.find_client(peer[0], forwarded_for.decode("latin-1"))
+        self._scope["client"] = (address, peer[1] if address == peer[0] else 0)
 
     def _check_announced(self, length: bytes) -> None:
         if length.isdigit() and int(length) > self._backend.limits.body_bytes:
@@ -178,7 +185,8 @@ def _read_headers(scope: Message) -> dict[bytes, bytes]:
     for name, value in scope["headers"]:
         if name in (b"authorization", b"content-length") and name in found:
             raise Problem(400, "bad-request", f"the header {name.decode()} stands twice", hint="send it once")
-        found[name] = value
+        # Proxies may add a line of their own instead of appending to the one that is there.
+        found[name] = found[name] + b"," + value if name == b"x-forwarded-for" and name in found else value
     return found
 
 

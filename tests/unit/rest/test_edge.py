@@ -15,6 +15,7 @@ from tests.unit.rest.asgi import Answer, call
 from trainmaster.api import status
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.client.contract import Identity
+from trainmaster.edge.addresses import TrustedProxies
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SeededIds
 from trainmaster.rest.application import build_routes
@@ -294,3 +295,26 @@ def test_a_token_is_reviewed_and_the_call_made_as_its_owner() -> None:
         asyncio.run(callers.identify("bad"))
     assert refused.value.code == 401
     assert len(acted) == 1
+
+
+@pytest.mark.parametrize(
+    ("proxies", "lines", "client"),
+    [
+        ((), ["6.6.6.6"], "127.0.0.1"),
+        (("127.0.0.0/8",), ["6.6.6.6, 198.51.100.1"], "198.51.100.1"),
+        (("127.0.0.0/8",), ["6.6.6.6", "198.51.100.1"], "198.51.100.1"),
+        (("127.0.0.0/8",), [], "127.0.0.1"),
+    ],
+)
+def test_the_client_is_whom_a_trusted_proxy_names(proxies: tuple[str, ...], lines: list[str], client: str) -> None:
+    seen: list[tuple[str, int]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["client"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    backend = build_backend(limits=Limits(proxies=TrustedProxies(proxies)))
+    headers = [("X-Forwarded-For", line) for line in lines]
+    asyncio.run(call(Edge(app, backend, PUBLIC), "GET", "/api/v1/jobs", headers=headers))
+    assert [address for address, _ in seen] == [client]

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainmaster.edge.limits import EdgeLimits
+
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    header_bytes: int = 64 * 1024
-    """Request line and headers of one request."""
-    url_bytes: int = 16 * 1024
-    """The request line's target; longer ones get 414."""
-    body_bytes: int = 3 * 1024 * 1024
-    """kube-apiserver's own limit, so that what fits there fits here."""
+class Limits(EdgeLimits):
     json_depth: int = 200
     """Nesting of a request body, at most 200: the JSON writer ends at 254, and lists wrap an object a few levels."""
     connections: int = 1024

@@ -3,7 +3,7 @@
 `trainmaster up` serves it already; this is for clusters, and for homes where it shall run as a process of its own.
 Requests are sent on with the caller's own token. Its own account needs to create TokenReviews, and ConfigMaps and
 TrainJobs to sweep what crashes left. Over TLS always: with an own CA, or with --tls-cert and --tls-key. Settings of the
-group `rest` are read from the environment (TRAINMASTER_REST_MAX_NODES and such); flags go over them.
+groups `rest` and `limits` are read from the environment (TRAINMASTER_REST_MAX_NODES and such); flags go over them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from trainmaster.app.home import HomeError, default_root
-from trainmaster.app.settings import Rest, SettingsError, load
+from trainmaster.app.settings import Rest, Settings, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_config, load_kubeconfig
@@ -53,7 +53,8 @@ def run(options: argparse.Namespace, context: Context) -> int:
     state = Path(options.state) if options.state else default_root(context.environ) / "rest"
     settings = rest.Options(
         state=state.expanduser().absolute(),
-        rest=wanted,
+        rest=wanted.rest,
+        limits=wanted.limits,
         names=tuple(options.name),
         certificate=options.tls_cert,
         key=options.tls_key,
@@ -96,7 +97,7 @@ def _check(options: argparse.Namespace) -> None:
         raise exits.Failure(f"--templates {options.templates} is no folder", exits.USAGE)
 
 
-def _read_settings(options: argparse.Namespace, context: Context) -> Rest:
+def _read_settings(options: argparse.Namespace, context: Context) -> Settings:
     """Of the environment, with the flags over them."""
     given = {
         "rest.address": ("--address", options.address),
@@ -106,7 +107,7 @@ def _read_settings(options: argparse.Namespace, context: Context) -> Rest:
     }
     flags = {key: (flag, value) for key, (flag, value) in given.items() if value is not None}
     try:
-        return load(None, context.environ, flags).settings.rest
+        return load(None, context.environ, flags).settings
     except SettingsError as error:
         raise exits.Failure(str(error), exits.USAGE) from None
 

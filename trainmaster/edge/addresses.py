@@ -1,0 +1,77 @@
+"""Who calls, as an address: the peer of the connection, or whom a trusted proxy says that it speaks for.
+
+Only X-Forwarded-For counts. Proxies append to it, so the rightmost address that is no trusted proxy is the one that
+the outermost trusted proxy saw; everything left of it is what the client claims. `Forwarded` is not read: a proxy that
+writes one of the two lets the other pass as the client sent it, and then the client could choose.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_MOST_HOPS = 20
+
+
+def parse_network(text: str) -> Network:
+    """ValueError for what is neither an address nor a network."""
+    return ipaddress.ip_network(text.strip(), strict=False)
+
+
+def parse_address(text: str) -> Address | None:
+    """With or without a port, brackets or a zone; an IPv4 address that stands in an IPv6 one is itself."""
+    bare = text.strip().strip('"')
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(bare.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+class TrustedProxies:
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        self._networks = [parse_network(text) for text in networks]
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def trusts(self, peer: str) -> bool:
+        """Whether this peer's X-Forwarded-For counts."""
+        if not self._networks:
+            return False
+        address = parse_address(peer)
+        return address is not None and self._contains(address)
+
+    def find_client(self, peer: str, forwarded_for: str) -> str:
+        """The caller's address. `forwarded_for` holds all lines of the header, joined by commas in their order."""
+        if not self._networks or not forwarded_for or not self.trusts(peer):
+            return peer
+        client = peer
+        for text in reversed(forwarded_for.split(",")[-_MOST_HOPS:]):
+            address = parse_address(text)
+            if address is None:
+                # What stands left of something that is no address means nothing.
+                break
+            client = str(address)
+            if not self._contains(address):
+                break
+        return client
+
+    def _contains(self, address: Address) -> bool:
+        return any(address.version == network.version and address in network for network in self._networks)
+
+
+def build_address_group(peer: str) -> str:
+    """Whom the limits per address count as one: an IPv4 address, or the /64 that one IPv6 host can choose from."""
+    address = parse_address(peer)
+    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
+        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    return peer if address is None else str(address)
