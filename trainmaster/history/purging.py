@@ -6,9 +6,7 @@ files that nobody knows of.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,6 +16,7 @@ from trainmaster.history import logs
 from trainmaster.history.archive import Archive, Filter
 from trainmaster.history.results import RESULTS, WORKDIRS
 from trainmaster.kit.clock import format_time, parse_time
+from trainmaster.shim.trees import Walk, remove_tree
 
 
 def find_moment(seconds: float, now: datetime) -> str:
@@ -34,17 +33,18 @@ def purge(archive: Archive, uids: Sequence[str]) -> None:
 
 def remove_results(directory: Path, uid: str) -> None:
     """Checkpoints and outputs of a TrainJob."""
-    shutil.rmtree(directory / RESULTS / uid, ignore_errors=True)
+    remove_tree(directory / RESULTS / uid)
 
 
 def measure_results(directory: Path, uid: str) -> int:
-    """What goes away or moves meanwhile does not count: Pods of the job may still be ending."""
-    total = 0
-    for folder, _, files in os.walk(directory / RESULTS / uid):
-        for name in files:
-            with contextlib.suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(folder, name)).st_size
-    return total
+    """What goes away or moves meanwhile does not count: Pods of the job may still be ending. Of a sparse file counts
+    what is on disk: nobody's records are forgotten for a size that is only claimed."""
+    try:
+        walk = Walk(str(directory / RESULTS / uid))
+    except OSError:
+        return 0
+    found = (entry.status for entry in walk)
+    return sum(min(one.st_size, one.st_blocks * 512) for one in found if stat.S_ISREG(one.st_mode))
 
 
 def measure_again(archive: Archive) -> None:

@@ -13,7 +13,6 @@ import contextlib
 import errno
 import logging
 import os
-import shutil
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from trainmaster.shim.protocol import (
     write_whole,
 )
 from trainmaster.shim.sandbox import clean_up
+from trainmaster.shim.trees import remove_tree
 from trainmaster.shim.wire import Message
 
 log = logging.getLogger(__name__)
@@ -388,7 +388,9 @@ class Supervisor:
 
     async def remove(self, uid: str) -> None:
         """The directory of a closed Pod, with its logs."""
-        await asyncio.to_thread(shutil.rmtree, self.get_paths(uid).directory, True)
+        directory = self.get_paths(uid).directory
+        if not await asyncio.to_thread(remove_tree, directory):
+            log.warning("directory not removed", extra={"action": "node.directory_left", "directory": directory})
 
     def _forget(self, uid: str) -> None:
         link = self._links.pop(uid, None)

@@ -170,7 +170,6 @@ def test_an_empty_dir_keeps_its_content_when_made_again(tmp_path: Path) -> None:
     assert make(tmp_path, {"emptyDir": {"sizeLimit": "1Mi"}}) == volume
     assert (Path(volume.source) / "x").read_text() == "kept"
     assert (volume.size_limit, volume.scratch, volume.read_only) == (1 << 20, True, False)
-    assert empty_dir.measure(volume.source) > 0
 
 
 def test_medium_memory_lies_on_the_memory_file_system(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
+from trainmaster.node.disk_usage import DiskUsage
 from trainmaster.node.images.catalogue import Images
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.launch.contract import (
@@ -52,6 +52,7 @@ from trainmaster.node.volumes.reclaim import Reclaimer
 from trainmaster.node.volumes.tokens import Token, request_token
 from trainmaster.node.volumes.writer import Owner
 from trainmaster.shim.protocol import PLAIN, write_whole
+from trainmaster.shim.trees import remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -97,13 +98,22 @@ class PodReader:
 
 class Launcher:
     def __init__(
-        self, client: Client, clock: Clock, settings: LaunchSettings, images: Images, exceeded: Exceeded | None = None
+        self,
+        client: Client,
+        clock: Clock,
+        settings: LaunchSettings,
+        images: Images,
+        exceeded: Exceeded | None = None,
+        usage: DiskUsage | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
         self._images = images
         self._exceeded = exceeded
+        self._usage = usage or DiskUsage(clock)
+        self._sized: WorkQueue[str] = WorkQueue(clock)
+        """Pods whose volumes with a sizeLimit are to be measured."""
         self._live: dict[str, _Live] = {}
         self._adopted: dict[str, tuple[Object, Site]] = {}
         """Pods that ran before this process, and were not looked at yet."""
@@ -121,6 +131,7 @@ class Launcher:
             for gvr in (CONFIG_MAPS, SECRETS):
                 scope.spawn_forever(self._follow(gvr), name=f"launcher.{gvr.plural}")
             scope.spawn_forever(self._work(), name="launcher.refresh")
+            scope.spawn_forever(self._watch_sizes(), name="launcher.sizes")
             reclaimer = Reclaimer(self._client, self._clock, self._settings.claims)
             scope.spawn_forever(reclaimer.follow(), name="launcher.reclaim")
             yield self
@@ -262,7 +273,6 @@ class Launcher:
         except VolumeError as error:
             log.warning("volume not refreshed", extra={"uid": uid, "error": str(error)})
         self._plan_next(uid, live)
-        self._check_sizes(uid, live)
 
     async def _take_over(self, pod: Object, site: Site) -> None:
         try:
@@ -274,14 +284,17 @@ class Launcher:
     async def release(self, pod: Object) -> None:
         """Everything of the Pod that goes with it and is not below its directory."""
         uid = pod["metadata"]["uid"]
-        self._live.pop(uid, None)
+        live = self._live.pop(uid, None)
+        if live is not None:
+            for volume in _list_limited(live):
+                self._usage.forget(volume.source)
         self._adopted.pop(uid, None)
         for users in self._users.values():
             users.discard(uid)
         self._users = {key: users for key, users in self._users.items() if users}
         gang = await self._find_unused_gang(pod)
         if gang is not None:
-            await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(gang, ignore_errors=True))
+            await asyncio.to_thread(remove_tree, gang)
         await asyncio.get_running_loop().run_in_executor(None, empty_dir.remove_memory, uid)
 
     async def _find_unused_gang(self, pod: Object) -> Path | None:
@@ -305,20 +318,30 @@ class Launcher:
         if self._users:
             self._followed.set()
         self._plan_next(uid, live)
+        if _list_limited(live):
+            self._sized.add_after(uid, _SIZE_SECONDS)
 
     def _plan_next(self, uid: str, live: _Live) -> None:
         now = self._clock.now()
         for token in live.tokens.values():
             age = (now - token.asked_at).total_seconds()
             self._queue.add_after(uid, max(token.renew_after - age, 1.0))
-        if any(volume.size_limit and volume.scratch for volume in live.made.values()):
-            self._queue.add_after(uid, _SIZE_SECONDS)
 
-    def _check_sizes(self, uid: str, live: _Live) -> None:
-        for volume in live.made.values():
-            if not volume.size_limit or not volume.scratch or self._exceeded is None:
-                continue
-            if empty_dir.measure(volume.source) > volume.size_limit:
+    async def _watch_sizes(self) -> None:
+        """Apart from `_work`: a Pod with many files must not delay what the volumes of others show."""
+        while True:
+            uid = await self._sized.get()
+            live = self._live.get(uid)
+            if live is not None:
+                await self._check_sizes(uid, live)
+            if uid in self._live:
+                self._sized.add_after(uid, _SIZE_SECONDS)
+            self._sized.done(uid)
+
+    async def _check_sizes(self, uid: str, live: _Live) -> None:
+        for volume in _list_limited(live):
+            usage = await self._usage.measure(volume.source, enough=volume.size_limit)
+            if usage.bytes > volume.size_limit and self._exceeded is not None:
                 source = next(entry for entry in live.volumes if entry["name"] == volume.name)
                 limit = source["emptyDir"]["sizeLimit"]
                 self._exceeded(uid, f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". ')
@@ -350,6 +373,10 @@ class Launcher:
                 log.exception("volumes not refreshed", extra={"uid": uid, "retry_seconds": self._queue.retry(uid)})
             finally:
                 self._queue.done(uid)
+
+
+def _list_limited(live: _Live) -> list[Volume]:
+    return [volume for volume in live.made.values() if volume.size_limit and volume.scratch]
 
 
 async def _make_durable(store: Store, digest: str) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from trainmaster.api import quantity
 from trainmaster.node.volumes.contract import Volume
+from trainmaster.shim.trees import remove_tree
 
 MEMORY = Path("/dev/shm")
 
@@ -42,18 +42,6 @@ def get_memory_directory(uid: str, memory_root: Path = MEMORY) -> str:
 def remove_memory(uid: str, memory_root: Path = MEMORY) -> None:
     """What a Pod left on the memory file system, and the directory of all Pods with the last one."""
     directory = get_memory_directory(uid, memory_root)
-    shutil.rmtree(directory, ignore_errors=True)
+    remove_tree(directory)
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(directory))
-
-
-def measure(directory: str) -> int:
-    """Bytes on disk below a directory. What goes away meanwhile does not count."""
-    total = 0
-    for place, _, names in os.walk(directory, onerror=None):
-        for name in names:
-            try:
-                total += os.lstat(f"{place}/{name}").st_blocks * 512
-            except OSError:
-                continue
-    return total

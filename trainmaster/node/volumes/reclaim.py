@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from pathlib import Path
 
 from trainmaster.api.meta import Object
@@ -20,6 +19,7 @@ from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.volumes.claim import get_directory
 from trainmaster.node.volumes.contract import VolumeError
+from trainmaster.shim.trees import remove_tree
 
 log = logging.getLogger(__name__)
 _OPTIONS = WriteOptions(field_manager="trainmaster-node")
@@ -72,5 +72,5 @@ def _remove(directory: Path) -> None:
     going = directory.with_name(f".going-{directory.name}")
     if directory.exists() and not going.exists():
         directory.rename(going)
-    shutil.rmtree(going, ignore_errors=True)
-    shutil.rmtree(directory, ignore_errors=True)
+    remove_tree(going)
+    remove_tree(directory)
