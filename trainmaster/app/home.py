@@ -99,13 +99,27 @@ class Home:
 
     def prepare(self) -> None:
         """Makes the directories, readable by the owner only."""
+        self._check_owner()
         try:
             for folder in (self.root, self.store, self.pki, self.logs, self.pods):
                 folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            mode = self.root.stat().st_mode
         except OSError as error:
             raise self._unusable(error) from None
-        if mode & stat.S_IWOTH:
+
+    def _check_owner(self) -> None:
+        """Before anything is written to it, or believed that is in it."""
+        try:
+            found = self.root.stat()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._unusable(error) from None
+        if found.st_uid not in (0, os.geteuid()):
+            raise HomeError(
+                f"the home {self.root} belongs to another user ({found.st_uid}), who could exchange its keys: "
+                f"take it over with `chown -R {os.geteuid()} {self.root}`, or choose another with --home"
+            )
+        if found.st_mode & stat.S_IWOTH:
             # Whoever may exchange files in it may exchange the kubeconfig and the keys.
             raise HomeError(f"every user can write to the home {self.root}: close it with `chmod 700 {self.root}`")
 
@@ -121,11 +135,13 @@ class Home:
         """Holds the lock for the block; AlreadyRunning when another process has it."""
         self.prepare()
         try:
-            # Appending neither empties the file under the holder's feet nor needs it to exist.
-            file = self._lock.open("a")
+            # Appending neither empties the file under the holder's feet nor needs it to exist. Private, because whoever
+            # can read it can lock it, and keep every server of this home from starting.
+            descriptor = os.open(self._lock, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
         except OSError as error:
             raise self._unusable(error) from None
-        with file:
+        with open(descriptor, "a") as file:
+            os.fchmod(descriptor, PRIVATE_FILE)
             try:
                 fcntl.fcntl(file, fcntl.F_OFD_SETLK, _WHOLE_FILE)
             except BlockingIOError:
