@@ -23,7 +23,7 @@ test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x
 	@$(RUN) tools/testrun.py $(TIERS) -- $(ARGS)
 
 heavy: setup ## Run the slow framework tests: FSDP on four nodes, elastic restart, DeepSpeed (10 minutes)
-	@$(RUN) -m pytest -q tests/node/heavy_frameworks.py $(ARGS)
+	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/node/heavy_frameworks.py $(ARGS)
 
 check: venv ## The quick lane: format, lint, types, imports and unit tests (under 2 minutes)
 	@$(RUN) tools/testrun.py --quick -- $(ARGS)

@@ -15,8 +15,13 @@ from pathlib import Path
 import pytest
 
 from tests.kube.processes import REPLACED
+from tools.scrub import scrub
 from tools.testrun import RUN_ORDER
 from trainmaster.kit import failpoints
+
+# Also for those who call pytest by hand: nothing of their machine reaches the programs that tests start.
+for _name in set(os.environ) - set(scrub(os.environ)):
+    del os.environ[_name]
 
 pytest_plugins = ["tests.kube.fixtures", "tests.seam.fixtures"]
 

@@ -7,6 +7,8 @@ CI=true also when anything was skipped, because a skip there means that a promis
 Several tiers run in two lanes side by side, because most of them compute in one process or wait for others. Each lane
 takes the next tier when it is free. What a tier printed appears when it is over.
 
+Everything runs in the environment that `tools/scrub.py` lets through, so that it passes or fails the same everywhere.
+
     python tools/testrun.py              everything
     python tools/testrun.py --lanes 1    one tier after the other, with its output as it comes
     python tools/testrun.py --quick      static and unit: what `make check` runs
@@ -31,6 +33,9 @@ from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.scrub import scrub  # noqa: E402
 
 STATIC = "static"
 RUN_ORDER = (
@@ -107,14 +112,22 @@ def marker_expression(tier: str) -> str:
     return " and not ".join([tier, *stronger])
 
 
+def run_scrubbed(
+    command: Sequence[str], *, stdout: TextIO | int, stderr: TextIO | int
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, env=scrub(os.environ), stdout=stdout, stderr=stderr, text=True, check=False
+    )
+
+
 def run_static(out: TextIO) -> Outcome:
     outcome = Outcome(STATIC)
     began = time.monotonic()
     for name, arguments in STATIC_STEPS:
         step = time.monotonic()
-        done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True)
+        done = run_scrubbed([sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
-            print(done.stdout + done.stderr, file=out)
+            print(done.stdout, file=out)
             outcome.failed += 1
         else:
             outcome.passed += 1
@@ -129,7 +142,7 @@ def run_tier(tier: str, extra: Sequence[str], out: TextIO) -> Outcome:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="trainmaster-tests-") as folder:
         report = Path(folder) / "report.xml"
-        status = subprocess.run(pytest_command(tier, report, extra), cwd=ROOT, stdout=out, stderr=out).returncode
+        status = run_scrubbed(pytest_command(tier, report, extra), stdout=out, stderr=out).returncode
         outcome.seconds = time.monotonic() - began
         if report.exists():
             read_report(report, outcome)
@@ -154,7 +167,7 @@ def retry(outcome: Outcome, extra: Sequence[str], out: TextIO) -> None:
         report = Path(folder) / "report.xml"
         options = ["-rA", "--tb=short", "--last-failed", "--last-failed-no-failures=none", *extra]
         began = time.monotonic()
-        subprocess.run(pytest_command(outcome.tier, report, options), cwd=ROOT, stdout=out, stderr=out)
+        run_scrubbed(pytest_command(outcome.tier, report, options), stdout=out, stderr=out)
         outcome.seconds += time.monotonic() - began
         if report.exists():
             read_report(report, second)

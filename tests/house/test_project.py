@@ -84,3 +84,14 @@ def test_no_folder_of_a_tool_is_part_of_the_repository() -> None:
     """Caches that a tool leaves behind hold paths of somebody's machine."""
     hidden = {name.parts[0] for name in list_files() if name.parts[0].startswith(".")}
     assert hidden <= {".ci", ".gitignore"}
+
+
+def test_every_way_to_run_the_tests_scrubs_the_environment() -> None:
+    """A variable of one machine must not decide. tools/scrub.py has the list; tests/unit/tools/test_scrub.py tries it."""
+    assert (ROOT / ".ci/run").read_text().splitlines()[-2:] == ["export CI=true", "exec make test"]
+    makefile = (ROOT / "Makefile").read_text()
+    recipes = dict(re.findall(r"^([a-z]+):.*\n\t@(.*)$", makefile, re.MULTILINE))
+    for target in ("test", "check"):
+        assert recipes[target].startswith("$(RUN) tools/testrun.py"), target
+    direct = [line for line in makefile.splitlines() if "-m pytest" in line]
+    assert [line for line in direct if "tools/scrub.py" not in line] == []

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.scrub import KNOBS, scrub
+
 STOP_SECONDS = 30
 
 
@@ -28,7 +30,8 @@ class NotStarted(AssertionError):
 
 
 def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRAINMASTER_")}
+    """What `tools/scrub.py` lets through, without what only tests are told; and `extra`."""
+    kept = {name: value for name, value in scrub(os.environ).items() if name not in KNOBS}
     return {**kept, **(extra or {})}
 
 
