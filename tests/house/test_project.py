@@ -87,7 +87,7 @@ def test_no_folder_of_a_tool_is_part_of_the_repository() -> None:
 
 
 def test_every_way_to_run_the_tests_scrubs_the_environment() -> None:
-    """A variable of one machine must not decide. tools/scrub.py has the list; tests/unit/tools/test_scrub.py tries it."""
+    """A variable of one machine must not decide; tests/unit/tools/test_scrub.py tries the list in tools/scrub.py."""
     assert (ROOT / ".ci/run").read_text().splitlines()[-2:] == ["export CI=true", "exec make test"]
     makefile = (ROOT / "Makefile").read_text()
     recipes = dict(re.findall(r"^([a-z]+):.*\n\t@(.*)$", makefile, re.MULTILINE))
