@@ -1,7 +1,11 @@
-"""Requirements as one text, for the annotation `trainmaster.dev/packages`: split and joined in one place. Pure.
+"""Requirements as one text, for the annotation `trainmaster.dev/packages`: split, joined and judged in one place. Pure.
 
 People separate requirements by commas, and requirements have commas of their own: `numpy>=1,<2`, `torch[a,b]`. A comma
 ends one only outside of brackets, and where a name can begin behind it.
+
+`find_problem` says what a tenant may not write: everything that an installer would take for something else than a
+package of the index (a path, a URL, an option), because that is code of the tenant's choice. The grammar is smaller
+than that of PEP 508, and matched by expressions that look at each character once.
 """
 
 from __future__ import annotations
@@ -10,6 +14,18 @@ import re
 from collections.abc import Iterable
 
 _NAME = re.compile(r"\s*[A-Za-z0-9./-]")
+_VERSION = r"(?:===?|[<>!~]=|[<>]) ?[A-Za-z0-9.*+!_-]{1,100} ?"
+_PLAIN = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])? ?"
+    r"(?:\[[A-Za-z0-9._, -]{0,200}\] ?)?"
+    rf"(?:{_VERSION}(?:, ?{_VERSION}){{0,20}})?"
+)
+_MARKED = re.compile(r"[^;]*;[A-Za-z0-9_.'\"<>=!~(),+* -]{1,300}")
+_ARCHIVES = (".whl", ".zip", ".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".tlz", ".lz", ".lzma", ".tar", ".egg")
+"""An installer takes a name that ends so for a file."""
+MOST = 100
+"""Requirements in one annotation."""
+WANTED = "write NAME, NAME==VERSION or NAME[EXTRA]>=VERSION"
 
 
 def split(text: str) -> list[str]:
@@ -35,3 +51,35 @@ def _split_line(line: str) -> list[str]:
 def join(requirements: Iterable[str]) -> str:
     """One on each line: whatever is in them, they come apart again."""
     return "\n".join(requirements)
+
+
+def find_problem(requirement: str) -> str:
+    """Why it is not the plain name of a package of the index with versions; "" when it is."""
+    text = requirement.strip()
+    if text.startswith("-"):
+        return f"is an option; {WANTED}"
+    if "://" in text or "@" in text or re.match(r"(?:git|hg|svn|bzr)\+", text):
+        return f"is a URL, and only packages of the index are installed here; {WANTED}"
+    if "/" in text or "\\" in text or text.startswith((".", "~")) or _name_of(text).lower().endswith(_ARCHIVES):
+        return f"is a path, and only packages of the index are installed here; {WANTED}"
+    if ";" in text:
+        return f"has an environment marker: leave it out; {WANTED}"
+    return "" if _PLAIN.fullmatch(text) else f"is no requirement; {WANTED}"
+
+
+def _name_of(text: str) -> str:
+    return re.split(r"[\[<>=!~; ]", text, maxsplit=1)[0]
+
+
+def is_plain(requirement: str) -> bool:
+    """Whether an index is asked for it, and nothing else; a marker does not change that."""
+    name, marker, _ = requirement.strip().partition(";")
+    return not find_problem(name) and (not marker or _MARKED.fullmatch(requirement.strip()) is not None)
+
+
+def list_problems(text: str) -> list[tuple[str, str]]:
+    """(requirement, why a tenant may not have it) for every bad one."""
+    asked = split(text)
+    if len(asked) > MOST:
+        return [(f"{len(asked)} requirements", f"are more than the {MOST} that one environment may name")]
+    return [(entry[:200], problem) for entry in asked if (problem := find_problem(entry))]

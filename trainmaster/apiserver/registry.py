@@ -31,6 +31,7 @@ from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
 from trainmaster.apiserver.runtime_use import RuntimeUse
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
 from trainmaster.apiserver.tenant_limits import TenantLimits
+from trainmaster.apiserver.tenant_packages import TenantPackages
 from trainmaster.apiserver.trainer_admission import TrainerAdmission
 from trainmaster.apiserver.walls import Walls
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
@@ -61,6 +62,7 @@ class Registry:
             Walls(self.state),
             Priorities(store),
             TenantLimits(self.state),
+            TenantPackages(self.state),
             LimitRanges(store),
             self.trainer_admission,
             RuntimeUse(store),

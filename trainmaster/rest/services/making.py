@@ -344,6 +344,8 @@ def explain_refusal(error: StatusError) -> Problem:
     for cause in error.causes:
         path = str(cause.get("field") or "")
         pointer = next((value for key, value in _POINTERS.items() if path.startswith(key)), "")
+        if path.endswith(f"[{PACKAGES}]"):
+            pointer = "/packages"
         errors.append(FieldProblem(str(cause.get("message") or error.message), pointer=pointer))
     hint = problem.hint
     if "exceeded quota" in problem.detail:

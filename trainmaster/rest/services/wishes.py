@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trainmaster.api import packages
 from trainmaster.rest.problems import FieldProblem, invalid, to_pointer
 from trainmaster.rest.services import naming
 from trainmaster.rest.services.code import Tree
@@ -20,7 +21,6 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _RESERVED = ("kubernetes.io", "k8s.io", "kubeflow.org", "trainmaster.dev", "x-k8s.io")
 """Whoever could set these could take the place of a controller."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,\s-]+\])?\s*([<>=!~]=?[^;@\n]*)?(;[^\n]*)?")
 _CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _OWN_PLACES = ("/workspace/scripts", "/shared", "/proc", "/sys", "/dev", "/etc")
 _MOST_ENV_BYTES = 131_072
@@ -91,7 +91,7 @@ async def _check_program(tree: Tree, pointer: str) -> list[FieldProblem]:
 
 def _check_details(wish: Wish) -> Iterator[FieldProblem]:
     for number, package in enumerate(wish.packages):
-        if len(package) > 500 or not _PACKAGE.fullmatch(package):
+        if len(package) > 500 or not packages.is_plain(package):
             text = "is no requirement: write NAME, NAME==VERSION or NAME[EXTRA]>=VERSION; no options, URLs or paths"
             yield FieldProblem(text, pointer=to_pointer(["packages", number]))
     for name, value in wish.env.items():
