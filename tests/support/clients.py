@@ -48,9 +48,9 @@ class Raw:
         self._connection.close()
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """Status code and decoded answer; header names are given with `_` for `-`."""
+        """Status code and decoded answer; header names are given with `_` for `-`, bytes are sent as they are."""
         extra = {name.replace("_", "-"): value for name, value in headers.items()}
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         self._connection.request(method, path, data, {**self._headers, **extra})
         response = self._connection.getresponse()
         text = response.read()

@@ -4,7 +4,7 @@ The format is Trainer 2.3's, so that either controller can go on with a job that
 a runtime does not reach jobs that have one. `managedFields` are left out: they say who wrote the runtime, are half of
 the text, and mean nothing to a job.
 
-Reading parses with PyYAML, which takes milliseconds; equal texts are parsed once (most jobs share their runtime).
+Reading takes milliseconds; equal texts are parsed once (most jobs share their runtime).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainmaster.api import yaml_documents
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from trainmaster.api.training import yaml_text
@@ -21,6 +22,7 @@ from trainmaster.api.training.steps import list_containers, list_jobs
 GROUP = "trainer.kubeflow.org"
 DATA_KEY = "runtime"
 _KEPT = 64
+_DEPTH = 200
 _parsed: dict[str, Object] = {}
 """The last texts and what they mean. Values are shared: read-only."""
 _taken: dict[str, tuple[Mapping[str, Any], Object, str]] = {}
@@ -91,12 +93,8 @@ def read(text: str) -> Object:
     known = _parsed.get(text)
     if known is not None:
         return known
-    import yaml  # noqa: PLC0415  # loading it costs 20 ms, and only a restarted server has to parse anything
-
-    try:
-        value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
+    # Whoever may write ConfigMaps may have written this one.
+    value = yaml_documents.parse(text.encode(errors="replace"), _DEPTH)
     if not isinstance(value, dict):
         raise ValueError("not an object")
     _remember(_parsed, text, value)

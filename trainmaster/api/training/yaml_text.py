@@ -1,7 +1,8 @@
 """JSON values as YAML text in the form that Go programs write it: sorted keys, block style, lists not indented.
 
-Used for the runtime snapshot, which other programs read and compare. Only what JSON has is supported; a general YAML
-library takes a hundred times as long and is not needed for writing. Reading is PyYAML's business (`snapshots`).
+Used for the runtime snapshot, which other programs read and compare, and for answers to those who ask for YAML. Only
+what JSON has is supported; a general YAML library takes a hundred times as long and is not needed for writing. Reading
+is `api.yaml_documents`.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import orjson
 from trainmaster.api import tables
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.training import yaml_text
 from trainmaster.apiserver.contract import Frame, Page
 from trainmaster.apiserver.http.messages import JSON, Query
 from trainmaster.apiserver.http.negotiate import Form
@@ -29,6 +30,7 @@ CONTENT_TYPES = {
 }
 LIST_SLICE = 2000
 """Items of a list that are joined before others get a turn, about 1 ms."""
+_BLOCK_STYLE_BYTES = 256 * 1024
 _TABLE_VERSIONS = {Form.TABLE: "meta.k8s.io/v1", Form.TABLE_BETA: "meta.k8s.io/v1beta1"}
 
 
@@ -66,9 +68,8 @@ def _list_head(kind: Kind, page: Page) -> bytes:
 
 
 def _to_yaml(raw: bytes) -> bytes:
-    import yaml  # noqa: PLC0415 - only a person with curl asks for YAML
-
-    return yaml.safe_dump(orjson.loads(raw), sort_keys=False, allow_unicode=True).encode()
+    """What is large stays JSON, which every reader of YAML reads: block style is for people, and takes time."""
+    return raw if len(raw) > _BLOCK_STYLE_BYTES else yaml_text.render(orjson.loads(raw)).encode()
 
 
 def _table(form: Form, kind: Kind, objects: list[Object], metadata: Object, query: Query, clock: Clock) -> Object:

@@ -15,6 +15,8 @@ from trainmaster.edge.limits import EdgeLimits
 class Limits(EdgeLimits):
     json_depth: int = 200
     """Nesting of a request body, at most 200: the JSON writer ends at 254, and lists wrap an object a few levels."""
+    yaml_bytes: int = 256 * 1024
+    """A body in YAML. Reading it costs a hundred times the CPU of JSON, which may have `body_bytes`."""
     connections: int = 1024
     """Open connections. The ones above are answered 429 and closed; above twice the number they are dropped."""
     watchers: int = 2000

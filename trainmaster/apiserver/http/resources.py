@@ -147,7 +147,7 @@ class Resources:
         return obj
 
     def _body(self, request: Request) -> Object:
-        return bodies.parse_object(request.body, request.headers.get("content-type"), self._limits.json_depth)
+        return bodies.parse_object(request.body, request.headers.get("content-type"), self._limits)
 
     def _create(self, request: Request, kind: Kind, namespace: str) -> Response:
         route = request.route
@@ -172,9 +172,7 @@ class Resources:
     def _patch(self, request: Request, kind: Kind, namespace: str) -> Response:
         route = request.route
         asked = options.read_write_options(request.query, "PatchOptions")
-        patch_type, patch = bodies.parse_patch(
-            request.body, request.headers.get("content-type"), self._limits.json_depth
-        )
+        patch_type, patch = bodies.parse_patch(request.body, request.headers.get("content-type"), self._limits)
         call = self._call(request)
         written = self._registry.patch(
             call, kind, namespace, route.name, patch_type, patch, asked, subresource=route.subresource

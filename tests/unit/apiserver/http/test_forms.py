@@ -5,11 +5,14 @@ from __future__ import annotations
 import orjson
 import pytest
 
+from trainmaster.api import catalogue, yaml_documents
 from trainmaster.api.status import Invalid, StatusError
-from trainmaster.apiserver.http import bodies, options
+from trainmaster.apiserver.http import bodies, forms, options
+from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.messages import Query
 from trainmaster.apiserver.http.negotiate import Form, choose_form, find_discovery_version
 from trainmaster.client.contract import PatchType
+from trainmaster.testing.virtual import VirtualClock
 
 pytestmark = pytest.mark.unit
 
@@ -56,20 +59,23 @@ def test_aggregated_discovery_is_for_those_who_ask_for_it_first() -> None:
 
 def test_depth_is_counted_where_brackets_nest_and_not_where_they_follow_each_other() -> None:
     flat = orjson.dumps([[1]] * 1000)
-    assert bodies.parse_json(flat, 5) == [[1]] * 1000
+    assert bodies.parse_json(flat, Limits(json_depth=5)) == [[1]] * 1000
     with pytest.raises(StatusError, match="exceeded max depth 5"):
-        bodies.parse_json(b"[[[[[[1]]]]]]", 5)
-    assert bodies.parse_json(b"[[[[[1]]]]]", 5)
+        bodies.parse_json(b"[[[[[[1]]]]]]", Limits(json_depth=5))
+    assert bodies.parse_json(b"[[[[[1]]]]]", Limits(json_depth=5))
 
 
 def test_apply_bodies_may_be_yaml_or_json() -> None:
     for body in (b"kind: X\nn: 1", b'{"kind":"X","n":1}'):
-        assert bodies.parse_patch(body, "application/apply-patch+yaml", 50) == (PatchType.APPLY, {"kind": "X", "n": 1})
+        assert bodies.parse_patch(body, "application/apply-patch+yaml", Limits()) == (
+            PatchType.APPLY,
+            {"kind": "X", "n": 1},
+        )
 
 
 def test_the_media_type_may_carry_parameters() -> None:
-    assert bodies.parse_object(b'{"a":1}', "application/json; charset=utf-8", 50) == {"a": 1}
-    patch_type, _ = bodies.parse_patch(b"{}", "application/merge-patch+json; charset=utf-8", 50)
+    assert bodies.parse_object(b'{"a":1}', "application/json; charset=utf-8", Limits()) == {"a": 1}
+    patch_type, _ = bodies.parse_patch(b"{}", "application/merge-patch+json; charset=utf-8", Limits())
     assert patch_type is PatchType.MERGE
 
 
@@ -114,3 +120,13 @@ def test_watches_end_at_the_servers_limit_at_the_latest() -> None:
 def test_log_options_that_make_no_sense_are_invalid(query: str) -> None:
     with pytest.raises(Invalid):
         options.read_log_options(Query(query))
+
+
+@pytest.mark.parametrize("size", [10, 300_000])
+def test_a_yaml_answer_reads_as_the_object(size: int) -> None:
+    obj = {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"on": "yes", "text": "x\ny\n", "long": "z" * size}}
+    kind = catalogue.build().find_type("v1", "ConfigMap")
+    assert kind is not None
+    body, content_type = forms.render_object(Form.YAML, kind, orjson.dumps(obj), Query(""), VirtualClock())
+    assert content_type == b"application/yaml"
+    assert yaml_documents.parse(body, 10) == obj

@@ -1,0 +1,200 @@
+"""YAML of people we do not trust, read event by event: no recursion, and every cost is bounded before it is paid.
+
+`parse` reads one document as Kubernetes does (the rules of sigs.k8s.io/yaml): what YAML 1.1 calls a truth value or a
+number is one, dates and `1:30` are text, keys are text. What only serves to blow a document up or to hide what it says
+is refused: aliases, merge keys, tags, keys that are given twice, several documents.
+
+libyaml is used as a source of events only. Its scanner is quadratic in the depth of flow collections and in the number
+of %TAG lines; both end here, at the depth limit and before the first event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+MOST_VALUES = 40_000
+"""Scalars and collections of one document: some 100 ms. The largest CRD that we know has 16,000."""
+_SLOW_SHARE = 40
+"""How much longer PyYAML takes where it was built without libyaml."""
+_MOST_TAG_LINES = 16
+
+_TAG_LINE = re.compile(rb"(?:^|[\n\r]|\xc2\x85|\xe2\x80[\xa8\xa9])%")
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+}
+_LETTERS = frozenset("yYnN")
+"""Upstream reads the key `n` as "false", which nobody ever means; as a key it is a letter here."""
+_NUMBER_STARTS = frozenset("+-.0123456789")
+_LONGEST_NUMBER = 400
+"""Longer texts of digits are texts; reading them as a number would be quadratic."""
+_INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[+-]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][+-]?[0-9]+)?")
+_SPECIAL = frozenset(sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")) | {
+    ".nan",
+    ".NaN",
+    ".NAN",
+}
+_TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
+_PLAIN_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
+
+
+class YamlRefused(ValueError):
+    """Why the document is not read, as one sentence for its author."""
+
+
+def parse(body: bytes, depth: int, most_values: int = MOST_VALUES) -> Any:
+    """The value of the one document in `body`. YamlRefused for all that is wrong with it."""
+    import yaml  # noqa: PLC0415 - only few requests bring YAML, and the import costs start-up time
+
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise YamlRefused(f"yaml: byte {error.start} is not UTF-8") from None
+    if len(_TAG_LINE.findall(body)) > _MOST_TAG_LINES:
+        raise YamlRefused("yaml: directives (lines that begin with %) are not supported")
+    loader: Any = getattr(yaml, "CSafeLoader", None)
+    if loader is None:
+        loader, most_values = yaml.SafeLoader, most_values // _SLOW_SHARE
+    try:
+        return _build(yaml.parse(body, Loader=loader), depth, most_values)
+    except yaml.YAMLError as error:
+        raise YamlRefused(_describe(error)) from None
+
+
+def _describe(error: Any) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}: " if mark is not None else ""
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or type(error).__name__
+    return f"yaml: {where}{str(problem)[:200]}"
+
+
+_NO_KEY = object()
+
+
+class _Collection:
+    """A mapping or a sequence that is still open."""
+
+    __slots__ = ("key", "line", "value")
+
+    def __init__(self, value: dict[str, Any] | list[Any], line: int) -> None:
+        self.value = value
+        self.line = line
+        self.key: Any = _NO_KEY
+
+    def put(self, value: Any, line: int) -> None:
+        if isinstance(self.value, list):
+            self.value.append(value)
+        elif self.key is _NO_KEY:
+            key = _to_key(value, line)
+            if key in self.value:
+                raise YamlRefused(f"yaml: line {line}: key {_shorten(key)} already set in map")
+            self.key = key
+        else:
+            self.value[self.key] = value
+            self.key = _NO_KEY
+
+
+def _build(events: Iterator[Any], depth: int, most_values: int) -> Any:
+    import yaml  # noqa: PLC0415 - see above
+
+    open_ones: list[_Collection] = []
+    root = _Collection([], 0)
+    top, values, documents = root, 0, 0
+    for event in events:
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            values += 1
+            top.put(_read_scalar(event, top), event.start_mark.line + 1)
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            values += 1
+            line = event.start_mark.line + 1
+            _check_collection(event, top, line)
+            if len(open_ones) >= depth:
+                raise YamlRefused(f"yaml: line {line}: exceeded max depth {depth}")
+            open_ones.append(top)
+            top = _Collection({} if kind is yaml.MappingStartEvent else [], line)
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            closed, top = top, open_ones.pop()
+            top.put(closed.value, closed.line)
+        elif kind is yaml.AliasEvent:
+            # An alias lets a small document grow without bound when it is written out again.
+            raise YamlRefused(f"yaml: line {event.start_mark.line + 1}: aliases are not supported")
+        elif kind is yaml.DocumentStartEvent:
+            documents += 1
+            if documents > 1:
+                raise YamlRefused("yaml: the body holds several documents; send one at a time")
+        if values > most_values:
+            raise YamlRefused(f"yaml: the document has more than {most_values} values; send it as JSON")
+    found: list[Any] = root.value  # type: ignore[assignment]  # it was made as a list above
+    return found[0] if found else None
+
+
+def _check_collection(event: Any, top: _Collection, line: int) -> None:
+    if event.tag not in _PLAIN_TAGS:
+        raise YamlRefused(f"yaml: line {line}: tags are not supported")
+    if isinstance(top.value, dict) and top.key is _NO_KEY:
+        raise YamlRefused(f"yaml: line {line}: a key must be text, not a mapping or a list")
+
+
+def _read_scalar(event: Any, top: _Collection) -> Any:
+    text: str = event.value
+    if event.tag is not None:
+        if event.tag not in _TEXT_TAGS:
+            raise YamlRefused(f"yaml: line {event.start_mark.line + 1}: tags are not supported; quote what is text")
+        return text
+    if event.style:
+        return text
+    if isinstance(top.value, dict) and top.key is _NO_KEY:
+        if text == "<<":
+            raise YamlRefused(f"yaml: line {event.start_mark.line + 1}: merge keys (<<) are not supported")
+        if text in _LETTERS:
+            return text
+    return resolve(text)
+
+
+def resolve(text: str) -> Any:
+    """What a plain scalar means. YamlRefused for numbers that JSON has not."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMBER_STARTS or len(text) > _LONGEST_NUMBER:
+        return text
+    if text in _SPECIAL:
+        raise YamlRefused(f"yaml: {text} is not a number that JSON has")
+    digits = text.replace("_", "")
+    match = _INTEGER.fullmatch(digits)
+    if match is not None:
+        sign, number = match.groups()
+        value = _read_integer(number) * (-1 if sign == "-" else 1)
+        if -(2**63) <= value < 2**64:
+            return value
+    if _FLOAT.fullmatch(digits) is None:
+        return text
+    found = float(digits)
+    if found in (float("inf"), float("-inf")):
+        raise YamlRefused(f"yaml: {_shorten(text)} is beyond the range of a number")
+    return found
+
+
+def _read_integer(number: str) -> int:
+    if number[:2] in ("0x", "0X", "0b", "0B", "0o", "0O"):
+        return int(number, 0)
+    return int(number, 8) if number[0] == "0" else int(number)
+
+
+def _to_key(value: Any, line: int) -> str:
+    """Keys are text in JSON; numbers and truth values are written as such."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise YamlRefused(f"yaml: line {line}: a key must be text")
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "...")
