@@ -97,8 +97,8 @@ class Snapshot:
         found = self._objects.get(gvr, ())
         return [obj for obj in found if namespace in ("", obj["metadata"].get("namespace", ""))]
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
-        found = self._objects.get(gvr, ())
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
+        found = self.list(gvr, namespace)
         return [obj for obj in found if any(o["uid"] == owner_uid for o in obj["metadata"].get("ownerReferences", ()))]
 
 

@@ -60,9 +60,9 @@ class LocalView:
         wanted = labels.items()
         return [self._parse(record) for record in records if wanted <= stored.labels_of(record).items()]
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         bucket = stored.bucket_of(gvr)
-        names = self._owners.controlled(owner_uid, bucket)
+        names = self._owners.controlled(owner_uid, bucket, f"{namespace}/")
         return [self._parse(record) for name in names if (record := self._store.get(bucket, name)) is not None]
 
     def summary(self, build: Callable[[], S]) -> S:

@@ -29,13 +29,19 @@ class OwnerIndex:
         """The records that name this uid as an owner, oldest entry first."""
         return tuple(self._dependents.get(uid, ()))
 
-    def controlled(self, uid: str, bucket: str) -> list[str]:
-        """The names of the records in a bucket that name this uid as their controller, in order. Nothing of the records
-        is looked at: a Job asks this about all its Pods in every pass."""
+    def controlled(self, uid: str, bucket: str, prefix: str) -> list[str]:
+        """The names in a bucket that begin with a prefix and whose records name this uid as their controller, in order.
+        Nothing of the records is looked at: a Job asks this about all its Pods in every pass."""
         places = self._dependents.get(uid)
         if places is None:
             return []
-        return sorted([name for (place, name), controls in places.items() if controls and place == bucket])
+        return sorted(
+            [
+                name
+                for (place, name), controls in places.items()
+                if controls and place == bucket and name.startswith(prefix)
+            ]
+        )
 
     def has_dependents(self, uid: str) -> bool:
         return uid in self._dependents

@@ -75,9 +75,9 @@ class Collection:
             for name in sorted(names):
                 yield names[name]
 
-    def owned(self, uid: str) -> Sequence[Object]:
+    def owned(self, namespace: str, uid: str) -> Sequence[Object]:
         found = self._owned.get(uid)
-        return [found[key] for key in sorted(found)] if found else ()
+        return [found[key] for key in sorted(found) if key[0] == namespace] if found else ()
 
     def put(self, obj: Object) -> None:
         if self._slim is not None:
@@ -192,8 +192,8 @@ class WatchCache:
         wanted = labels.items()
         return [obj for obj in found if wanted <= (obj["metadata"].get("labels") or {}).items()]
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
-        return self._collections[gvr].owned(owner_uid)
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
+        return self._collections[gvr].owned(namespace, owner_uid)
 
     # Feed
 

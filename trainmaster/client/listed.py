@@ -37,10 +37,10 @@ class ListedView:
             if namespace in ("", space) and wanted <= (obj["metadata"].get("labels") or {}).items()
         ]
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         return [
             obj
-            for obj in self.list(gvr)
+            for obj in self.list(gvr, namespace)
             if any(ref.get("uid") == owner_uid and ref.get("controller") for ref in _list_owners(obj))
         ]
 

@@ -19,8 +19,9 @@ class View(Protocol):
         """All objects of the kind (namespace "" is all) whose labels contain all of `labels`, by namespace and name."""
         ...
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
-        """Objects of the kind that name that uid as their controller (ownerReferences with controller: true)."""
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
+        """Objects of the kind in that namespace that name that uid as their controller (`controller: true`). An owner
+        has no children in other namespaces, whatever somebody there claims."""
         ...
 
 

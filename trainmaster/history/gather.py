@@ -35,7 +35,7 @@ class ViewGather:
         view, meta = self._view, trainjob["metadata"]
         namespace = meta["namespace"]
         snapshot = view.find(CONFIG_MAPS, namespace, snapshots.get_name(trainjob))
-        jobsets = list(view.owned(JOB_SETS, meta["uid"]))
+        jobsets = list(view.owned(JOB_SETS, namespace, meta["uid"]))
         uids_below = sorted({*known, *(jobset["metadata"]["uid"] for jobset in jobsets)})
         jobs = [job for uid in uids_below for job in view.list(JOBS, namespace, {JOBSET_UID: uid})]
         pods = [pod for uid in uids_below for pod in view.list(PODS, namespace, {JOBSET_UID: uid})]

@@ -71,13 +71,16 @@ def test_owned_objects_are_those_with_that_controller() -> None:
             ref = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
             await create(cluster, "child", ownerReferences=[{**ref, "controller": True}])
             await create(cluster, "guest", ownerReferences=[ref])
-            assert names(cluster.view.owned(CONFIG_MAPS, uid)) == ["child"]
+            claimed: Object = {"apiVersion": "v1", "kind": "ConfigMap"}
+            claimed["metadata"] = {"name": "liar", "ownerReferences": [{**ref, "controller": True}]}
+            await cluster.client.create(CONFIG_MAPS, claimed, "kube-system")
+            assert names(cluster.view.owned(CONFIG_MAPS, "default", uid)) == ["child"]
             for name, controls in (("child", False), ("guest", True)):
                 patch = {"metadata": {"ownerReferences": [{**ref, "controller": controls}]}}
                 await cluster.client.patch(CONFIG_MAPS, name, PatchType.MERGE, patch, "default")
-            assert names(cluster.view.owned(CONFIG_MAPS, uid)) == ["guest"]
+            assert names(cluster.view.owned(CONFIG_MAPS, "default", uid)) == ["guest"]
             await cluster.client.delete(CONFIG_MAPS, "owner", "default", DeleteOptions("Orphan"))
             await cluster.settle()
-            assert names(cluster.view.owned(CONFIG_MAPS, uid)) == []
+            assert names(cluster.view.owned(CONFIG_MAPS, "default", uid)) == []
 
     run_virtual(main())

@@ -124,8 +124,9 @@ def test_objects_are_found_by_their_controller_and_the_index_follows_changes() -
 
     async def check(cache: WatchCache) -> None:
         await settle()
-        assert names(cache.owned(PODS, "u1")) == ["q"] and names(cache.owned(PODS, "u2")) == ["p"]
-        assert list(cache.owned(PODS, "nobody")) == []
+        assert names(cache.owned(PODS, "a", "u1")) == ["q"] and names(cache.owned(PODS, "default", "u2")) == ["p"]
+        assert list(cache.owned(PODS, "a", "nobody")) == []
+        assert list(cache.owned(PODS, "elsewhere", "u1")) == []
 
     run(client, check)
 

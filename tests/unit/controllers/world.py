@@ -42,10 +42,10 @@ class World:
                 found.append(obj)
         return found
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         return [
             obj
-            for obj in self.list(gvr)
+            for obj in self.list(gvr, namespace)
             if any(ref["uid"] == owner_uid for ref in obj["metadata"].get("ownerReferences") or ())
         ]
 

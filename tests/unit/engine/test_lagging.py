@@ -43,7 +43,7 @@ class Past:
     def list(self, gvr: GVR, namespace: str = "", labels: Any = None) -> Sequence[Object]:
         return ()
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         return ()
 
     async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:

@@ -75,10 +75,10 @@ class Overlay:
             if namespace in ("", space) and _has_labels(obj, labels or {})
         ]
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         return [
             obj
-            for obj in self.list(gvr)
+            for obj in self.list(gvr, namespace)
             if any(ref["uid"] == owner_uid and ref.get("controller") for ref in _list_owners(obj))
         ]
 

@@ -42,7 +42,7 @@ def claim_pods(view: View, memo: Memo, job: Object, serial: int) -> Claims:
     selector = parse_object(job["spec"].get("selector") or {})
     assert selector is not None, "only an absent selector is none"
     namespace = meta["namespace"]
-    pods = [facts for facts in memo.read(meta["uid"], view.owned(PODS, meta["uid"])) if facts.namespace == namespace]
+    pods = [*memo.read(meta["uid"], view.owned(PODS, namespace, meta["uid"]))]
     foreign = frozenset(_list_foreign(selector, pods))
     adopted: list[Patch] = []
     for pod in _list_orphans(view, job, selector, len(pods) - len(foreign)):

@@ -71,7 +71,11 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
 
 
 def _list_left_behind(view: View, job: Object) -> tuple[Delete, ...]:
-    pods = (pod["metadata"] for pod in view.owned(PODS, job["metadata"]["uid"]) if is_active(pod))
+    pods = (
+        pod["metadata"]
+        for pod in view.owned(PODS, job["metadata"]["namespace"], job["metadata"]["uid"])
+        if is_active(pod)
+    )
     return tuple(Delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"]) for meta in pods)
 
 

@@ -37,7 +37,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal
     if jobset is None or is_terminating(jobset) or jobset["spec"].get("managedBy", MANAGER) != MANAGER:
         return NOTHING
     draft = Draft(jobset, now.wall)
-    buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["uid"]))
+    buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"]))
     draft.count(buckets)
     if draft.is_finished:
         return _clean_up(view, jobset, buckets, draft, now)

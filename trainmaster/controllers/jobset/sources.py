@@ -36,7 +36,7 @@ def _is_settled(view: View, jobset: Object) -> bool:
     templates = (replicated["template"].get("spec") or {} for replicated in list_replicated(jobset))
     if any("ttlSecondsAfterFinished" in template for template in templates):
         return False
-    buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["uid"]))
+    buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"]))
     is_left = buckets.active or buckets.previous
     return not is_left and build_counts(jobset, buckets) == jobset["status"].get("replicatedJobsStatus")
 

@@ -205,7 +205,7 @@ class Walk:
             return True
         if sum(role.replicas for role in shape.roles) > _FEW_JOBS:
             return False
-        jobs = [job for job in self._view.owned(JOBS, shape.uid) if read_attempt(job) == shape.attempt]
+        jobs = [job for job in self._view.owned(JOBS, shape.namespace, shape.uid) if read_attempt(job) == shape.attempt]
         return all(_has_all(gang, role, jobs) for role in shape.roles if role.starts_first)
 
     def _find_pod(self, entry: Entry) -> Object | None:

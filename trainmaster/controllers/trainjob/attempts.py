@@ -19,7 +19,7 @@ def find_beginning(view: View, trainjob: Object, jobset: Object | None) -> str:
     restarts = (jobset.get("status") or {}).get("restarts") or 0
     if not restarts:
         return str(meta["creationTimestamp"])
-    jobs = view.owned(JOBS, meta["uid"])
+    jobs = view.owned(JOBS, meta["namespace"], meta["uid"])
     # The Jobs of a round come one after the other; a report is stored with a time after that of its own Job.
     times = [
         str(job["metadata"]["creationTimestamp"])

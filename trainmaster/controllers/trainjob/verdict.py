@@ -64,13 +64,13 @@ def find_pause(view: View, jobset: Object, failure: Failure | None, now: Now) ->
 
 
 def _can_be_explained(view: View, jobset: Object) -> bool:
-    jobs = view.owned(JOBS, jobset["metadata"]["uid"])
+    jobs = view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"])
     ends = [condition for job in jobs if (condition := find_condition(list_conditions(job), "Failed")) is not None]
     return bool(jobs) and not any(condition.get("reason") == "DeadlineExceeded" for condition in ends)
 
 
 def _list_failed_jobs(view: View, jobset: Object) -> Iterator[Object]:
-    for job in view.owned(JOBS, jobset["metadata"]["uid"]):
+    for job in view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"]):
         conditions = list_conditions(job)
         ended = is_true(conditions, "FailureTarget") or is_true(conditions, "Failed")
         if ended or (job.get("status") or {}).get("failed"):
@@ -79,7 +79,7 @@ def _list_failed_jobs(view: View, jobset: Object) -> Iterator[Object]:
 
 def _list_failed_pods(view: View, job: Object) -> Iterator[Object]:
     """Those that failed by themselves, and were not stopped."""
-    for pod in view.owned(PODS, job["metadata"]["uid"]):
+    for pod in view.owned(PODS, job["metadata"]["namespace"], job["metadata"]["uid"]):
         if (pod.get("status") or {}).get("phase") != "Failed":
             continue
         deleted = pod["metadata"].get("deletionTimestamp")

@@ -74,8 +74,8 @@ class LaggingView:
         found = self._collections[gvr].all(namespace)
         return [obj for obj in found if wanted <= (obj["metadata"].get("labels") or {}).items()]
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
-        return self._collections[gvr].owned(owner_uid)
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
+        return self._collections[gvr].owned(namespace, owner_uid)
 
     async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
         collection = self._collections[gvr]

@@ -86,8 +86,8 @@ class ChangedView:
     def list(self, gvr: GVR, namespace: str = "", labels: Mapping[str, str] | None = None) -> Sequence[Object]:
         return [self._change(gvr, obj) for obj in self._view.list(gvr, namespace, labels)]
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
-        return [self._change(gvr, obj) for obj in self._view.owned(gvr, owner_uid)]
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
+        return [self._change(gvr, obj) for obj in self._view.owned(gvr, namespace, owner_uid)]
 
 
 def show_changed(change: Callable[[GVR, Object], Object]) -> Callable[[Reconcile], Reconcile]:

@@ -70,7 +70,7 @@ def _list_times(controller: str, view: View, request: Request) -> Iterator[Key]:
             jobset = view.find(JOB_SETS, request.namespace, request.name)
             if jobset is None:
                 return
-            jobs = view.owned(JOBS, jobset["metadata"]["uid"])
+            jobs = view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"])
             ends = [find_end(jobset, "Completed"), *(find_end(obj, "Failed") for obj in (jobset, *jobs))]
             yield from (end for end in ends if end is not None)
         case "job":

@@ -113,7 +113,7 @@ class Shown:
     def list(self, gvr: GVR, namespace: str = "", labels: Mapping[str, str] | None = None) -> Sequence[Object]:
         return [self._obj] if gvr == TRAIN_JOBS else []
 
-    def owned(self, gvr: GVR, owner_uid: str) -> Sequence[Object]:
+    def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         return []
 
 
