@@ -124,7 +124,7 @@ def test_objects_are_found_by_their_controller_and_the_index_follows_changes() -
 
     async def check(cache: WatchCache) -> None:
         await settle()
-        assert names(cache.owned(PODS, "a", "u1")) == ["q"] and names(cache.owned(PODS, "default", "u2")) == ["p"]
+        assert names(cache.owned(PODS, "a", "u1")) == ["q"] and names(cache.owned(PODS, "a", "u2")) == ["p"]
         assert list(cache.owned(PODS, "a", "nobody")) == []
         assert list(cache.owned(PODS, "elsewhere", "u1")) == []
 
