@@ -25,6 +25,7 @@ from trainmaster.node.isolation import IsolationError, decide_level, run_probe
 from trainmaster.shim import linux, probe
 from trainmaster.shim.probe import Finding
 from trainmaster.shim.protocol import PLAIN
+from trainmaster.store.damages import list_damages
 
 State = Literal["ok", "note", "problem"]
 _GIB = 1 << 30
@@ -119,6 +120,15 @@ def check_disk(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("disk", "ok", seen)]
 
 
+def check_store(patient: Patient) -> list[Diagnosis]:
+    """What starts of the server did not find again."""
+    advice = "look over your jobs, or `trainmaster restore` a backup; then remove the damage-* files there"
+    return [
+        Diagnosis("store", "problem", f"{damage.found}: {damage.describe()}", advice)
+        for damage in list_damages(patient.home.store)
+    ]
+
+
 def check_clock(_: Patient) -> list[Diagnosis]:
     if platform.system() != "Linux":
         return []
@@ -196,5 +206,6 @@ CHECKS: tuple[Check, ...] = (
     check_gpus,
     check_warm,
     check_disk,
+    check_store,
     check_clock,
 )

@@ -164,11 +164,14 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             ensure_built_ins(api.registry)
             pods = NO_PODS
             if settings.process.workloads:
+                damage = store.damage.describe() if store.damage is not None else ""
                 agent = await stack.enter_async_context(
-                    running_workloads(api.registry, home, settings, world.environ, world.clock, api.metrics)
+                    running_workloads(api.registry, home, settings, world.environ, world.clock, api.metrics, damage)
                 )
                 pods = build_pod_access(agent, home, world.clock)
             port, notes = choose_port(home, settings)
+            if store.damage is not None:
+                notes.append(store.damage.describe())
             server = await stack.enter_async_context(_listen(api.build_server(pki, port, pods), settings))
             home.write_port(server.address[1])
             url = _advertised_url(server)

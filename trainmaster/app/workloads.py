@@ -74,8 +74,12 @@ async def running_workloads(
     environ: Mapping[str, str],
     clock: Clock,
     metrics: Metrics,
+    damage: str = "",
 ) -> AsyncIterator[NodeAgent]:
-    """Controllers and node at work. Leaving stops them and leaves the processes of Pods alone."""
+    """Controllers and node at work. Leaving stops them and leaves the processes of Pods alone.
+
+    `damage`: what the store lost, for an Event on the Node.
+    """
     client = LocalClient(registry)
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
@@ -110,6 +114,8 @@ async def running_workloads(
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
                 Tidier(client, clock, home.bundles, home.history).running(),
             ):
+                if damage:
+                    await keeper.warn("StoreDamaged", damage)
                 yield agent
     finally:
         view.close()

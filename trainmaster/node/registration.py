@@ -173,6 +173,12 @@ class NodeKeeper:
             if device.unhealthy and not (device.id in known and known[device.id].unhealthy):
                 await self._record(node, "UnhealthyGPU", f"GPU {device.index} ({device.id}): {device.unhealthy}")
 
+    async def warn(self, reason: str, text: str) -> None:
+        """An Event on the Node about something else that an administrator should see."""
+        node = await self._find(NODES, self._shape.name)
+        if node is not None:
+            await self._record(node, reason, text)
+
     async def _record(self, node: Object, reason: str, text: str) -> None:
         await self._recorder.record(Note(node, reason, text, warning=True, action="Watching"), REPORTER)
 

@@ -14,13 +14,10 @@ from pathlib import Path
 
 import apsw
 
-from trainmaster.store import database
+from trainmaster.store import database, high_water
 from trainmaster.store.contract import StoreError
+from trainmaster.store.salvage import REVISION_JUMP
 from trainmaster.store.sqlite import SqliteStore
-
-REVISION_JUMP = 1_000_000
-"""More writes than anyone makes between a backup and its restore (a day at 10 a second), for when the store that is
-replaced cannot be read any more."""
 
 _STEP_PAGES = 256
 """One step copies 1 MiB; commits go on between two steps."""
@@ -58,7 +55,7 @@ def find_newest_revision(directory: Path) -> int | None:
         return None
     try:
         with contextlib.closing(apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            return _newest(connection)
+            return database.find_newest(connection)
     except apsw.Error:
         return None
 
@@ -76,6 +73,8 @@ def restore(source: Path, directory: Path, *, above: int = 0) -> int:
         path = directory / database.FILE
         if path.exists():
             raise StoreError(f"{directory} has a store already; move {path.name} away first")
+        # It told of the store that is replaced.
+        (directory / high_water.FILE).unlink(missing_ok=True)
         partial = path.with_name(path.name + ".partial")
         partial.unlink(missing_ok=True)
         target = _create(partial)
@@ -128,16 +127,7 @@ def _open_backup(source: Path) -> apsw.Connection:
     return connection
 
 
-def _newest(connection: apsw.Connection) -> int:
-    newest: int = connection.execute(
-        "SELECT max(coalesce(max(rev), 0), (SELECT value FROM meta WHERE key = 'revision')) FROM log"
-    ).get
-    return newest
-
-
 def _jump(target: apsw.Connection, above: int) -> int:
-    revision = max(_newest(target), above) + REVISION_JUMP
-    with target:
-        target.execute("UPDATE meta SET value = ? WHERE key IN ('revision', 'floor')", (revision,))
-        target.execute("DELETE FROM floors")
+    revision = max(database.find_newest(target), above) + REVISION_JUMP
+    database.jump(target, revision)
     return revision

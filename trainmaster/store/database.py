@@ -78,8 +78,11 @@ def hold_lock(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def open_database(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) -> apsw.Connection:
-    """Opens or creates the file with our settings. The caller holds the lock."""
+def connect(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) -> apsw.Connection:
+    """Opens the file with our settings, or makes an empty one; nothing is written to one that exists.
+
+    The caller holds the lock.
+    """
     # Values may be secrets; SQLite gives its side files the permissions of the main one. An existing file is not
     # touched: closing any descriptor of it would drop the locks that SQLite has on it in this process.
     with suppress(FileExistsError):
@@ -95,15 +98,20 @@ def open_database(path: Path, *, synchronous: str = "FULL", vfs: str | None = No
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         # Checkpoints are ours to time: they run beside the event loop, never inside a commit.
         connection.wal_autocheckpoint(0)
-        if connection.pragma("user_version") == 0:
-            with connection:
-                connection.execute(_SCHEMA)
-                connection.pragma("application_id", APPLICATION_ID)
-                connection.pragma("user_version", SCHEMA_VERSION)
     except BaseException:
+        # Closing would copy the log into a file that may be damaged.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close()
         raise
     return connection
+
+
+def ensure_schema(connection: apsw.Connection) -> None:
+    if connection.pragma("user_version") == 0:
+        with connection:
+            connection.execute(_SCHEMA)
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", SCHEMA_VERSION)
 
 
 def extend_log(path: Path, size: int) -> None:
@@ -132,7 +140,7 @@ def check_format(connection: apsw.Connection, path: Path) -> None:
     except apsw.BusyError as error:
         raise Locked(f"{path} is open in another program") from error
     except (apsw.NotADBError, apsw.CorruptError) as error:
-        raise StoreError(f"{path} is damaged or is not a store: {error}. Restore a backup.") from error
+        raise damaged(path, error) from error
     if application != APPLICATION_ID and (application or version or tables):
         raise StoreError(f"{path} is a SQLite file of another program")
     if version > SCHEMA_VERSION:
@@ -157,3 +165,27 @@ def read_meta(connection: apsw.Connection, key: str) -> int:
     if not isinstance(value, int):
         raise apsw.CorruptError(f"{key} is missing in the table meta")
     return value
+
+
+def find_newest(connection: apsw.Connection) -> int:
+    """The last revision that was given out, as far as the file knows; 0 for one without tables."""
+    if connection.pragma("user_version") == 0:
+        return 0
+    newest: int = connection.execute(
+        "SELECT max(coalesce(max(rev), 0), (SELECT value FROM meta WHERE key = 'revision')) FROM log"
+    ).get
+    return newest
+
+
+def jump(connection: apsw.Connection, revision: int) -> None:
+    """The next write comes after that revision, and no watch resumes from before it."""
+    with connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key IN ('revision', 'floor')", (revision,))
+        connection.execute("DELETE FROM floors")
+
+
+def damaged(path: Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"{path} is damaged or is not a store: {error}. Restore a backup with `trainmaster restore`; "
+        "the damaged files are kept aside."
+    )

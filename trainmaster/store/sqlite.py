@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -30,10 +30,12 @@ import apsw
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope, finish
-from trainmaster.store import database, loading
+from trainmaster.store import database, loading, salvage, wal
 from trainmaster.store.compaction import SLICE_ROWS, Garbage, Slice, remove_rows
 from trainmaster.store.contract import Event, EventType, StoreError
+from trainmaster.store.damages import Damage
 from trainmaster.store.disk import SyncGauge, exit_process, measure_sync
+from trainmaster.store.high_water import Copied, HighWater
 from trainmaster.store.state import DEFAULT_LIMITS, StoreState, WindowLimits
 
 log = logging.getLogger(__name__)
@@ -79,8 +81,13 @@ DEFAULT_OPTIONS = SqliteOptions()
 
 
 class SqliteStore(StoreState):
-    def __init__(self, directory: Path, connection: apsw.Connection, clock: Clock, options: SqliteOptions) -> None:
+    def __init__(
+        self, directory: Path, connection: apsw.Connection, clock: Clock, options: SqliteOptions, mark: HighWater
+    ) -> None:
         super().__init__(options.limits)
+        self.damage: Damage | None = None
+        """Acknowledged writes that this start did not find again."""
+        self._mark = mark
         self.directory = directory
         self._connection = connection
         self._clock = clock
@@ -104,11 +111,13 @@ class SqliteStore(StoreState):
         cls, directory: Path, clock: Clock, options: SqliteOptions = DEFAULT_OPTIONS
     ) -> AsyncIterator[SqliteStore]:
         """Opens the store in that directory, which is made if missing. Locked, NewerSchema or StoreError if not."""
-        with database.hold_lock(directory):
-            path = directory / database.FILE
-            connection = database.open_database(path, synchronous=options.synchronous, vfs=options.vfs)
-            try:
-                store = cls(directory, connection, clock, options)
+        with database.hold_lock(directory), closing(HighWater(directory)) as mark:
+            connection, damage = salvage.open_database(
+                directory, mark, clock, synchronous=options.synchronous, vfs=options.vfs
+            )
+            with closing(connection):
+                store = cls(directory, connection, clock, options, mark)
+                store.damage = damage
                 store._start()
                 async with Scope("store") as scope:
                     scope.spawn_forever(store._maintain(), name="store.maintain")
@@ -117,14 +126,12 @@ class SqliteStore(StoreState):
                     finally:
                         scope.cancel()
                         await finish(store._stop(), limit=60, name="store.stop")
-            finally:
-                connection.close()
 
     def _start(self) -> None:
         try:
             loading.load(self._connection, self, self._garbage)
         except (apsw.CorruptError, TypeError, ValueError) as error:  # a page of zeros reads as columns that are null
-            raise StoreError(f"{self.directory / database.FILE} is damaged: {error}. Restore a backup.") from error
+            raise database.damaged(self.directory / database.FILE, error) from error
         self._connection.set_wal_hook(self._note_wal)
         self._start_job(self._extend_log, lambda _: None)
         sync = measure_sync(self.directory, self._clock) if self._options.commit == "auto" else 0.0
@@ -232,6 +239,7 @@ class SqliteStore(StoreState):
         self._garbage.drop(removed)
         if events:
             self._active.set()
+            self._mark.note(events[-1].record.revision)
             self._acknowledge(events)
         if self._wal_pages >= self._options.checkpoint_pages and not self._busy:
             self._start_job(self._checkpoint, lambda _: None)
@@ -294,6 +302,12 @@ class SqliteStore(StoreState):
         in_log, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         if copied >= in_log:
             self._wal_pages = 0
+            salts = wal.read_salts(wal.find_path(self.directory / database.FILE))
+            self._mark.note_copied(Copied(salts, in_log))
+
+    def _checkpoint_at_rest(self) -> None:
+        self._checkpoint()
+        self._mark.sync()
 
     def _build_slice(self) -> Slice:
         rows = self._garbage.peek(SLICE_ROWS)
@@ -313,7 +327,7 @@ class SqliteStore(StoreState):
                 await _unhurt(self._start_job(partial(self._write, (), part, None), partial(self._committed, ())))
             if self._wal_pages:
                 await self._wait_for_turn()
-                await _unhurt(self._start_job(self._checkpoint, lambda _: None))
+                await _unhurt(self._start_job(self._checkpoint_at_rest, lambda _: None))
 
 
 async def _unhurt(job: asyncio.Future[T]) -> T:

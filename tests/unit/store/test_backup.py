@@ -8,8 +8,9 @@ import pytest
 
 from trainmaster.kit.scopes import Scope
 from trainmaster.store import database
-from trainmaster.store.backup import REVISION_JUMP, backup, restore
+from trainmaster.store.backup import backup, restore
 from trainmaster.store.contract import Compacted, Locked, Mismatch, NewerSchema, StoreError
+from trainmaster.store.salvage import REVISION_JUMP
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 

@@ -17,6 +17,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.absent import explain_absent
 from trainmaster.cli.context import Context, add_home, add_output
 from trainmaster.cli.output import print_data
+from trainmaster.store.damages import list_damages
 
 _ANSWER_SECONDS = 5.0
 
@@ -35,12 +36,17 @@ def run(options: argparse.Namespace, context: Context) -> int:
     data: dict[str, Any] = {"running": True, "ready": not problem, **asdict(info)}
     if problem:
         data["problem"] = problem
+    damages = list_damages(home.store)
+    if damages:
+        data["damages"] = [asdict(damage) for damage in damages]
     if options.output == "table":
         context.say(f"{'ready' if not problem else 'not ready: ' + problem}")
         for name in ("pid", "version", "home", "server", "kubeconfig", "started"):
             context.say(f"{name + ':':<12}{data[name]}")
         if info.rest:
             context.say(f"{'rest:':<12}{info.rest['url']}")
+        for damage in damages:
+            context.say(f"{'damage:':<12}{damage.found}: {damage.describe()}")
     else:
         print_data(context, data, options.output)
     return exits.NOT_READY if problem else exits.OK
