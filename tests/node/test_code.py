@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.node.bench import Bench, find_status, get_ended, has_phase, is_over, run
+from tests.support.chain import make_chain
 from trainmaster.api import code
-from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, JOBSET_UID, REPLICATED_JOB_NAME
-from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS
+from trainmaster.api.labels import COMPLETION_INDEX
 from trainmaster.bundles import pack
 from trainmaster.kit import failpoints
 from trainmaster.shim.protocol import FULL, PLAIN
@@ -19,7 +18,6 @@ from trainmaster.shim.protocol import FULL, PLAIN
 pytestmark = [pytest.mark.node, pytest.mark.parametrize("level", (PLAIN, FULL))]
 
 MOUNT = {"volumeMounts": [{"name": "code", "mountPath": code.MOUNT_PATH}]}
-TRAINJOB = "5f0c0e5e-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
@@ -122,39 +120,25 @@ def test_an_unknown_digest_waits_and_says_which_command_helps(tmp_path: Path, so
     run(tmp_path, test)
 
 
-async def put_jobset(bench: Bench) -> Object:
-    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "j", "uid": TRAINJOB}
-    template = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}}}
-    jobset = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        # The TrainJob does not exist: without the finalizer the JobSet would go too.
-        "metadata": {"name": "j", "ownerReferences": [{**owner, "controller": True}], "finalizers": ["test/keep"]},
-        "spec": {"replicatedJobs": [{"name": "node", "template": template}]},
-    }
-    return await bench.client.create(JOB_SETS, jobset, "default")
-
-
 def test_what_rank_0_wrote_is_kept_also_when_it_failed_and_that_of_others_is_not(
     tmp_path: Path, source: Path, level: str
 ) -> None:
     async def test(bench: Bench) -> None:
         results = tmp_path / "results"
         volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
-        jobset = await put_jobset(bench)
-        labels = {JOBSET_NAME: "j", JOBSET_UID: jobset["metadata"]["uid"], REPLICATED_JOB_NAME: "node"}
+        chain = await make_chain(bench.client)
         script = (
             "mkdir -p out __pycache__; echo 1 > out/model; echo slow > pkg/settings; touch __pycache__/x; exit $CODE"
         )
         async with bench.running_agent(level=level, results=results):
             for rank in ("0", "1"):
-                meta = {"labels": {**labels, COMPLETION_INDEX: rank}}
+                meta = chain.metadata(**{COMPLETION_INDEX: rank})
                 main = {**MOUNT, "env": [{"name": "CODE", "value": "3"}]}
                 await bench.create(script, name=f"r{rank}", metadata=meta, main=main, volumes=volumes)
             pod = await bench.wait_for(has_phase("Failed"), "r0")
             await bench.wait_for(has_phase("Failed"), "r1")
             # There when the end is told.
-            kept = results / TRAINJOB / "workdirs"
+            kept = results / chain.uid / "workdirs"
             place = kept / pod["metadata"]["uid"]
             assert [path.name for path in kept.iterdir()] == [place.name]
             files = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
@@ -172,17 +156,16 @@ def test_what_rank_0_wrote_is_kept_when_its_pod_was_deleted_while_nobody_ran_the
     async def test(bench: Bench) -> None:
         results = tmp_path / "results"
         volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
-        jobset = await put_jobset(bench)
-        labels = {JOBSET_NAME: "j", JOBSET_UID: jobset["metadata"]["uid"], REPLICATED_JOB_NAME: "node"}
+        chain = await make_chain(bench.client)
         async with bench.running_agent(level=level, results=results):
             script = "echo 1 > model; echo written; sleep 600"
-            await bench.create(script, metadata={"labels": labels}, main=MOUNT, volumes=volumes)
+            await bench.create(script, metadata=chain.metadata(), main=MOUNT, volumes=volumes)
             pod = await bench.wait_for(has_phase("Running"))
             uid = pod["metadata"]["uid"]
             log = bench.get_paths(pod).log("main", 0)
             await bench.wait_until(lambda: "written" in Path(log).read_text())
         await bench.delete(grace=0)
-        kept = results / TRAINJOB / "workdirs" / uid
+        kept = results / chain.uid / "workdirs" / uid
         assert not kept.exists()
         async with bench.running_agent(level=level, results=results):
             await bench.wait_until(lambda: not (bench.root / uid).exists())
@@ -204,9 +187,8 @@ def test_a_node_that_dies_while_outputs_are_kept_loses_neither_them_nor_the_end(
     async def test(bench: Bench) -> None:
         results = tmp_path / "results"
         volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
-        jobset = await put_jobset(bench)
-        labels = {JOBSET_NAME: "j", JOBSET_UID: jobset["metadata"]["uid"], REPLICATED_JOB_NAME: "node"}
-        await bench.create("echo 1 > model; exit 3", metadata={"labels": labels}, main=MOUNT, volumes=volumes)
+        chain = await make_chain(bench.client)
+        await bench.create("echo 1 > model; exit 3", metadata=chain.metadata(), main=MOUNT, volumes=volumes)
         with failpoints.calling(point, die), pytest.raises(BaseException) as caught:
             async with bench.running_agent(level=level, results=results):
                 await asyncio.sleep(30)
@@ -214,7 +196,7 @@ def test_a_node_that_dies_while_outputs_are_kept_loses_neither_them_nor_the_end(
         async with bench.running_agent(level=level, results=results):
             pod = await bench.wait_for(is_over)
             assert get_ended(pod)["exitCode"] == 3
-            kept = results / TRAINJOB / "workdirs"
+            kept = results / chain.uid / "workdirs"
             assert [path.name for path in kept.iterdir()] == [pod["metadata"]["uid"]]
             assert (kept / pod["metadata"]["uid"] / "files/model").read_text() == "1\n"
             await bench.remove()

@@ -163,7 +163,7 @@ class GarbageCollector:
                 kept = [owner for owner in references if owner["uid"] in solid]
                 self._rewrite(item, ownerReferences=kept)
             return
-        dependents = [found for place in self._index.dependents(item.uid) if (found := self._find(place)) is not None]
+        dependents = [found for place in self._list_dependents(item) if (found := self._find(place)) is not None]
         if waiting and dependents:
             if any(dependent.deleting_dependents for dependent in dependents):
                 # A circle of owners: the one that is met again must not block.
@@ -210,12 +210,20 @@ class GarbageCollector:
 
     def _await_dependents(self, item: _Item) -> None:
         """Foreground: deletes the dependents that block, and lets the owner go when none is left."""
-        blocking = [place for place in self._index.dependents(item.uid) if self._blocks(place, item.uid)]
+        blocking = [place for place in self._list_dependents(item) if self._blocks(place, item.uid)]
         if not blocking:
             self._rewrite(item, finalizers=[name for name in item.metadata["finalizers"] if name != FOREGROUND])
             return
         for place in blocking:
             self.worker.add(place)
+
+    def _list_dependents(self, item: _Item) -> list[Place]:
+        """An object in a namespace owns nothing outside it, whoever names its uid there."""
+        places = self._index.dependents(item.uid)
+        if not item.kind.namespaced:
+            return list(places)
+        prefix = f"{item.metadata['namespace']}/"
+        return [place for place in places if place[1].startswith(prefix)]
 
     def _blocks(self, place: Place, uid: str) -> bool:
         record = self._state.store.get(*place)
@@ -225,7 +233,7 @@ class GarbageCollector:
         return any(owner.get("uid") == uid and owner.get("blockOwnerDeletion") for owner in owners)
 
     def _orphan_dependents(self, item: _Item) -> None:
-        for place in self._index.dependents(item.uid):
+        for place in self._list_dependents(item):
             dependent = self._find(place)
             if dependent is not None:
                 owners = dependent.metadata.get("ownerReferences") or []

@@ -24,6 +24,7 @@ from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.limit_ranges import LimitRanges
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
 from trainmaster.apiserver.owners import OwnerIndex
+from trainmaster.apiserver.ownership import Ownership
 from trainmaster.apiserver.pod_actions import build_binder, build_evictor
 from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
 from trainmaster.apiserver.policy_admission import PolicyAdmission
@@ -60,6 +61,7 @@ class Registry:
             NamespaceLifecycle(self.state),
             ServiceAccounts(store),
             Walls(self.state),
+            Ownership(self.state),
             Priorities(store),
             TenantLimits(self.state),
             TenantPackages(self.state),

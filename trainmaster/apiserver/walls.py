@@ -54,6 +54,8 @@ def find_problems(pod: Object, user: int) -> Iterator[str]:
     for field in _HOST:
         if spec.get(field):
             yield f"spec.{field} is not allowed"
+    if spec.get("nodeName"):
+        yield "spec.nodeName is the scheduler's, which counts what everybody takes; leave it out"
     for volume in spec.get("volumes") or ():
         if volume.get("hostPath") is not None:
             yield f"volume {volume.get('name')} is a hostPath; use an emptyDir or a PersistentVolumeClaim"

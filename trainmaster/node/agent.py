@@ -46,6 +46,7 @@ from trainmaster.node.shim_link import ShimError
 from trainmaster.node.status import Facts, build_status
 from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
 from trainmaster.node.tracked import TrackedPod, is_mirror, track
+from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import PLAIN
 
 log = logging.getLogger(__name__)
@@ -77,8 +78,9 @@ class NodeAgent:
         """By gang: Pods whose object is gone and whose processes may not be, yet."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._supervisor = Supervisor(settings.root, self._note, settings.level)
-        self._launcher = build_launcher(client, clock, settings, self._evict)
-        places = Places(settings.root, client, settings.level, settings.ways_out, settings.hide)
+        workloads = Workloads(client)
+        self._launcher = build_launcher(client, workloads, clock, settings, self._evict)
+        places = Places(settings.root, client, workloads, settings.level, settings.ways_out, settings.hide)
         self._runner = PodRunner(settings, self._supervisor, self._launcher, places, clock)
         self._names = ServiceNames(client, clock, places, lambda: [pod.obj for pod in self._pods.values()])
         access = ShimAccess(self._supervisor)
@@ -347,7 +349,9 @@ class NodeAgent:
                     self._queue.add(other.uid)
 
 
-def build_launcher(client: Client, clock: Clock, settings: Settings, exceeded: Exceeded) -> Launcher:
+def build_launcher(
+    client: Client, workloads: Workloads, clock: Clock, settings: Settings, exceeded: Exceeded
+) -> Launcher:
     beside = settings.root.parent
     images = ImageSettings(
         root=settings.environments or beside / "environments",
@@ -360,7 +364,7 @@ def build_launcher(client: Client, clock: Clock, settings: Settings, exceeded: E
         host_paths=settings.host_paths,
         bundles=settings.bundles or beside / "bundles",
     )
-    return Launcher(client, clock, launch, Images(client, images), exceeded)
+    return Launcher(client, clock, launch, Images(client, images, workloads), exceeded)
 
 
 def _get_phase(pod: Object) -> str:

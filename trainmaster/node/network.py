@@ -13,8 +13,8 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
+from trainmaster.api.workloads import read_gang
 from trainmaster.node.launch.sandboxes import build_names
 from trainmaster.shim.protocol import Relay
 
@@ -79,11 +79,12 @@ class Addresses:
 
 
 def get_gang(pod: Object) -> str:
-    """Pods that know each other by name: those of one JobSet, else of one headless Service, else the Pod alone."""
+    """Pods that know each other by name: those of one JobSet, else of one headless Service, else the Pod alone. Never
+    Pods of two namespaces."""
     meta = pod["metadata"]
-    jobset = (meta.get("labels") or {}).get(JOBSET_UID)
-    if jobset:
-        return str(jobset)
+    gang = read_gang(pod)
+    if gang:
+        return gang
     subdomain = pod["spec"].get("subdomain")
     return f"{meta['namespace']}/{subdomain}" if subdomain else str(meta["uid"])
 

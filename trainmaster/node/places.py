@@ -16,16 +16,17 @@ from pathlib import Path
 
 import orjson
 
-from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import NotFound
+from trainmaster.api.workloads import build_gang
 from trainmaster.client.contract import Client
 from trainmaster.node.found import Found
 from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
 from trainmaster.node.launch.sandboxes import build_aliases, build_names, build_sandbox
 from trainmaster.node.network import Addresses, Line, WaysOut, build_hosts, get_gang, list_peer_names
 from trainmaster.node.ports import PortLeases
+from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import OWN_NETWORK, PLAIN, SandboxSpec, write_whole
 
 _PORTS = "ports.json"
@@ -35,6 +36,7 @@ _PORTS = "ports.json"
 class Places:
     root: Path
     client: Client
+    workloads: Workloads
     level: str = PLAIN
     ways_out: WaysOut = field(default_factory=WaysOut)
     hide: tuple[str, ...] = ()
@@ -46,7 +48,6 @@ class Places:
     _addresses: Addresses = field(default_factory=Addresses)
     _members: dict[str, set[str]] = field(default_factory=dict)
     _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    _trainjobs: dict[str, str] = field(default_factory=dict)
 
     def restore(self, pod: Object, found: Found) -> None:
         """What the Pod's directory says it was given."""
@@ -132,7 +133,6 @@ class Places:
         if not members:
             self._members.pop(gang, None)
             self._peers.pop(gang, None)
-            self._trainjobs.pop(gang, None)
             self._ports.release(gang)
             self._addresses.release(gang)
 
@@ -142,27 +142,17 @@ class Places:
             self._peers[gang] = await self._list_peers(pod)
         return build_hosts(self._addresses, pod, self._peers[gang])
 
-    async def find_trainjob(self, pod: Object) -> str:
-        """The uid of the TrainJob that the Pod works for; "" when it works for none."""
-        gang = get_gang(pod)
-        if gang not in self._trainjobs:
-            jobset = await self._find_jobset(pod)
-            owners = [] if jobset is None else jobset["metadata"].get("ownerReferences") or []
-            uids = [owner["uid"] for owner in owners if owner.get("controller") and owner.get("kind") == "TrainJob"]
-            self._trainjobs[gang] = uids[0] if uids else ""
-        return self._trainjobs[gang]
-
     async def _list_peers(self, pod: Object) -> list[tuple[str, str]]:
         """All members of the gang, also those that do not exist yet; a lone Pod has none."""
         jobset = await self._find_jobset(pod)
         return [] if jobset is None else list_peer_names(jobset)
 
     async def _find_jobset(self, pod: Object) -> Object | None:
-        name = (pod["metadata"].get("labels") or {}).get(JOBSET_NAME)
-        if not name:
+        workload = await self.workloads.resolve(pod)
+        if not workload.gang or build_gang(workload.namespace, workload.gang) != get_gang(pod):
             return None
         try:
-            return await self.client.get(JOB_SETS, name, pod["metadata"]["namespace"])
+            return await self.client.get(JOB_SETS, workload.gang_name, workload.namespace)
         except NotFound:
             return None
 

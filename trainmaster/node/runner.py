@@ -20,7 +20,7 @@ import orjson
 
 from trainmaster import checkpoint
 from trainmaster.api.meta import Object
-from trainmaster.api.places import find_place
+from trainmaster.api.places import Place, find_place
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.node.fields import list_refused
@@ -130,7 +130,7 @@ class PodRunner:
             site = await self._places.build_site(pod, {})
             os.makedirs(f"{site.directory}/{_NOTICE_FOLDER}", 0o755, exist_ok=True)
             prepared = await self._launcher.prepare(pod, site)
-            trainjob = await self._places.find_trainjob(pod)
+            trainjob = await self._find_trainjob(pod)
             if self._outputs is not None:
                 self._outputs.note(pod, trainjob, prepared.volumes, site.directory)
         except LaunchError as error:
@@ -154,6 +154,18 @@ class PodRunner:
             if item.attempt == 0:
                 notes.update(dict.fromkeys(said))
         return Ready(prepared, tuple(specs), tuple(notes), wish), refused
+
+    async def _find_trainjob(self, pod: Object) -> str:
+        """The uid of the TrainJob that the Pod works for; "" when it works for none."""
+        place = await self._find_place(pod)
+        return "" if place is None else (await self._places.workloads.resolve(pod)).trainjob
+
+    async def _find_place(self, pod: Object) -> Place | None:
+        """Where its logs belong; None also when its labels name a JobSet that is not its own."""
+        place = find_place(pod)
+        if place is None or place.jobset != (await self._places.workloads.resolve(pod)).gang:
+            return None
+        return place
 
     def _add_results(self, pod: Object, trainjob: str, spec: ContainerSpec) -> ContainerSpec:
         if self._settings.results is None:
@@ -191,7 +203,7 @@ class PodRunner:
             except ShimGone:
                 log.info("shim gone, making another", extra={"uid": uid})
         sandbox = await self._places.build_sandbox(pod, ready.prepared)
-        if self._settings.keep_logs is not None and (place := find_place(pod)) is not None:
+        if self._settings.keep_logs is not None and (place := await self._find_place(pod)) is not None:
             # Whoever removes the directory may not know the Pod any more.
             write_whole(os.fspath(self._settings.root / uid / _PLACE_FILE), str(place).encode())
         await self._supervisor.create(uid, sandbox, ready.specs, ready.wish)

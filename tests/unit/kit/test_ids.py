@@ -8,65 +8,26 @@ import uuid
 
 import pytest
 
+from tests.support.twister import STATE, clone, count_foretold
 from trainmaster.kit.ids import Ids, SeededIds, SystemIds
 
 pytestmark = pytest.mark.unit
 
-_STATE, _MIDDLE = 624, 397
-_MATRIX, _UPPER, _LOWER = 0x9908B0DF, 0x80000000, 0x7FFFFFFF
 
-
-def _untemper(word: int) -> int:
-    """The Mersenne Twister's inner word behind one that it gave out."""
-    word ^= word >> 18
-    word ^= (word << 15) & 0xEFC60000
-    inner = word
-    for _ in range(5):
-        inner = word ^ ((inner << 7) & 0x9D2C5680)
-    word = inner
-    for _ in range(3):
-        inner = word ^ (inner >> 11)
-    return inner & 0xFFFFFFFF
-
-
-def _clone(words: list[int]) -> random.Random:
-    """A Mersenne Twister in the state of the one that gave out these 624 words."""
-    copy = random.Random()
-    copy.setstate((3, (*(_untemper(word) for word in words), _STATE), None))
-    return copy
-
-
-def _count_foretold(ids: Ids, rounds: int = 400) -> int:
-    """How many uids begin a sequence that a Mersenne Twister would give, judged by the last 32 bits of each.
-
-    These are the first of four words. The recurrence makes them from the first word of 156 uids before, and from the
-    second words of that one and of another; of second words the two highest bits are the variant's: 16 guesses.
-    """
-    numbers = [int(ids.uid().replace("-", ""), 16) for _ in range(rounds)]
-    first = [_untemper(number & 0xFFFFFFFF) for number in numbers]
-    second = [[_untemper(number >> 32 & 0x3FFFFFFF | top << 30) for top in range(4)] for number in numbers]
-    foretold = 0
-    for at in range(_STATE // 4, rounds):
-        upper = first[at - _STATE // 4] & _UPPER
-        near, far = second[at - _STATE // 4], second[at - (_STATE - _MIDDLE + 1) // 4]
-        foretold += any(
-            first[at] == one ^ ((upper | two & _LOWER) >> 1) ^ (_MATRIX if two & 1 else 0)
-            for one in far
-            for two in near
-        )
-    return foretold
+def draw(ids: Ids) -> list[str]:
+    return [ids.uid() for _ in range(400)]
 
 
 def test_a_mersenne_twister_is_cloned_and_foretold_from_what_it_gave_out() -> None:
     """So the next test can fail. It is what an attacker did with the request ids of 420 answers."""
     source = random.Random(7)
-    copy = _clone([source.getrandbits(32) for _ in range(_STATE)])
+    copy = clone([source.getrandbits(32) for _ in range(STATE)])
     assert [copy.getrandbits(32) for _ in range(100)] == [source.getrandbits(32) for _ in range(100)]
-    assert _count_foretold(SeededIds(7)) == 400 - _STATE // 4
+    assert count_foretold(draw(SeededIds(7))) == 400 - STATE // 4
 
 
 def test_uids_cannot_be_computed_from_those_before() -> None:
-    assert _count_foretold(SystemIds()) == 0
+    assert count_foretold(draw(SystemIds())) == 0
 
 
 def test_uids_are_version_4_of_the_rfc_variant_and_all_different() -> None:

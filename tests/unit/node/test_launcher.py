@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.support.chain import make_chain
 from tests.unit.node.making import make_pod
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
@@ -229,16 +230,30 @@ def test_preparing_again_after_a_restart_gives_the_same(tmp_path: Path) -> None:
 def test_the_directory_of_a_gang_goes_with_its_last_pod(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         made = []
+        chain = await make_chain(bench.client)
+        gang = tmp_path / "gangs" / chain.jobset["metadata"]["uid"]
         for name in ("a", "b"):
             pod = make_pod({}, volumes=[{"name": "mpi-ssh-auth", "emptyDir": {}}])
-            pod["metadata"] = {"name": name, "namespace": "default", "labels": {"jobset.sigs.k8s.io/jobset-uid": "g"}}
+            pod["metadata"] = {"name": name, "namespace": "default", **chain.metadata()}
             made.append(await bench.client.create(PODS, pod, "default"))
             await bench.prepare(made[-1])
-        assert (tmp_path / "gangs" / "g").is_dir()
+        assert gang.is_dir()
         for pod, left in zip(made, (True, False), strict=True):
             await bench.client.delete(PODS, pod["metadata"]["name"], "default", DeleteOptions(grace_seconds=0))
             await bench.launcher.release(pod)
-            assert (tmp_path / "gangs" / "g").is_dir() is left
+            assert gang.is_dir() is left
+
+    run(tmp_path, test)
+
+
+def test_a_pod_that_only_says_it_belongs_to_a_gang_gets_a_directory_of_its_own(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        chain = await make_chain(bench.client)
+        pod = make_pod({}, volumes=[{"name": "mpi-ssh-auth", "emptyDir": {}}])
+        pod["metadata"] = {"name": "stray", "namespace": "default", "labels": chain.labels}
+        made = await bench.client.create(PODS, pod, "default")
+        await bench.prepare(made)
+        assert [folder.name for folder in (tmp_path / "gangs").iterdir()] == [made["metadata"]["uid"]]
 
     run(tmp_path, test)
 

@@ -81,7 +81,7 @@ def test_the_pods_own_full_name_comes_first_and_peers_follow() -> None:
     addresses = Addresses()
     pod = make_pod("js-1", **{JOBSET_UID: "u"})
     lines = build_hosts(addresses, pod, [("js-0", "job"), ("js-1", "job")])
-    own, peer = addresses.lease("u", "js-1"), addresses.lease("u", "js-0")
+    own, peer = addresses.lease("team/u", "js-1"), addresses.lease("team/u", "js-0")
     assert lines[0][:2] == (own, "js-1.job.team.svc.cluster.local")
     assert lines[0][-2:] == ("js-1.job", "js-1")
     assert lines[1][:2] == (peer, "js-0.job.team.svc.cluster.local")
@@ -96,7 +96,7 @@ def test_a_pod_without_a_subdomain_has_its_hostname_only() -> None:
 @pytest.mark.parametrize(
     ("pod", "want"),
     [
-        pytest.param(make_pod("a", **{JOBSET_UID: "js"}), "js", id="of a JobSet"),
+        pytest.param(make_pod("a", **{JOBSET_UID: "js"}), "team/js", id="of a JobSet"),
         pytest.param(make_pod("a"), "team/job", id="of a headless Service"),
         pytest.param(make_pod("a", ""), "uid-a", id="alone"),
     ],

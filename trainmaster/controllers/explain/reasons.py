@@ -23,6 +23,7 @@ from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS, TRAIN_JOBS
 from trainmaster.api.states import WAITING as WORDS
+from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import Change, Questions
 from trainmaster.controllers.explain.world import read_ledger
@@ -264,7 +265,8 @@ class _Explainer:
         # All of the queue: the scheduler's own walk ends where nothing is left to give.
         look = Walk(self._view, ledger, node, room, policy, to_the_end=True).run()
         queue = sum(1 for verdict in look.waiting if verdict.position)
-        own = next((one for one in look.waiting if one.gang.id == jobset["metadata"]["uid"]), None)
+        gang = build_gang(self._place[0], jobset["metadata"]["uid"])
+        own = next((one for one in look.waiting if one.gang.id == gang), None)
         return None if own is None else (own, room, queue)
 
     def _find_node(self) -> Object | None:

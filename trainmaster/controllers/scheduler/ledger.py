@@ -25,6 +25,7 @@ from trainmaster.api.devices import list_leased
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.pods.requests import Amounts, add, add_into, count_requests, find_most
 from trainmaster.api.resources import JOB_SETS, PODS
+from trainmaster.api.workloads import build_gang, read_gang
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.controllers.scheduler.shapes import Shape, find_peak, read_shape
 
@@ -240,7 +241,7 @@ class Ledger:
                 self._touch(gang)
             return
         uid = self._uids.pop((namespace, name), None)
-        found = self.gangs.get(uid or "")
+        found = self.gangs.get(build_gang(namespace, uid or ""))
         if found is not None:
             found.shape = None
             self._recount(found)
@@ -253,7 +254,7 @@ class Ledger:
         if known is not None and known != meta["uid"]:
             self.drop(JOB_SETS, *place)
         self._uids[place] = meta["uid"]
-        gang = self._find_gang(meta["uid"], f"{place[0]}/{place[1]}")
+        gang = self._find_gang(build_gang(place[0], meta["uid"]), f"{place[0]}/{place[1]}")
         gang.names_jobset = True
         attempt = gang.attempt
         gang.shape = read_shape(obj, gang.shape)
@@ -432,7 +433,7 @@ def _read_entry(pod: Object, known: Entry | None) -> Entry | None:
     """None: it takes nothing and waits for nothing here. `known`: what was read of it before."""
     meta, spec = pod["metadata"], pod["spec"]
     marks = meta.get("labels") or {}
-    jobset = marks.get(labels.JOBSET_UID)
+    jobset = read_gang(pod)
     stage = _find_stage(pod, is_ganged=bool(jobset))
     if stage is None:
         return None

@@ -25,6 +25,7 @@ from trainmaster.node.images.environments import Environments, read_environment
 from trainmaster.node.images.layers import Base
 from trainmaster.node.images.rules import DEFAULT, KEY, NAME, NAMESPACE, Named, Rule, RulesError, Table, parse_table
 from trainmaster.node.images.shipped import MPI_VOLUME, SHIPPED, add_remote_start
+from trainmaster.node.workloads import Workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,9 @@ class ImageSettings:
 
 
 class Images:
-    def __init__(self, client: Client, settings: ImageSettings) -> None:
+    def __init__(self, client: Client, settings: ImageSettings, workloads: Workloads | None = None) -> None:
         self._client = client
+        self._workloads = workloads or Workloads(client)
         self._settings = settings
         self._environments = Environments(settings.root, settings.environ)
         self._bases: dict[str, Base] = {}
@@ -66,7 +68,7 @@ class Images:
         if any(volume["name"] == MPI_VOLUME for volume in pod["spec"].get("volumes") or ()):
             rule = add_remote_start(rule)
         base = await self._find_base(rule, table)
-        gang = self._make_gang(pod) if rule.gang else ""
+        gang = await self._make_gang(pod) if rule.gang else ""
         return Environment(
             prefix=base.prefix,
             programs=(f"{self._make_shared(base)}/bin", *self._list_programs(base)),
@@ -139,20 +141,19 @@ class Images:
             self._sources[base.prefix] = known
         return known[1]
 
-    def _make_gang(self, pod: Object) -> str:
-        directory = self._get_gang(pod)
+    async def _make_gang(self, pod: Object) -> str:
+        """Of the JobSet that the Pod really belongs to: its labels may name somebody else's."""
+        workload = await self._workloads.resolve(pod)
+        directory = self._settings.gangs / (workload.gang or pod["metadata"]["uid"])
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(directory)
 
     def find_gang(self, pod: Object) -> Path | None:
-        """The directory that the Pod's gang shares, if it has one."""
-        directory = self._get_gang(pod)
-        return directory if directory.is_dir() else None
-
-    def _get_gang(self, pod: Object) -> Path:
+        """The directory that the Pod's gang shares, by its own word, if it has one. To be asked only who else uses it:
+        when the Pod goes, nobody may be left who could vouch for it."""
         meta = pod["metadata"]
-        gang: str = (meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"]
-        return self._settings.gangs / gang
+        directory = self._settings.gangs / ((meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"])
+        return directory if directory.is_dir() else None
 
 
 def _add_annotations(rule: Rule, pod: Object) -> Rule:

@@ -1,0 +1,103 @@
+"""Who belongs to whom in a tenant's namespace is said by controllers: tenants' own objects cannot pretend.
+
+An admission plugin. Labels and annotations that the controllers of jobs write, and by which Services, history, logs and
+progress reports find members of a job, are refused on what a tenant writes: on Pods, and in the templates of TrainJobs
+and runtimes, so that the author is told before a Pod is made. So are owner references to what is not there: the owner
+is verified by kind, name and uid in the same namespace, and only controllers make themselves the controller of a Pod.
+
+What was there before stays: only what a write adds is looked at. Members of `system:masters` (the owner of this server
+and its own controllers) and namespaces that are no tenant's are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trainmaster.api import status
+from trainmaster.api.kinds import Kind
+from trainmaster.api.labels import LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.tenancy import is_tenant
+from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.state import State
+
+MASTERS = "system:masters"
+_TEMPLATES = frozenset((PODS, TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS))
+_IN_TEMPLATES = ("jobset.sigs.k8s.io/", "batch.kubernetes.io/", "training.kubeflow.org/")
+_ON_PODS = (*_IN_TEMPLATES, "trainer.kubeflow.org/")
+"""Runtimes have labels under the latter that are their author's."""
+_BARE = frozenset((LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME))
+_SHOWN = 5
+"""Problems in one refusal."""
+
+
+class Ownership(Plugin):
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.namespaced
+
+    def validate(self, attributes: Attributes) -> None:
+        new = attributes.new
+        if new is None or not attributes.namespace or attributes.operation is Operation.DELETE:
+            return
+        meta, before = new["metadata"], (attributes.old or {}).get("metadata") or {}
+        owners = meta.get("ownerReferences") or ()
+        looks_inside = attributes.kind.gvr in _TEMPLATES and not attributes.subresource
+        if owners == (before.get("ownerReferences") or ()) and not looks_inside:
+            return
+        if MASTERS in attributes.call.identity.groups or not self._is_tenant(attributes.namespace):
+            return
+        problems = list(self._find_owner_problems(attributes, owners, before.get("ownerReferences") or ()))
+        if looks_inside:
+            prefixes = _ON_PODS if attributes.kind.gvr == PODS else _IN_TEMPLATES
+            known = set(find_marks(attributes.old or {}, prefixes))
+            added = (mark for mark in find_marks(new, prefixes) if mark not in known)
+            problems += [f"{place}: {key} is written by controllers only" for place, key, _ in added]
+        if problems:
+            text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems[:_SHOWN])}"
+            raise status.forbidden(attributes.kind.gvr, attributes.name, text)
+
+    def _is_tenant(self, namespace: str) -> bool:
+        record = self._state.store.get("namespaces", namespace)
+        return record is not None and is_tenant(self._state.parsed.get(record))
+
+    def _find_owner_problems(
+        self, attributes: Attributes, owners: Sequence[Object], before: Sequence[Object]
+    ) -> Iterator[str]:
+        for number, owner in enumerate(owners):
+            if owner in before:
+                continue
+            place = f"metadata.ownerReferences[{number}]"
+            kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+            if owner.get("controller") and attributes.kind.gvr in (PODS, JOBS, JOB_SETS):
+                yield f"{place} names a controller, which only controllers do on a {attributes.kind.kind}"
+            elif not self._exists(kind, attributes.namespace, owner):
+                yield f"{place}: there is no {owner.get('kind')} {owner.get('name')} with that uid in this namespace"
+
+    def _exists(self, kind: Kind | None, namespace: str, owner: Mapping[str, Any]) -> bool:
+        record = None if kind is None else self._state.find(kind, namespace, str(owner.get("name", "")))
+        return record is not None and bool(self._state.parsed.get(record)["metadata"]["uid"] == owner.get("uid"))
+
+
+def find_marks(obj: Any, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """(place, key, value) of labels and annotations that controllers write, of the object and the templates in it.
+
+    Not recursive: a tenant decides how deep an object is.
+    """
+    left: list[tuple[str, Any]] = [("", obj)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, list):
+            left += [(f"{place}[{number}]", entry) for number, entry in enumerate(value)]
+            continue
+        for name, inner in value.items() if isinstance(value, dict) else ():
+            where = f"{place}.{name}" if place else name
+            if name in ("labels", "annotations") and isinstance(inner, dict):
+                found = (key for key in inner if key in _BARE or key.startswith(prefixes))
+                yield from ((where, key, str(inner[key])) for key in found)
+            elif isinstance(inner, (dict, list)) and name not in ("managedFields", "status"):
+                left.append((where, inner))

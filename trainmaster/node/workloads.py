@@ -1,0 +1,42 @@
+"""Whom Pods work for, verified once for all Pods of a Job: directories are handed out by this, never by labels.
+
+The walk is `api.workloads`. What was found through an owner is remembered by that owner's uid, so a large gang costs as
+many reads as it has Jobs. Only what was verified is remembered: an owner that is not there may come back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trainmaster.api.meta import Object
+from trainmaster.api.status import NotFound
+from trainmaster.api.workloads import POD, Reference, Workload, build_workload, find_controller, is_named
+from trainmaster.client.contract import Client
+
+_REMEMBERED = 8192
+
+
+@dataclass(slots=True)
+class Workloads:
+    client: Client
+    _known: dict[Reference, Workload] = field(default_factory=dict)
+
+    async def resolve(self, obj: Object, kind: str = POD) -> Workload:
+        """The Pod itself, when the controller that it names does not exist."""
+        owner = find_controller(obj, kind)
+        return build_workload(obj, kind, None if owner is None else await self._find_above(owner))
+
+    async def _find_above(self, owner: Reference) -> Workload | None:
+        known = self._known.get(owner)
+        if known is not None:
+            return known
+        try:
+            found = await self.client.get(owner.gvr, owner.name, owner.namespace)
+        except NotFound:
+            return None
+        if not is_named(found, owner):
+            return None
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        above = self._known[owner] = await self.resolve(found, owner.kind)
+        return above
