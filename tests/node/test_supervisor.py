@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -19,7 +20,7 @@ from trainmaster.node.shim_link import ShimError
 from trainmaster.node.supervisor import Began, SupervisorError
 from trainmaster.shim import wire
 from trainmaster.shim.processes import is_alive, read_start_ticks
-from trainmaster.shim.protocol import HOST_NETWORK, PLAIN, Exited, SandboxSpec
+from trainmaster.shim.protocol import HOST_NETWORK, PLAIN, VERSION, Exited, Mount, SandboxSpec
 
 pytestmark = pytest.mark.node
 
@@ -168,6 +169,25 @@ def test_an_attempt_is_never_begun_twice(tmp_path: Path) -> None:
         await shims.supervisor.start("u", make_spec(tmp_path, "echo again >> runs", attempt=1))
         await shims.wait_ended("u", attempt=1)
         assert (tmp_path / "runs").read_text() == "ran\nagain\n"
+
+    run(tmp_path, test)
+
+
+def test_a_shim_of_before_is_not_asked_to_mount_a_sub_path(tmp_path: Path) -> None:
+    """It would look the path up by name, which another Pod of the volume may be changing."""
+
+    async def test(shims: Shims) -> None:
+        await shims.create("u", make_spec(tmp_path, "sleep 1000"))
+        identity = Path(shims.supervisor.get_paths("u").identity)
+        said = json.loads(identity.read_bytes())
+        assert said["version"] == VERSION
+        with identity.open("r+") as file:  # it is locked: the file must stay the same
+            file.write(json.dumps({**said, "version": 1}))
+            file.truncate()
+        spec = make_spec(tmp_path, "true", attempt=1, mounts=(Mount("/data", str(tmp_path), sub_path="a"),))
+        with pytest.raises(SupervisorError, match="delete the Pod, and it starts anew"):
+            await shims.supervisor.start("u", spec)
+        await shims.supervisor.close("u")
 
     run(tmp_path, test)
 

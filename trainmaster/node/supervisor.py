@@ -30,6 +30,7 @@ from trainmaster.shim.network import RECORD
 from trainmaster.shim.processes import is_alive, kill_marked, kill_quietly
 from trainmaster.shim.protocol import (
     PLAIN,
+    SUB_PATHS_SINCE,
     ContainerSpec,
     Exited,
     Identity,
@@ -217,6 +218,11 @@ class Supervisor:
     async def start(self, uid: str, spec: ContainerSpec) -> None:
         """Another container, or another attempt, of a Pod that has a shim. ShimGone when it has none."""
         paths = self.get_paths(uid)
+        if any(mount.sub_path for mount in spec.mounts) and not _knows_sub_paths(paths):
+            raise SupervisorError(
+                "the Pod was started by an earlier version of the server, which could not mount a subPath safely: "
+                "delete the Pod, and it starts anew"
+            )
         try:
             write_whole(paths.spec(spec.name, spec.attempt), encode(spec))
         except OSError as error:
@@ -416,6 +422,11 @@ def _read_identity(paths: Paths) -> Identity | None:
         return decode(Identity, Path(paths.identity).read_bytes())
     except (OSError, ValueError, TypeError):
         return None
+
+
+def _knows_sub_paths(paths: Paths) -> bool:
+    who = _read_identity(paths)
+    return who is None or who.version >= SUB_PATHS_SINCE
 
 
 def _explain(error: OSError) -> str:

@@ -36,13 +36,17 @@ MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
 MNT_DETACH = 2
 
+RESOLVE_NO_MAGICLINKS = 2
+RESOLVE_BENEATH = 8
+RESOLVE_IN_ROOT = 16
+
 MOUNT_ATTR_RDONLY = 1
 _AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
 _AT_RECURSIVE = 0x8000
 _OPEN_TREE_CLONE = 1
 _OPEN_TREE_CLOEXEC = os.O_CLOEXEC
-_MOVE_MOUNT_F_EMPTY_PATH = 4
+_MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 4, 0x40
 _FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CREATE = 0, 1, 6
 
 _TIME_ERROR = 5
@@ -71,6 +75,7 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "fsconfig": (431, 431),
     "fsmount": (432, 432),
     "clone3": (435, 435),
+    "openat2": (437, 437),
     "mount_setattr": (442, 442),
 }
 _COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine())
@@ -130,6 +135,13 @@ def pivot_root(new: str, old: str) -> None:
     _check(_libc.syscall(_number("pivot_root"), _encode(new), _encode(old)), "pivot_root")
 
 
+def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
+    """Linux 5.6 and later. `resolve` says which links may be followed, and how far."""
+    how = struct.pack("=QQQ", flags, 0, resolve)
+    number = _number("openat2")
+    return _check(_libc.syscall(number, directory, os.fsencode(path), how, len(how)), f"open {path}")
+
+
 def open_tree(path: str) -> int:
     """A detached copy of what is mounted at `path` and below, to be put anywhere with `move_mount`."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
@@ -137,7 +149,7 @@ def open_tree(path: str) -> int:
 
 
 def copy_tree(tree: int) -> int:
-    """Another detached copy of a detached tree: the same file system in one more place. Linux 6.15 and later."""
+    """As `open_tree`, of what a descriptor stands for; of a detached tree Linux 6.15 and later can do it."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_EMPTY_PATH | _AT_RECURSIVE
     return _check(_libc.syscall(_number("open_tree"), tree, b"", flags), "open_tree")
 
@@ -159,9 +171,13 @@ def make_tree(kind: str, options: dict[str, str], flags: int) -> int:
         os.close(handle)
 
 
-def move_mount(tree: int, target: str) -> None:
-    result = _libc.syscall(_number("move_mount"), tree, b"", _AT_FDCWD, _encode(target), _MOVE_MOUNT_F_EMPTY_PATH)
-    _check(result, f"mount on {target}")
+def move_mount(tree: int, target: str | int) -> None:
+    """On a path, or on what a descriptor stands for."""
+    if isinstance(target, int):
+        where, name, flags = target, b"", _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH
+    else:
+        where, name, flags = _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH
+    _check(_libc.syscall(_number("move_mount"), tree, b"", where, name, flags), f"mount on {target}")
 
 
 def set_read_only(path: str | int) -> None:

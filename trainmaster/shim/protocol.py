@@ -24,7 +24,9 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-VERSION = 1
+VERSION = 2
+SUB_PATHS_SINCE = 2
+"""Shims of before know no `Mount.sub_path`."""
 
 FULL = "full"
 """Own mount, UTS, IPC, PID and network namespaces, made as root."""
@@ -56,6 +58,9 @@ class Mount:
     """Bytes that a tmpfs may hold; 0 is the kernel's default."""
     layer: str = ""
     """Directory of an overlay's writable part, kept over attempts; empty for one of the attempt's own."""
+    sub_path: str = ""
+    """What of `source` is shown: a path in it, which the programs of other Pods may be changing right now. It is
+    resolved when it is mounted, and never leads out of `source`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,7 @@ class Exited:
     """What the program left as its termination message, or the log's last lines, cut to 4096 bytes."""
 
 
-_NEWER = frozenset({"layer"})
+_NEWER = frozenset({"layer", "sub_path"})
 """Fields that shims of before cannot read: left out where they say nothing."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 

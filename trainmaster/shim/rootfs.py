@@ -6,7 +6,9 @@ tmpfs with a bind for each entry). So nothing is ever created on the machine's o
 
 `plan_root` decides and is pure, given a `Host`; `build_root` carries it out in a fresh mount namespace and pivots.
 Volumes are taken as detached trees before the pivot and put in place after it: a symbolic link inside a volume is then
-resolved within the new root, and cannot lead the mount (or the directory made for it) to the machine.
+resolved within the new root, and cannot lead the mount (or the directory made for it) to the machine. While that goes
+on, programs of other Pods may change those volumes, and users of the machine their own directories: whatever they can
+influence is opened by descriptor (`beneath`), and mounted by descriptor.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from trainmaster.shim import linux
+from trainmaster.shim import beneath, linux
 from trainmaster.shim.devices import build_dev
-from trainmaster.shim.protocol import BIND, OVERLAY, TMPFS, Mount
+from trainmaster.shim.protocol import OVERLAY, TMPFS, Mount
 
 STAGE = "/sys"
 """Where the new root is put together, in the container's own mount namespace: it must not lie in a directory that is
@@ -161,8 +163,8 @@ def find_kind(path: str) -> str:
 def build_root(wishes: Wishes) -> None:
     """In a fresh mount namespace. On return the new root is the root, and the working directory is /."""
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
-    plan = plan_root(read_host(), wishes, is_directory)
-    mounts = [(mount, is_directory(mount), _take(mount, wishes)) for mount in sort_mounts(wishes.mounts)]
+    mounts = {mount: _take(mount, wishes) for mount in sort_mounts(wishes.mounts)}
+    plan = plan_root(read_host(), wishes, lambda mount: beneath.is_directory(mounts[mount]))
     scratch = _take_scratch(wishes)
     machine_sys = -1 if wishes.own_network else linux.open_tree("/sys")
     linux.mount("tmpfs", STAGE, "tmpfs", _DEFAULTS, "mode=755,size=16m")
@@ -172,17 +174,13 @@ def build_root(wishes: Wishes) -> None:
     linux.pivot_root(".", ".")
     linux.umount(".")
     os.chdir("/")
-    for mount, directory, tree in mounts:
-        put_mount(mount.target, directory, tree)
+    for mount, tree in mounts.items():
+        put_mount(mount.target, tree)
     if wishes.protect_proc:
         _protect_proc()
     if wishes.read_only_root:
         for path in ("/", "/run"):
             linux.mount(None, path, None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | _DEFAULTS)
-
-
-def is_directory(mount: Mount) -> bool:
-    return mount.kind != BIND or os.path.isdir(mount.source)
 
 
 def _take(mount: Mount, wishes: Wishes) -> int:
@@ -193,6 +191,8 @@ def _take(mount: Mount, wishes: Wishes) -> int:
         )
     elif mount.kind == OVERLAY:
         tree = _take_layer(mount, wishes)
+    elif mount.sub_path:
+        tree = _take_sub_path(mount)
     else:
         tree = linux.open_tree(mount.source)
     if mount.read_only:
@@ -200,14 +200,28 @@ def _take(mount: Mount, wishes: Wishes) -> int:
     return tree
 
 
+def _take_sub_path(mount: Mount) -> int:
+    root = beneath.open_directory(mount.source)
+    try:
+        place = beneath.open_beneath(root, mount.sub_path)
+    except beneath.LeadsOut:
+        raise OSError(errno.EXDEV, f"subPath {mount.sub_path!r} leads out of its volume") from None
+    except OSError as error:
+        raise OSError(error.errno, f"cannot open subPath {mount.sub_path!r}: {os.strerror(error.errno or 0)}") from None
+    finally:
+        os.close(root)
+    try:
+        return linux.copy_tree(place)
+    finally:
+        os.close(place)
+
+
 def _take_layer(mount: Mount, wishes: Wishes) -> int:
     place = mount.layer or f"{wishes.scratch}/layer{mount.target.replace('/', '-')}"
     for name in ("upper", "work"):
         os.makedirs(f"{place}/{name}", exist_ok=True)
     shutil.copymode(mount.source, f"{place}/upper")
-    # Colons separate lower layers.
-    lower = mount.source.replace("\\", "\\\\").replace(":", "\\:")
-    options = {"lowerdir": lower, "upperdir": f"{place}/upper", "workdir": f"{place}/work"}
+    options = {"lowerdir": _escape(mount.source), "upperdir": f"{place}/upper", "workdir": f"{place}/work"}
     # Whole files in the upper layer, and never their metadata alone: what was written is taken from there.
     options |= {"userxattr": ""} if wishes.user_namespace else {"metacopy": "off"}
     if not os.path.exists(f"{place}/{COPY}"):
@@ -221,6 +235,11 @@ def _take_layer(mount: Mount, wishes: Wishes) -> int:
             shutil.copytree(mount.source, f"{place}/{COPY}.partial", symlinks=True, dirs_exist_ok=True)
             os.rename(f"{place}/{COPY}.partial", f"{place}/{COPY}")
     return linux.open_tree(f"{place}/{COPY}")
+
+
+def _escape(path: str) -> str:
+    """Colons separate lower layers."""
+    return path.replace("\\", "\\\\").replace(":", "\\:")
 
 
 def _take_scratch(wishes: Wishes) -> dict[str, int]:
@@ -253,16 +272,18 @@ def _put_machine(plan: Plan, wishes: Wishes) -> None:
     for path in plan.hidden:
         if os.path.isdir(STAGE + path):
             linux.mount("tmpfs", STAGE + path, "tmpfs", _DEFAULTS, "mode=755,size=1m")
-    _put_overlays(plan.overlays, wishes.user_namespace)
+    stage = beneath.open_directory(STAGE)
+    _put_overlays(stage, plan.overlays, wishes.user_namespace)
     for path, directory in plan.points:
-        _make_point(STAGE + path, directory)
+        os.close(beneath.make_inside(stage, path, beneath.Making(directory=directory)))
+    os.close(stage)
     if not wishes.writable or wishes.read_only_root:
         for path in (*plan.binds, *plan.files):
             if path not in skipped:
                 linux.set_read_only(STAGE + path)
 
 
-def _put_overlays(places: Sequence[str], user_namespace: bool) -> None:
+def _put_overlays(stage: int, places: Sequence[str], user_namespace: bool) -> None:
     if not places:
         return
     layers = f"{STAGE}/{_LAYERS}"
@@ -274,12 +295,14 @@ def _put_overlays(places: Sequence[str], user_namespace: bool) -> None:
         os.mkdir(upper)
         os.mkdir(work)
         shutil.copymode(path, upper)
-        options = f"lowerdir={path},upperdir={upper},workdir={work}"
+        options = {"lowerdir": _escape(path), "upperdir": upper, "workdir": work}
+        point = beneath.open_inside(stage, path)
         try:
-            linux.mount("overlay", STAGE + path, "overlay", 0, options + (",userxattr" if user_namespace else ""))
+            tree = linux.make_tree("overlay", options | ({"userxattr": ""} if user_namespace else {}), 0)
         except OSError:
-            _put_skeleton(path)
+            _put_skeleton(stage, point, path)
             continue
+        _move(tree, point)
         inner = [place for place in below if place.startswith(f"{path}/")]
         for place in inner:
             if not is_below(os.path.dirname(place), inner):
@@ -289,16 +312,27 @@ def _put_overlays(places: Sequence[str], user_namespace: bool) -> None:
     os.rmdir(layers)
 
 
-def _put_skeleton(path: str) -> None:
+def _put_skeleton(stage: int, point: int, path: str) -> None:
     """Where an overlay is refused: a tmpfs with a bind for each entry of the directory."""
-    target = STAGE + path
-    linux.mount("tmpfs", target, "tmpfs", _DEFAULTS, f"mode={os.stat(path).st_mode & 0o7777:o},size=16m")
+    mode = os.stat(path).st_mode & 0o7777
+    _move(linux.make_tree("tmpfs", {"mode": f"{mode:o}", "size": "16m"}, _DEFAULTS), point)
+    target = beneath.open_inside(stage, path)
     for entry in os.scandir(path):
         if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), f"{target}/{entry.name}")
+            os.symlink(os.readlink(entry.path), entry.name, dir_fd=target)
             continue
-        _make_point(f"{target}/{entry.name}", entry.is_dir(follow_symlinks=False))
-        linux.bind(entry.path, f"{target}/{entry.name}")
+        making = beneath.Making(directory=entry.is_dir(follow_symlinks=False))
+        _move(linux.open_tree(entry.path), beneath.make_inside(target, entry.name, making))
+    os.close(target)
+
+
+def _move(tree: int, place: int) -> None:
+    """The tree to where the descriptor points; both are closed."""
+    try:
+        linux.move_mount(tree, place)
+    finally:
+        os.close(tree)
+        os.close(place)
 
 
 def _read_mounts() -> list[str]:
@@ -328,17 +362,25 @@ def _put_private(wishes: Wishes, scratch: dict[str, int], machine_sys: int) -> N
     build_dev(f"{STAGE}/dev", wishes.devices, wishes.shm, make_nodes=not wishes.user_namespace)
 
 
-def put_mount(target: str, directory: bool, tree: int) -> None:
+def put_mount(target: str, tree: int) -> None:
     """After the pivot: links in the path, also those in volumes, lead to places in the new root only."""
-    path = os.path.realpath(target)
-    found = find_kind(path)
-    if not found:
-        _make_point(path, directory)
-    elif (found == "dir") != directory:
+    directory = beneath.is_directory(tree)
+    place = make_point(target, directory=directory)
+    if beneath.is_directory(place) != directory:
+        os.close(place)
         what = ("a directory", "a file") if directory else ("a file", "a directory")
         raise NotADirectoryError(errno.ENOTDIR, f"cannot mount {what[0]} on {target}, which is {what[1]}")
-    linux.move_mount(tree, path)
-    os.close(tree)
+    _move(tree, place)
+
+
+def make_point(path: str, *, directory: bool = True) -> int:
+    """A place in the new root, made if it is missing. The links of /proc, which lead the shim's child to the machine,
+    are not followed."""
+    root = beneath.open_directory("/")
+    try:
+        return beneath.make_inside(root, path, beneath.Making(directory=directory))
+    finally:
+        os.close(root)
 
 
 def _protect_proc() -> None:
@@ -348,14 +390,6 @@ def _protect_proc() -> None:
             linux.set_read_only(tree)
             linux.move_mount(tree, path)
             os.close(tree)
-
-
-def _make_point(path: str, directory: bool) -> None:
-    if directory:
-        os.makedirs(path, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        _touch(path)
 
 
 def _touch(path: str) -> None:

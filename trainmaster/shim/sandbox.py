@@ -441,7 +441,7 @@ def _change_plain_identity(container: ContainerSpec) -> None:
 def _make_directory(path: str) -> None:
     """A working directory that the image would have brought is made, where it can be."""
     try:
-        os.makedirs(path, exist_ok=True)
+        os.close(rootfs.make_point(path))
     except OSError:
         return  # the change into it says why
 

@@ -160,7 +160,7 @@ def test_in_a_sandbox_volumes_are_mounted_outer_paths_first(tmp_path: Path) -> N
     assert spec.argv == ("/bin/cat", "/data/x")
     assert [mount for mount in spec.mounts if mount.target.startswith("/data")] == [
         Mount("/data", str(tmp_path / "b"), read_only=True),
-        Mount("/data/deep", str(tmp_path / "a" / "3" / "out")),
+        Mount("/data/deep", str(tmp_path / "a"), sub_path="3/out"),
     ]
     assert (tmp_path / "a" / "3" / "out").is_dir()
     assert Mount("/trainmaster/work", str(tmp_path / "work")) in spec.mounts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +30,10 @@ class Bound:
 
     target: str
     source: str
+    """Path on this machine, for programs that run there. What is mounted is found in the volume, by `sub_path`."""
     read_only: bool
     volume: Volume
+    sub_path: str = ""
 
 
 def resolve_mounts(container: Object, prepared: Prepared, variables: Mapping[str, str]) -> list[Bound]:
@@ -57,12 +60,14 @@ def _resolve(container: str, entry: Mapping[str, Any], prepared: Prepared, varia
     if expression := entry.get("subPathExpr"):
         sub = _expand_sub_path(expression, variables)
     try:
-        source = make_sub_path(volume.source, sub) if sub else volume.source
+        if sub:
+            make_sub_path(volume.source, sub)
     except (VolumeError, OSError) as error:
         raise LaunchError(
             CONFIG_ERROR, f'failed to prepare subPath for volumeMount "{entry["name"]}": {error}'
         ) from None
-    return Bound(target, source, bool(entry.get("readOnly")) or volume.read_only, volume)
+    source = os.path.normpath(f"{volume.source}/{sub}") if sub else volume.source
+    return Bound(target, source, bool(entry.get("readOnly")) or volume.read_only, volume, sub)
 
 
 def _expand_sub_path(expression: str, variables: Mapping[str, str]) -> str:
@@ -81,7 +86,7 @@ def build_mounts(bound: list[Bound]) -> tuple[Mount, ...]:
 def _build_mount(entry: Bound) -> Mount:
     if entry.volume.layer and not entry.read_only:
         return Mount(entry.target, entry.source, OVERLAY, layer=entry.volume.layer)
-    return Mount(entry.target, entry.source, read_only=entry.read_only)
+    return Mount(entry.target, entry.volume.source, read_only=entry.read_only, sub_path=entry.sub_path)
 
 
 def find_shm_bytes(pod: Object, prepared: Prepared) -> int:

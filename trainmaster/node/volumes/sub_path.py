@@ -1,4 +1,8 @@
-"""subPath: one file or directory inside a volume, made when missing, and never outside of it."""
+"""subPath: one file or directory inside a volume, made when missing, and never outside of it.
+
+Other Pods may change the volume at any moment. So this only makes what is missing, by descriptor, and says early what
+is wrong; which directory it is the shim finds out when it mounts it (`shim.rootfs`), in the same way.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,19 @@ import os
 from pathlib import Path
 
 from trainmaster.node.volumes.contract import VolumeError
+from trainmaster.shim import beneath
 
 
-def make_sub_path(root: str, sub: str) -> str:
-    """The path on this machine. Links that lead out of the volume are refused, as the kubelet does."""
+def make_sub_path(root: str, sub: str) -> None:
+    """Links that lead out of the volume are refused, as the kubelet does."""
     if os.path.isabs(sub) or ".." in Path(sub).parts:
         raise VolumeError(f"subPath {sub!r} must be a relative path without '..'")
-    base = os.path.realpath(root)
-    target = os.path.realpath(os.path.join(base, sub))
-    if target != base and not target.startswith(base + os.sep):
-        raise VolumeError(f"failed to prepare subPath: {sub!r} leads out of the volume")
-    if not os.path.lexists(target):
+    handle = beneath.open_directory(root)
+    try:
         # With the permissions of the volume: whoever may write there may write here.
-        mode = os.stat(base).st_mode & 0o777
-        missing = [target]
-        while not os.path.lexists(os.path.dirname(missing[-1])):
-            missing.append(os.path.dirname(missing[-1]))
-        for path in reversed(missing):
-            os.mkdir(path)
-            os.chmod(path, mode)
-    return target
+        mode = os.fstat(handle).st_mode & 0o777
+        os.close(beneath.make_beneath(handle, sub, beneath.Making(mode)))
+    except beneath.LeadsOut:
+        raise VolumeError(f"failed to prepare subPath: {sub!r} leads out of the volume") from None
+    finally:
+        os.close(handle)
