@@ -58,7 +58,8 @@ class Attempt:
         self._loop = loop
         self._paths = paths
         self._sandbox = sandbox
-        self._over_limit = False
+        self._over_limit = ""
+        """Of what it used too much: "memory", "pids"."""
         self._on_started = on_started
         self._on_exited = on_exited
         self._sink: LogSink | None = None
@@ -251,9 +252,9 @@ class Attempt:
             # Before setsid there is no such group yet; of a group that changed its user only the leader may be ours.
             kill_quietly(self.pid, number)
 
-    def note_over_limit(self) -> None:
-        """It uses more memory than it may, and nobody but us enforces that."""
-        self._over_limit = True
+    def note_over_limit(self, what: str) -> None:
+        """It uses more memory or pids than it may, and nobody but us enforces that."""
+        self._over_limit = what
         self.signal(signal.SIGKILL)
 
     def note_death(self, status: int) -> None:
@@ -296,7 +297,9 @@ class Attempt:
         if self.started.error:
             return Exited(endings.START_FAILED, self._died_at, error=self.started.error)
         message = endings.read_message(self._paths, self.spec, failed=self._status != 0)
-        killed = self._sandbox.was_oom_killed(self.spec.name) or self._over_limit
+        if self._over_limit == "pids":
+            message = message or f"killed: more than {self._sandbox.pod.limits.pids} processes and threads"
+        killed = self._sandbox.was_oom_killed(self.spec.name) or self._over_limit == "memory"
         return endings.build_exited(self._status, self._died_at, message, oom_killed=killed)
 
     def _record_end(self) -> None:

@@ -2,8 +2,9 @@
 
 `find_hierarchies` says what this process may use: the unified hierarchy (v2) with its controllers, v1 hierarchies, or a
 mixture, as on machines where v2 is mounted without controllers (then it still has `cgroup.kill`). A Pod has one group
-per hierarchy below the node's group, and each container one below that. A group is made only where it limits
-something, or where it lets us kill: every mkdir costs time at each start.
+per hierarchy below the node's group, and each container one below that; between the node's and the Pod's there may be
+one that all Pods of a tenant share, so that many of them together cannot take more than the tenant has. A group is made
+only where it limits something, or where it lets us kill: every mkdir costs time at each start.
 
 The shim itself never joins: it must survive the Pod's running out of memory. What cannot be limited here is watched by
 the shim (`sandbox.py`), and the node says which.
@@ -23,6 +24,9 @@ from trainmaster.shim.protocol import Limits
 NODE_GROUP = "trainmaster"
 _PERIOD_US = 100_000
 _CONTROLLERS = ("memory", "cpu", "pids")
+_OPTIONAL = (".swap.max", ".memsw.limit_in_bytes", ".tcp.limit_in_bytes")
+"""Where the kernel does not count swap, or the memory of sockets."""
+NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +151,13 @@ def _make(path: str) -> None:
 class PodGroup:
     """The groups of one Pod. Everything here is idempotent, so that a sweep after a crash can use it too."""
 
-    def __init__(self, hierarchies: Hierarchies, name: str) -> None:
+    def __init__(
+        self, hierarchies: Hierarchies, name: str, tenant: str = "", tenant_limits: Limits = NO_LIMITS
+    ) -> None:
         self._hierarchies = hierarchies
-        self._name = name
+        self._name = f"{tenant}/{name}" if tenant else name
+        self._tenant = tenant
+        self._tenant_limits = tenant_limits
 
     @property
     def paths(self) -> list[str]:
@@ -157,24 +165,55 @@ class PodGroup:
         return [f"{base}/{NODE_GROUP}/{self._name}" for base in self._hierarchies.bases]
 
     def build(self, limits: Limits) -> None:
-        for base in self._list_needed(limits):
-            self._make_pod(base)
+        needed = {*self._list_needed(limits), *self._list_needed(self._tenant_limits)}
+        for base in self._hierarchies.bases:
+            if base in needed:
+                self._make_pod(base)
         self._limit("", limits)
+        self._limit_tenant()
 
     def _make_pod(self, base: str) -> None:
-        pod = f"{base}/{NODE_GROUP}/{self._name}"
+        node = f"{base}/{NODE_GROUP}"
+        pod = f"{node}/{self._name}"
         for _ in range(10):
             try:
                 os.mkdir(pod, 0o755)
             except FileNotFoundError:
-                _make(f"{base}/{NODE_GROUP}")  # and the last Pod's end may take it away again
+                _make(node)  # and the last Pod's end may take it away again
+                if self._tenant:
+                    with contextlib.suppress(FileNotFoundError):
+                        _make(f"{node}/{self._tenant}")
                 continue
             except FileExistsError:
                 return
             break
         if base == self._hierarchies.unified and self._hierarchies.controllers:
-            for path in (base, f"{base}/{NODE_GROUP}", pod):
+            for path in (base, node, *([f"{node}/{self._tenant}"] if self._tenant else ()), pod):
                 _hand_down(path, self._hierarchies.controllers)
+
+    def _limit_tenant(self) -> None:
+        """Once the Pod's own group holds the tenant's in place, and before anything of the Pod runs."""
+        if not self._tenant:
+            return
+        values = list_values(self._hierarchies, self._tenant_limits)
+        memory = self._hierarchies.v1.get("memory", "")
+        if memory and self._tenant_limits.memory:
+            values.append((memory, "memory.kmem.tcp.limit_in_bytes", self._tenant_limits.memory // 4))
+        # Twice: memory may not be raised above memory with swap, nor that be lowered below memory.
+        for last in (False, True):
+            values = [entry for entry in values if not self._try_tenant_limit(*entry, last=last)]
+
+    def _try_tenant_limit(self, base: str, name: str, value: str | int, *, last: bool) -> bool:
+        try:
+            _write(f"{base}/{NODE_GROUP}/{self._tenant}/{name}", value)
+        except OSError as error:
+            if error.errno == errno.ENOENT and name.endswith(_OPTIONAL):
+                return True
+            # EBUSY: more is in use than a lowered limit allows; what runs goes on, and what is new finds no room.
+            if error.errno not in (errno.EBUSY, errno.EINVAL) or (last and error.errno != errno.EBUSY):
+                raise
+            return False
+        return True
 
     def renew(self, container: str) -> bool:
         """Before another attempt: a group that was killed once kills whatever is born into it (seen on 6.18)."""
@@ -218,7 +257,10 @@ class PodGroup:
     def count_oom_kills(self, container: str) -> int:
         base = self._hierarchies.find("memory")
         name = "memory.events" if base == self._hierarchies.unified else "memory.oom_control"
-        return _read_key(f"{self._path(base, container)}/{name}", "oom_kill") if base else 0
+        path = self._path(base, container)
+        if not os.path.exists(path):
+            path = self._path(base, "")  # where only the Pod is limited, or its tenant
+        return _read_key(f"{path}/{name}", "oom_kill") if base else 0
 
     def read_usage(self) -> Usage:
         unified = self._path(self._hierarchies.unified, "")
@@ -257,7 +299,7 @@ class PodGroup:
             try:
                 _write(path, value)
             except FileNotFoundError:
-                if not name.endswith((".swap.max", ".memsw.limit_in_bytes")):
+                if not name.endswith(_OPTIONAL):
                     raise
 
 
@@ -267,10 +309,12 @@ def list_values(hierarchies: Hierarchies, limits: Limits) -> list[tuple[str, str
     two = hierarchies.controllers
     memory, cpu, pids = (hierarchies.find(name) for name in _CONTROLLERS)
     if memory and limits.memory:
-        names = ("memory.max", "memory.swap.max") if "memory" in two else ("memory.limit_in_bytes", "")
-        values.append((memory, names[0], limits.memory))
-        if names[1]:
-            values.append((memory, names[1], 0))
+        if "memory" in two:
+            values += [(memory, "memory.max", limits.memory), (memory, "memory.swap.max", 0)]
+        else:
+            # The second is memory and swap together; it must never be less than the first.
+            values.append((memory, "memory.limit_in_bytes", limits.memory))
+            values.append((memory, "memory.memsw.limit_in_bytes", limits.memory))
     if cpu and limits.cpu_millis:
         quota = max(1000, limits.cpu_millis * _PERIOD_US // 1000)
         if "cpu" in two:
@@ -302,8 +346,12 @@ def remove_group(path: str) -> None:
             if entry.is_dir(follow_symlinks=False):
                 _remove(entry.path)
         _remove(path)
-        with contextlib.suppress(OSError):  # the node's own group, when this was its last Pod
-            os.rmdir(os.path.dirname(path))
+        parent = os.path.dirname(path)
+        with contextlib.suppress(OSError):  # the tenant's group and the node's own, when this was the last Pod
+            while os.path.basename(parent) != NODE_GROUP:
+                os.rmdir(parent)
+                parent = os.path.dirname(parent)
+            os.rmdir(parent)
 
 
 def kill_group(path: str) -> bool:

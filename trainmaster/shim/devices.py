@@ -41,9 +41,9 @@ def build_dev(target: str, devices: Sequence[str], shm: int, *, make_nodes: bool
     for name, link in _LINKS.items():
         os.symlink(link, f"{target}/{name}")
     os.mkdir(f"{target}/pts")
-    linux.mount(
-        "devpts", f"{target}/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"
-    )
+    # The machine has 4096 terminals for all: a Pod must not take them away from others.
+    options = "newinstance,ptmxmode=0666,mode=620,max=512"
+    linux.mount("devpts", f"{target}/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, options)
     os.mkdir(f"{target}/shm")
     linux.move_mount(shm, f"{target}/shm")
 

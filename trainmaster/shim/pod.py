@@ -25,6 +25,8 @@ from trainmaster.shim.wire import Message
 _LOOK_AGAIN = 0.05
 """Between two looks at a tree that does not die at once: a process in the kernel's hands gives no notice."""
 _WATCH_SECONDS = 1.0
+_MOST_SESSIONS = 64
+"""Each holds descriptors of the shim and of the server."""
 _REFUSALS = (SessionError, SandboxError, AlreadyBegun, OSError, KeyError, TypeError, ValueError)
 
 Answer = tuple[Message, list[int]]
@@ -179,20 +181,20 @@ class Pod:
         if self._sandbox.needs_watch(spec.limits) and not self._watch_set:
             # Not at once: until it is executed the program shows what it shares with the shim.
             self._watch_set = True
-            self._loop.call_after(_WATCH_SECONDS, self._watch_memory)
+            self._loop.call_after(_WATCH_SECONDS, self._watch_limits)
 
-    def _watch_memory(self) -> None:
-        """Where no control group limits memory: looks once a second while a limited container runs."""
+    def _watch_limits(self) -> None:
+        """Where no control group limits memory or pids: looks once a second while a limited container runs."""
         running = {
             attempt.pid: (attempt.spec.name, attempt.spec.limits.memory)
             for attempt in self._attempts.values()
             if attempt.running
         }
-        for name in self._sandbox.find_over_limit(running):
-            self._attempts[name].note_over_limit()
+        for name, what in self._sandbox.find_over_limit(running).items():
+            self._attempts[name].note_over_limit(what)
         self._watch_set = bool(running)
         if running:
-            self._loop.call_after(_WATCH_SECONDS, self._watch_memory)
+            self._loop.call_after(_WATCH_SECONDS, self._watch_limits)
 
     def _note_started(self, attempt: Attempt) -> None:
         assert attempt.started is not None
@@ -308,6 +310,8 @@ class Pod:
         tty = bool(request.get("tty"))
         if len(fds) != (1 if tty else 3):
             raise SessionError("exec needs three descriptors, or one terminal")
+        if len(self._sessions) >= _MOST_SESSIONS:
+            raise SessionError(f"{_MOST_SESSIONS} programs were started in this Pod by exec and have not ended")
         spec = sessions.build_exec(attempt, request)
         self._last_session += 1
 

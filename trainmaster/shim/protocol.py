@@ -116,6 +116,10 @@ class SandboxSpec:
     """Addresses inside the Pod's network that lead out of it."""
     limits: Limits = field(default_factory=Limits)
     version: int = VERSION
+    tenant_cgroup: str = ""
+    """Name of the group between the node's and the Pod's, which all Pods of a tenant share; empty for none."""
+    tenant_limits: Limits = field(default_factory=Limits)
+    """Of all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,8 @@ class ContainerSpec:
     """Refuse calls that only a runtime or an attacker makes (mounts, namespaces, modules, keyrings)."""
     warm: str = ""
     """Key of the warm zygote whose imports the program may begin with; a shim of another zygote executes it."""
+    rlimits: tuple[tuple[int, int], ...] = ()
+    """(resource, most), as setrlimit knows them: programs may not raise them, and keep what is less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +265,13 @@ def decode(kind: type[_Spec], content: bytes) -> _Spec:
 
 
 def _restore(name: str, value: Any) -> Any:
-    if name == "limits":
+    if name in ("limits", "tenant_limits"):
         return Limits(**value)
     if name == "relays":
         return tuple(Relay(**entry) for entry in value)
     if name == "mounts":
         return tuple(Mount(**entry) for entry in value)
-    if name == "hosts":
+    if name in ("hosts", "rlimits"):
         return tuple(tuple(line) for line in value)
     return tuple(value) if isinstance(value, list) else value
 

@@ -166,7 +166,8 @@ class Sandbox:
     def __init__(self, paths: Paths, pod: SandboxSpec) -> None:
         self.paths = paths
         self.pod = pod
-        self._group = cgroups.PodGroup(_ground.hierarchies, pod.cgroup) if pod.cgroup else None
+        tenant = (pod.tenant_cgroup, pod.tenant_limits)
+        self._group = cgroups.PodGroup(_ground.hierarchies, pod.cgroup, *tenant) if pod.cgroup else None
         self._network: network.PodNetwork | None = None
         self._oom_kills: dict[str, int] = {}
         self._born_inside = False
@@ -240,6 +241,7 @@ class Sandbox:
         self._join_groups(container)
         self._pin(container.limits)
         if self.pod.level == PLAIN:
+            security.limit(container)
             _change_plain_identity(container)
         else:
             if self._network is not None:
@@ -247,6 +249,7 @@ class Sandbox:
             linux.unshare(linux.CLONE_NEWNS)
             rootfs.build_root(self._build_wishes(container))
             _make_directory(container.directory)
+            security.limit(container)
             if self.pod.level == USER:
                 security.map_identity(container, _ground.user, _ground.group)
             else:
@@ -298,6 +301,7 @@ class Sandbox:
         self._join_groups(container)
         if self._network is not None:
             linux.setns(self._network.namespace, linux.CLONE_NEWNET)
+        security.limit(container)
         if self.pod.level == USER:
             linux.setns(pidfd, linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
             security.drop_after_join(container)
@@ -358,23 +362,44 @@ class Sandbox:
         return now > before
 
     def needs_watch(self, limits: Limits) -> bool:
-        """A memory limit that nobody enforces: `find_over_limit` must be called about once a second."""
-        limited = bool(limits.memory or self.pod.limits.memory)
-        return limited and (self._group is None or "memory" not in _ground.hierarchies.limits)
+        """A limit of memory or pids that nobody enforces: `find_over_limit` must be called about once a second."""
+        enforced = _ground.hierarchies.limits if self._group is not None else frozenset[str]()
+        if (limits.memory or self.pod.limits.memory) and "memory" not in enforced:
+            return True
+        return bool(self.pod.limits.pids) and "pids" not in enforced
 
-    def find_over_limit(self, running: Mapping[int, tuple[str, int]]) -> list[str]:
-        """`running`: pid of the main process -> (container, bytes). The containers that use more than they may."""
-        processes = list_processes()
+    def find_over_limit(self, running: Mapping[int, tuple[str, int]]) -> dict[str, str]:
+        """`running`: pid of the main process -> (container, bytes). The containers that use more than they may, each
+        with "memory" or "pids"."""
         owner: dict[int, str] = {}
         used: dict[str, int] = {}
+        threads: dict[str, int] = {}
+        processes = list_processes()
         for process in processes:
             name = owner.get(process.parent) or running.get(process.local, ("", 0))[0]
             owner[process.pid] = name
             used[name] = used.get(name, 0) + process.rss_bytes
-        over = [name for name, limit in running.values() if limit and used.get(name, 0) > limit]
-        if not over and self.pod.limits.memory and sum(used.values()) > self.pod.limits.memory:
-            over = [max((name for name, _ in running.values()), key=lambda name: used.get(name, 0))] if running else []
+            threads[name] = threads.get(name, 0) + process.threads
+        over = {name: "memory" for name, limit in running.values() if limit and used.get(name, 0) > limit}
+        whole = self.pod.limits
+        unmapped = max(0, self._measure_shm() - sum(process.shared_bytes for process in processes))
+        for what, amounts, total, most in (
+            ("memory", used, sum(used.values()) + unmapped, whole.memory),
+            ("pids", threads, sum(threads.values()), whole.pids),
+        ):
+            if not over and running and most and total > most:
+                over[max((name for name, _ in running.values()), key=lambda name: amounts.get(name, 0))] = what
         return over
+
+    def _measure_shm(self) -> int:
+        """Files in /dev/shm are memory that no process need have mapped."""
+        if self._shm < 0:
+            return 0
+        try:
+            found = os.fstatvfs(self._shm)
+        except OSError:
+            return 0
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
 
     def read_stats(self) -> Stats:
         """Of the whole Pod."""

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import platform
+import resource
 import struct
 
 from trainmaster.shim import linux
@@ -142,6 +143,14 @@ def drop_after_join(container: ContainerSpec) -> None:
         linux.keep_capabilities(KEPT_CAPABILITIES)
     else:
         linux.keep_capabilities(0)
+
+
+def limit(container: ContainerSpec) -> None:
+    """Before the change of user: an exec fails when the user has more processes than it may."""
+    for number, most in container.rlimits:
+        soft, hard = resource.getrlimit(number)
+        ceiling = most if hard == resource.RLIM_INFINITY else min(hard, most)
+        resource.setrlimit(number, (ceiling if soft == resource.RLIM_INFINITY else min(soft, ceiling), ceiling))
 
 
 def seal(container: ContainerSpec) -> None:

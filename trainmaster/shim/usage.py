@@ -22,20 +22,25 @@ class Process:
     parent: int
     cpu_ns: int
     rss_bytes: int
+    threads: int = 1
+    shared_bytes: int = 0
+    """Of those, shared memory."""
 
 
 def list_processes() -> list[Process]:
     """All that descend from this process; orphans too, because they became its children."""
-    root = int(os.readlink("/proc/self"))
-    return list(_walk(root))
+    return list(_walk(int(os.readlink("/proc/self"))))
 
 
-def _walk(parent: int) -> Iterator[Process]:
-    for pid in _read_children(parent):
+def _walk(root: int) -> Iterator[Process]:
+    """Parents before their children. Without recursion: a program decides how deep its tree is."""
+    todo = [(child, root) for child in reversed(_read_children(root))]
+    while todo:
+        pid, parent = todo.pop()
         process = _read_process(pid, parent)
         if process is not None:
             yield process
-            yield from _walk(pid)
+            todo += [(child, pid) for child in reversed(_read_children(pid))]
 
 
 def _read_children(pid: int) -> list[int]:
@@ -55,9 +60,11 @@ def _read_process(pid: int, parent: int) -> Process | None:
         with open(f"/proc/{pid}/stat") as stream:
             fields = stream.read().rpartition(")")[2].split()
         with open(f"/proc/{pid}/status") as stream:
-            spaces = next((line for line in stream if line.startswith("NSpid:")), "")
+            status = dict(line.split(":", 1) for line in stream if line.startswith(("NSpid:", "RssShmem:")))
     except OSError:
         return None
-    # Fields 14 to 17 (own and waited-for children, user and system) and 24, counted from 3 here.
+    # Fields 14 to 17 (own and waited-for children, user and system), 20 and 24, counted from 3 here.
     ticks = sum(map(int, fields[11:15]))
-    return Process(pid, int(spaces.split()[-1]) if spaces else pid, parent, ticks * _TICK_NS, int(fields[21]) * _PAGE)
+    local = int(status["NSpid"].split()[-1]) if "NSpid" in status else pid
+    shared = int(status["RssShmem"].split()[0]) * 1024 if "RssShmem" in status else 0
+    return Process(pid, local, parent, ticks * _TICK_NS, int(fields[21]) * _PAGE, int(fields[17]), shared)

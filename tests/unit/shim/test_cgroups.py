@@ -80,6 +80,7 @@ def test_limits_become_the_files_of_v1() -> None:
     values = list_values(Hierarchies(v1={"memory": "/m", "cpu": "/c"}), LIMITS)
     assert values == [
         ("/m", "memory.limit_in_bytes", 1 << 30),
+        ("/m", "memory.memsw.limit_in_bytes", 1 << 30),
         ("/c", "cpu.cfs_period_us", 100_000),
         ("/c", "cpu.cfs_quota_us", 150_000),
         ("/c", "cpu.shares", 512),

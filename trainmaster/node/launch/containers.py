@@ -16,6 +16,7 @@ from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
 from trainmaster.node.device_nodes import list_nodes, renumber
 from trainmaster.node.images.contract import Environment
+from trainmaster.node.launch.budgets import build_rlimits
 from trainmaster.node.launch.contract import START_ERROR, LaunchError, Prepared, Site, get_container
 from trainmaster.node.launch.environment import build_variables, list_bad_names
 from trainmaster.node.launch.expansion import expand
@@ -114,6 +115,7 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
         limits=build_limits(container),
         devices=devices,
         new_privileges=privileges.new_privileges,
+        rlimits=build_rlimits(prepared.budget) if prepared.budget is not None and privileges.user else (),
     )
     notes = [*_list_notes(pod, container, prepared, bound), *privileges.notes, *rewriter.list_notes()]
     return spec, notes

@@ -12,6 +12,7 @@ from typing import Any
 
 from trainmaster.api.meta import Object
 from trainmaster.node.images.contract import Environment
+from trainmaster.node.launch.budgets import TenantBudget
 from trainmaster.node.volumes.contract import Volume
 from trainmaster.shim.protocol import PLAIN
 
@@ -87,6 +88,8 @@ class Prepared:
     """What the node has, as quantities: stands in for limits that a container does not set."""
     notes: tuple[str, ...] = ()
     """What was approximated for the Pod as a whole."""
+    budget: TenantBudget | None = None
+    """What all Pods of the namespace may take together; None where it is the owner's."""
 
 
 def list_containers(pod: Object) -> list[Object]:

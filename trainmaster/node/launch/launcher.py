@@ -32,6 +32,7 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.node.disk_usage import DiskUsage
 from trainmaster.node.images.catalogue import Images
 from trainmaster.node.images.contract import Environment, ImageError
+from trainmaster.node.launch.budgets import find_budget
 from trainmaster.node.launch.contract import (
     FAILED_MOUNT,
     IMAGE_ERROR,
@@ -161,7 +162,8 @@ class Launcher:
             raise LaunchError(FAILED_MOUNT, str(error)) from None
         self._keep(live)
         _write_kubeconfig(live)
-        return Prepared(site, sources, live.made, images, self._allocatable)
+        budget = await find_budget(self._client, namespace)
+        return Prepared(site, sources, live.made, images, self._allocatable, budget=budget)
 
     def adopt(self, pod: Object, site: Site) -> None:
         """After a restart of the control plane, for a Pod that runs: soon what it sees is kept current again."""

@@ -20,8 +20,9 @@ def build_limits(container: Object) -> Limits:
     )
 
 
-def build_pod_limits(pod: Object) -> Limits:
-    """The sum over the containers, or the largest init container where that is more. One without a limit lifts it."""
+def build_pod_limits(pod: Object, pids: int = 0) -> Limits:
+    """The sum over the containers, or the largest init container where that is more. One without a limit lifts it.
+    `pids`: how many processes and threads the Pod may have; Kubernetes has no field for it."""
     spec = pod["spec"]
     main = [build_limits(entry) for entry in spec["containers"]]
     first = [build_limits(entry) for entry in spec.get("initContainers") or ()]
@@ -31,6 +32,7 @@ def build_pod_limits(pod: Object) -> Limits:
         cpu_shares_millis=max(
             sum(entry.cpu_shares_millis for entry in main), *(entry.cpu_shares_millis for entry in first), 0
         ),
+        pids=pids,
     )
 
 

@@ -8,7 +8,7 @@ from trainmaster.api.meta import Object
 from trainmaster.node.launch.contract import Prepared
 from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.mounts import find_shm_bytes
-from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec
+from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Limits, Relay, SandboxSpec
 
 _LONGEST_HOSTNAME = 63
 
@@ -44,7 +44,9 @@ def build_sandbox(
         hosts=(*hosts, *build_aliases(pod)),
         shm_bytes=find_shm_bytes(pod, prepared),
         cgroup=cgroup,
-        limits=build_pod_limits(pod),
+        limits=build_pod_limits(pod, prepared.budget.pod_pids if prepared.budget is not None else 0),
+        tenant_cgroup=f"{cgroup.partition('-')[0]}-tenant-{meta['namespace']}" if cgroup and prepared.budget else "",
+        tenant_limits=prepared.budget.limits if prepared.budget is not None else Limits(),
         hide=tuple(hide),
         relays=() if shares_host else tuple(relays),
     )
