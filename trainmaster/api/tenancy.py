@@ -209,6 +209,34 @@ def build_limit_range(allowance: Allowance) -> Object | None:
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": NAME}, "spec": spec}
 
 
+_FLAGS = {
+    JOBS_KEY: "jobs",
+    "pods": "pods",
+    "requests.cpu": "cpu",
+    "limits.cpu": "cpu",
+    "requests.memory": "memory",
+    "limits.memory": "memory",
+    GPU_KEY: "gpu",
+    PIDS: "pids",
+    OBJECT_BYTES: "object-bytes",
+    STORAGE: "storage",
+    "requests.storage": "storage",
+    "limits.ephemeral-storage": "storage",
+    EVENTS_KEY: "objects",
+    **dict.fromkeys(OBJECT_KEYS, "objects"),
+}
+"""By resource of the quota: the flag of `tenant set` that changes it."""
+
+
+def build_raise_advice(tenant: str, needed: Mapping[str, str]) -> str:
+    """`needed`: by resource of the quota, what it would have to be."""
+    flags = {_FLAGS[name]: amount for name, amount in needed.items() if name in _FLAGS}
+    if not flags:
+        return f"an administrator can change the ResourceQuota {NAME} of namespace {tenant}"
+    text = " ".join(f"--{flag} {amount}" for flag, amount in sorted(flags.items()))
+    return f"an administrator can raise it: `trainmaster tenant set {tenant} {text}`"
+
+
 def build_token_secret(name: str, expires: str) -> Object:
     """Nothing is in it: the token that is bound to it lives as long as it does, and is stored nowhere."""
     metadata = {"name": name, "labels": {TOKEN_LABEL: "true"}, "annotations": {EXPIRES: expires}}

@@ -17,11 +17,16 @@ _LIMIT = 8192
 """Records that hold their object. About 30 MB when all of them are current, and far more than the active jobs need."""
 
 
+_LIMIT_BYTES = 32 << 20
+"""Of those records, as stored: parsed, an object takes several times as much, and a tenant decides how large it is."""
+
+
 class ParsedObjects:
-    __slots__ = ("_records",)
+    __slots__ = ("_bytes", "_records")
 
     def __init__(self) -> None:
         self._records: deque[Record] = deque()
+        self._bytes = 0
 
     def get(self, record: Record) -> Object:
         """The object as stored. Read-only."""
@@ -36,8 +41,11 @@ class ParsedObjects:
     def note(self, record: Record) -> None:
         """The record has got its object."""
         self._records.append(record)
-        if len(self._records) > _LIMIT:
-            stored.memo_of(self._records.popleft()).obj = None
+        self._bytes += len(record.value)
+        while len(self._records) > _LIMIT or self._bytes > _LIMIT_BYTES:
+            oldest = self._records.popleft()
+            self._bytes -= len(oldest.value)
+            stored.memo_of(oldest).obj = None
 
     @staticmethod
     def drop(record: Record) -> None:

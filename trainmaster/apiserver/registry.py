@@ -20,6 +20,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS
 from trainmaster.apiserver import create, definitions, delete, listing, patch, update, watching
 from trainmaster.apiserver.contract import Call, Deleted, Page, Written
+from trainmaster.apiserver.gang_sizes import GangSizes
 from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.limit_ranges import LimitRanges
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
@@ -28,7 +29,8 @@ from trainmaster.apiserver.ownership import Ownership
 from trainmaster.apiserver.pod_actions import build_binder, build_evictor
 from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
 from trainmaster.apiserver.policy_admission import PolicyAdmission
-from trainmaster.apiserver.quotas import QuotaAdmission, QuotaController
+from trainmaster.apiserver.quota_ledger import QuotaController
+from trainmaster.apiserver.quotas import QuotaAdmission
 from trainmaster.apiserver.runtime_use import RuntimeUse
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
 from trainmaster.apiserver.tenant_limits import TenantLimits
@@ -69,6 +71,7 @@ class Registry:
             self.trainer_admission,
             RuntimeUse(store),
             PolicyAdmission(),
+            GangSizes(self.state),
             QuotaAdmission(self.state),
         ):
             self.state.admission.add(plugin)

@@ -123,7 +123,10 @@ class EventRecorder:
                 try:
                     await self._write(pending)
                 except (StatusError, OSError) as error:
-                    log.warning(
+                    # A namespace that has as many events as it may is its own affair, and nothing for the server's log.
+                    refused = isinstance(error, StatusError) and error.code == 403
+                    log.log(
+                        logging.DEBUG if refused else logging.WARNING,
                         "event not stored",
                         extra={"action": "events.lost", "reason": pending.event["reason"], "error": str(error)},
                     )

@@ -158,6 +158,11 @@ class Store(Protocol):
         """How many records `scan` would return. Takes no longer for many."""
         ...
 
+    def measure(self, namespace: str) -> int:
+        """Bytes of all values whose name begins with `namespace/`, in all buckets. They are counted along with every
+        write from the first question on; a store that is never asked pays nothing."""
+        ...
+
     def buckets(self) -> Sequence[str]: ...
 
     def put(

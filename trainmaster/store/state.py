@@ -90,12 +90,15 @@ class StoreState:
         self._publishing = False
         self._subscribers: list[Subscriber] = []
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._sizes: dict[str, int] | None = None
+        """Bytes by namespace; None until somebody asks."""
         self._failure: StoreError | None = None
         """Set when the store is closed or broken: writes and waits raise it."""
 
     def adopt(self, buckets: dict[str, Bucket], *, revision: int, floor: int) -> None:
         """Takes over what was loaded, all of it durable. Only for a store that is still empty."""
         self._buckets = buckets
+        self._sizes = None
         self.revision = self.durable_revision = self._readable_revision = revision
         self._floor = floor
 
@@ -123,6 +126,20 @@ class StoreState:
             return len(held.records)
         low = max(prefix, after + "\0") if after else prefix
         return max(0, held.names.count(low, end_of_prefix(prefix)))
+
+    def measure(self, namespace: str) -> int:
+        if self._sizes is None:
+            self._sizes = {}
+            for held in self._buckets.values():
+                for record in held.records.values():
+                    self._add_size(record.name, len(record.value))
+        return self._sizes.get(namespace, 0)
+
+    def _add_size(self, name: str, more: int) -> None:
+        namespace, slash, _ = name.partition("/")
+        if slash:
+            assert self._sizes is not None
+            self._sizes[namespace] = self._sizes.get(namespace, 0) + more
 
     def buckets(self) -> Sequence[str]:
         return sorted(name for name, held in self._buckets.items() if held.records)
@@ -180,6 +197,8 @@ class StoreState:
         untrack(record)
         untrack(event)
         self.revision = record.revision
+        if self._sizes is not None:
+            self._add_size(record.name, _count_growth(event))
         self._events.append(event)
         if not self._depth:
             self._finish()
@@ -199,6 +218,8 @@ class StoreState:
         for event in reversed(self._events[mark:]):
             held = self._buckets[event.record.bucket]
             name = event.record.name
+            if self._sizes is not None:
+                self._add_size(name, -_count_growth(event))
             if event.previous is None:
                 del held.records[name]
                 held.names.remove(name)
@@ -321,3 +342,9 @@ class StoreState:
         window = Window(self._floor, self.limits.events, self.limits.bytes)
         held = self._buckets[name] = Bucket(name, window)
         return held
+
+
+def _count_growth(event: Event) -> int:
+    """By how many bytes the values that stand became more."""
+    before = len(event.previous.value) if event.previous is not None else 0
+    return (len(event.record.value) if event.type is EventType.PUT else 0) - before

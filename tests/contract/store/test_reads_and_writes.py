@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from tests.contract.store.stores import Opener
@@ -151,5 +153,30 @@ def test_a_closed_store_refuses_writes_and_ends_watches(open_store: Opener) -> N
         with pytest.raises(StoreError, match="closed"):
             store.put("a", "x", b"2")
         assert [event async for event in watch] == []
+
+    run_virtual(main())
+
+
+def test_bytes_are_counted_by_namespace(open_store: Opener) -> None:
+    async def main() -> None:
+        async with open_store() as store:
+            store.put("a", "ann/x", b"12345")
+            store.put("a", "anna/x", b"1")
+            store.put("b", "ann/x", b"123")
+            store.put("c", "ann", b"of nobody")
+            assert [store.measure(name) for name in ("ann", "anna", "bob")] == [8, 1, 0]
+            store.put("a", "ann/x", b"1")
+            store.put("b", "ann/y", b"12")
+            assert store.measure("ann") == 6
+            with contextlib.suppress(ZeroDivisionError), store.transaction():
+                store.delete("a", "ann/x", b"last words do not count")
+                store.put("b", "ann/x", b"1" * 100)
+                store.put("b", "ann/z", b"1" * 100)
+                assert store.measure("ann") == 202
+                1 / 0  # noqa: B018
+            assert store.measure("ann") == 6
+            for bucket, name in (("a", "x"), ("b", "x"), ("b", "y")):
+                store.delete(bucket, f"ann/{name}", b"gone")
+            assert store.measure("ann") == 0
 
     run_virtual(main())
