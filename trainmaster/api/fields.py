@@ -30,6 +30,7 @@ class Kind(Enum):
 
 _WITHOUT_VALUE = {Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.INTERNAL}
 
+_LONGEST_VALUE = 64 * 1024
 OMIT: Any = object()
 """As a value: leave it out of the text. Rules of custom kinds about objects and lists do that."""
 
@@ -38,8 +39,11 @@ ROOT = "<nil>"
 
 
 def render_value(value: Any) -> str:
-    """A value the way upstream prints it: quoted strings, bare numbers, JSON for the rest."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """A value the way upstream prints it: quoted strings, bare numbers, JSON for the rest. Long ones are cut."""
+    if isinstance(value, str):
+        value = value[:_LONGEST_VALUE]
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from trainmaster.api import status
 from trainmaster.api.meta import Object
 
 MAGIC = b"k8s\x00"
+MOST_FIELDS = 100_000
 MAX_DEPTH = 64
 """The deepest field of a Pod template is some fifteen messages down."""
 
@@ -35,6 +36,15 @@ Fields: TypeAlias = dict[int, tuple[str, str, str]]
 
 class _Malformed(Exception):
     """The bytes are not a message."""
+
+
+class _Budget:
+    """Fields that may still be read: two bytes make one, known or not, at any depth."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, most: int) -> None:
+        self.left = most
 
 
 class _Tables:
@@ -60,29 +70,30 @@ def _tables() -> _Tables:
     return _Tables()
 
 
-def decode(body: bytes) -> Object:
+def decode(body: bytes, most_fields: int = MOST_FIELDS) -> Object:
     """The object in a protobuf request body."""
+    budget = _Budget(most_fields)
     if not body.startswith(MAGIC):
         raise status.bad_request(
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
         )
     try:
-        api_version, kind, raw = _open_envelope(memoryview(body)[len(MAGIC) :])
+        api_version, kind, raw = _open_envelope(memoryview(body)[len(MAGIC) :], budget)
         message = _tables().kinds.get(f"{api_version} {kind}")
         if message is None:
             raise status.unsupported_media_type(_ACCEPTED)
-        obj = _decode_message(message, raw, 0)
+        obj = _decode_message(message, raw, 0, budget)
     except _Malformed as error:
         raise status.bad_request(f"unable to decode protobuf body: {error}") from None
     return {"apiVersion": api_version, "kind": kind, **obj}
 
 
-def _open_envelope(raw: memoryview) -> tuple[str, str, memoryview]:
+def _open_envelope(raw: memoryview, budget: _Budget) -> tuple[str, str, memoryview]:
     api_version = kind = encoding = ""
     content = memoryview(b"")
-    for number, value in _parse(raw):
+    for number, value in _parse(raw, budget):
         if number == 1 and isinstance(value, memoryview):
-            for part, text in _parse(value):
+            for part, text in _parse(value, budget):
                 if part == 1:
                     api_version = _decode_text(text)
                 elif part == 2:
@@ -96,10 +107,11 @@ def _open_envelope(raw: memoryview) -> tuple[str, str, memoryview]:
     return api_version, kind, content
 
 
-def _parse(raw: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+def _parse(raw: memoryview, budget: _Budget) -> Iterator[tuple[int, int | memoryview]]:
     """Field numbers and values of one message. Fixed-size values are passed as their bytes."""
     at, end = 0, len(raw)
     while at < end:
+        _spend(budget)
         key, at = _read_varint(raw, at)
         number, wire = key >> 3, key & 7
         if number == 0:
@@ -120,6 +132,13 @@ def _parse(raw: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         at += length
 
 
+def _spend(budget: _Budget) -> None:
+    budget.left -= 1
+    if budget.left < 0:
+        text = "Request entity too large: the message has too many fields (limits.object_values)"
+        raise status.StatusError(413, "RequestEntityTooLarge", text)
+
+
 def _read_varint(raw: memoryview, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
@@ -135,60 +154,61 @@ def _read_varint(raw: memoryview, at: int) -> tuple[int, int]:
     raise _Malformed("a number of more than 64 bits")
 
 
-def _decode_message(message: str, raw: memoryview, depth: int) -> Object:
+def _decode_message(message: str, raw: memoryview, depth: int, budget: _Budget) -> Object:
     if depth > MAX_DEPTH:
         raise _Malformed("nested too deeply")
     fields = _tables().fields(message)
     out: Object = {}
-    for number, value in _parse(raw):
+    for number, value in _parse(raw, budget):
         field = fields.get(number)
         if field is not None:
-            _store(out, field, value, depth)
+            _store(out, field, value, depth, budget)
     return out
 
 
-def _store(out: Object, field: tuple[str, str, str], value: int | memoryview, depth: int) -> None:
+def _store(out: Object, field: tuple[str, str, str], value: int | memoryview, depth: int, budget: _Budget) -> None:
     name, kind, occurs = field
     match occurs:
         case "list":
             values = out.setdefault(name, [])
             if kind == "int" and isinstance(value, memoryview):
-                values.extend(_unpack(value))
+                values.extend(_unpack(value, budget))
             else:
-                values.append(_decode_value(kind, value, depth))
+                values.append(_decode_value(kind, value, depth, budget))
         case "map":
-            key, inner = _decode_entry(kind, value, depth)
+            key, inner = _decode_entry(kind, value, depth, budget)
             out.setdefault(name, {})[key] = inner
         case "inline":
-            out.update(_decode_value(kind, value, depth))
+            out.update(_decode_value(kind, value, depth, budget))
         case _:
-            found = _decode_value(kind, value, depth)
+            found = _decode_value(kind, value, depth, budget)
             if found is not None and (occurs == "keep" or found not in ("", 0, False, {})):
                 out[name] = found
 
 
-def _unpack(raw: memoryview) -> Iterator[int]:
+def _unpack(raw: memoryview, budget: _Budget) -> Iterator[int]:
     at = 0
     while at < len(raw):
         value, at = _read_varint(raw, at)
+        _spend(budget)
         yield _signed(value)
 
 
-def _decode_entry(kind: str, value: int | memoryview, depth: int) -> tuple[str, Any]:
+def _decode_entry(kind: str, value: int | memoryview, depth: int, budget: _Budget) -> tuple[str, Any]:
     if not isinstance(value, memoryview):
         raise _Malformed("a map entry is no message")
     key, inner = "", None
-    for number, part in _parse(value):
+    for number, part in _parse(value, budget):
         if number == 1:
             key = _decode_text(part)
         elif number == 2:
-            inner = _decode_value(kind, part, depth)
+            inner = _decode_value(kind, part, depth, budget)
     if inner is None:
-        inner = _decode_value(kind, memoryview(b""), depth)
+        inner = _decode_value(kind, memoryview(b""), depth, budget)
     return key, inner
 
 
-def _decode_value(kind: str, value: int | memoryview, depth: int) -> Any:
+def _decode_value(kind: str, value: int | memoryview, depth: int, budget: _Budget) -> Any:
     if kind in ("int", "bool"):
         if not isinstance(value, int):
             raise _Malformed("bytes where a number belongs")
@@ -196,21 +216,21 @@ def _decode_value(kind: str, value: int | memoryview, depth: int) -> Any:
     if not isinstance(value, memoryview):
         raise _Malformed("a number where bytes belong")
     if kind[0] == "@":
-        return _decode_message(kind[1:], value, depth + 1)
+        return _decode_message(kind[1:], value, depth + 1, budget)
     match kind:
         case "string":
             return _decode_text(value)
         case "bytes":
             return base64.b64encode(value).decode()
         case "time" | "micro_time":
-            return _decode_time(value, micro=kind == "micro_time")
+            return _decode_time(value, budget, micro=kind == "micro_time")
         case "quantity":
-            return next((_decode_text(part) for number, part in _parse(value) if number == 1), "")
+            return next((_decode_text(part) for number, part in _parse(value, budget) if number == 1), "")
         case "strings":
-            return [_decode_text(part) for number, part in _parse(value) if number == 1]
+            return [_decode_text(part) for number, part in _parse(value, budget) if number == 1]
         case "int_or_string":
-            return _decode_int_or_string(value)
-    return _decode_raw(value)
+            return _decode_int_or_string(value, budget)
+    return _decode_raw(value, budget)
 
 
 def _signed(value: int) -> int:
@@ -226,9 +246,9 @@ def _decode_text(value: int | memoryview) -> str:
         raise _Malformed("text that is not UTF-8") from None
 
 
-def _decode_time(value: memoryview, *, micro: bool) -> str | None:
+def _decode_time(value: memoryview, budget: _Budget, *, micro: bool) -> str | None:
     """None for the zero time, which JSON writes as null."""
-    parts = {number: part for number, part in _parse(value) if isinstance(part, int)}
+    parts = {number: part for number, part in _parse(value, budget) if isinstance(part, int)}
     if not parts:
         return None
     try:
@@ -239,8 +259,8 @@ def _decode_time(value: memoryview, *, micro: bool) -> str | None:
     return f"{text}.{parts.get(2, 0) // 1000 % 1_000_000:06}Z" if micro else f"{text}Z"
 
 
-def _decode_int_or_string(value: memoryview) -> int | str:
-    parts = dict(_parse(value))
+def _decode_int_or_string(value: memoryview, budget: _Budget) -> int | str:
+    parts = dict(_parse(value, budget))
     if parts.get(1):
         return _decode_text(parts.get(3, memoryview(b"")))
     number = parts.get(2, 0)
@@ -249,9 +269,9 @@ def _decode_int_or_string(value: memoryview) -> int | str:
     return _signed(number)
 
 
-def _decode_raw(value: memoryview) -> Any:
+def _decode_raw(value: memoryview, budget: _Budget) -> Any:
     """JSON inside protobuf, as in managedFields."""
-    text = next((part for number, part in _parse(value) if number == 1 and isinstance(part, memoryview)), None)
+    text = next((part for number, part in _parse(value, budget) if number == 1 and isinstance(part, memoryview)), None)
     if text is None or not len(text):
         return None
     try:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import GVR, Object
 
@@ -147,6 +148,7 @@ def apply_conflict(message: str, causes: Iterable[Mapping[str, str]]) -> Conflic
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Invalid:
     """422 with one cause per field error; upstream joins several with brackets, and says the same thing once."""
+    errors = _take_first(errors)
     texts = list(dict.fromkeys(str(error) for error in errors))
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
@@ -154,6 +156,25 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> I
     details: dict[str, Any] = {field: value for field, value in named.items() if value}
     details["causes"] = [error.to_cause() for error in errors]
     return Invalid(422, "Invalid", f'{qualified} "{name}" is invalid: {joined}', details=details)
+
+
+_MOST_ERRORS = 100
+_MOST_TEXT = 256 * 1024
+
+
+def _take_first(errors: Sequence[FieldError]) -> Sequence[FieldError]:
+    """As many as a person reads: a small body can break a rule a hundred thousand times, with a long value each."""
+    if len(errors) < 2:
+        return errors
+    taken: list[FieldError] = []
+    room = _MOST_TEXT
+    for error in errors:
+        room -= len(str(error))
+        if taken and (room < 0 or len(taken) == _MOST_ERRORS):
+            rest = f"{len(errors) - len(taken)} further errors are not shown"
+            return [*taken, FieldError(fields.ROOT, fields.Kind.TOO_MANY, fields.OMIT, rest)]
+        taken.append(error)
+    return taken
 
 
 def bad_request(message: str) -> StatusError:

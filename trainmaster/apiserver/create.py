@@ -60,7 +60,7 @@ def store_new(
     # Last, because a quota that lets the object in takes note of it.
     state.admission.validate(attributes)
     if options.dry_run:
-        return Written(stored.dump(obj), 0, created=True)
+        return Written(state.show_unwritten(obj, None), 0, created=True)
     record = state.put(kind, obj, None)
     return Written(state.show(kind, record), record.revision, created=True)
 

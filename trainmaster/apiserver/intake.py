@@ -157,6 +157,8 @@ def apply(
     """The object after server-side apply, sharing nothing with `old`."""
     writer = Writer(options.field_manager, kind.api_version, state.now(), subresource)
     merged = server_side_apply.apply(kind, old, wanted, writer, options.force)
-    new: Object = orjson.loads(orjson.dumps(merged))
+    raw = orjson.dumps(merged)
+    state.limits.check_stored(merged, raw, None if old is None else orjson.dumps(old))
+    new: Object = orjson.loads(raw)
     decode_object(kind, new, FieldValidation.IGNORE)
     return new

@@ -20,6 +20,7 @@ from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.create import store_new
 from trainmaster.apiserver.state import State
 from trainmaster.client.contract import PatchType, WriteOptions
+from trainmaster.store.contract import Record
 
 _CUSTOM_TYPES = (PatchType.JSON.value, PatchType.MERGE.value, PatchType.APPLY.value)
 
@@ -55,7 +56,7 @@ def patch(state: State, call: Call, target: Target, patch_type: PatchType, body:
         # The rest was decoded when it was stored, and nothing after this writes into it.
         new = {**patched, "metadata": {**patched["metadata"]}}
     else:
-        new = _decode(call, kind, patched, options)
+        new = _decode(state, call, target, record, patched, options)
     metadata.check_name(new["metadata"], name)
     metadata.fit_namespace(kind, new["metadata"], namespace)
     return update.replace(state, call, update.Change(kind, record, old, new, subresource), options)
@@ -72,13 +73,15 @@ def check_options(patch_type: PatchType, options: WriteOptions) -> None:
         raise metadata.options_invalid("PatchOptions", [error])
 
 
-def _decode(call: Call, kind: Kind, result: Object, options: WriteOptions) -> Object:
+def _decode(state: State, call: Call, target: Target, record: Record, result: Object, options: WriteOptions) -> Object:
     """The result of a patch as an object of its own: patches share branches with what they were made from.
 
     Upstream words what is wrong with it as an invalid patch, not as a bad request.
     """
     raw = orjson.dumps(result)
+    state.limits.check_stored(result, raw, record.value)
     new: Object = orjson.loads(raw)
+    kind = target.kind
     try:
         intake.decode(call, kind, new, options)
     except StatusError as error:

@@ -32,6 +32,7 @@ from trainmaster.apiserver.policy_admission import PolicyAdmission
 from trainmaster.apiserver.quota_ledger import QuotaController
 from trainmaster.apiserver.quotas import QuotaAdmission
 from trainmaster.apiserver.runtime_use import RuntimeUse
+from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
 from trainmaster.apiserver.tenant_limits import TenantLimits
 from trainmaster.apiserver.tenant_packages import TenantPackages
@@ -56,8 +57,9 @@ class Registry:
         ids: Ids,
         *,
         reviewers: Mapping[GVR, Reviewer] | None = None,
+        limits: ObjectLimits | None = None,
     ) -> None:
-        self.state = State(store, catalogue, clock, ids, reviewers=reviewers or {})
+        self.state = State(store, catalogue, clock, ids, reviewers=reviewers or {}, limits=limits or ObjectLimits())
         self.trainer_admission = TrainerAdmission(self.state)
         for plugin in (
             NamespaceLifecycle(self.state),

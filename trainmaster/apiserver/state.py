@@ -19,6 +19,7 @@ from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import Admission
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.parsed import ParsedObjects
+from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.client.contract import WriteOptions
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.ids import Ids
@@ -28,6 +29,10 @@ Reviewer: TypeAlias = Callable[[Call, Object], Object]
 """Answers a review kind: takes the posted object, returns it with its status."""
 SubresourceCreator: TypeAlias = Callable[[Call, Kind, str, str, Object, WriteOptions], Written]
 """Serves POST on a subresource: (call, kind, namespace, name, body, options)."""
+
+
+_SMALL = 64 * 1024
+"""What needs no measuring: the limits are not set below it."""
 
 
 @dataclass(slots=True)
@@ -40,6 +45,7 @@ class State:
     reviewers: Mapping[GVR, Reviewer] = field(default_factory=dict)
     creators: dict[tuple[GVR, str], SubresourceCreator] = field(default_factory=dict)
     parsed: ParsedObjects = field(default_factory=ParsedObjects)
+    limits: ObjectLimits = field(default_factory=ObjectLimits)
     _second: int = -1
     _now: str = ""
 
@@ -82,6 +88,8 @@ class State:
         if not arranged:
             obj = stored.arrange(obj)
         value = orjson.dumps(obj)
+        if len(value) > _SMALL:
+            self._check_size(obj, value, previous)
         memo = stored.Memo(metadata.get("labels") or stored.NO_LABELS, obj)
         if previous is None:
             name = f"{metadata['namespace']}/{metadata['name']}" if kind.namespaced else metadata["name"]
@@ -94,6 +102,18 @@ class State:
             parsed.drop(previous)
         parsed.note(record)
         return record
+
+    def _check_size(self, obj: Object, value: bytes, previous: Record | None) -> None:
+        if previous is not None and "deletionTimestamp" in obj["metadata"]:
+            # Nothing may keep an object from being deleted.
+            return
+        self.limits.check_stored(obj, value, None if previous is None else previous.value)
+
+    def show_unwritten(self, obj: Object, previous: Record | None) -> bytes:
+        """The answer to a dry run."""
+        value = stored.dump(obj)
+        self._check_size(obj, value, previous)
+        return value
 
     def remove(self, kind: Kind, obj: Object, previous: Record) -> Record:
         """Removes the object; watchers get its last state under the revision of the deletion."""

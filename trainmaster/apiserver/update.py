@@ -154,7 +154,7 @@ def store_change(state: State, change: Change, *, dry_run: bool = False) -> Writ
     if new == change.old:
         return Written(state.show(kind, record), record.revision)
     if dry_run:
-        return Written(stored.dump(new), 0)
+        return Written(state.show_unwritten(new, record), 0)
     if metadata.is_deletable(kind, new):
         # The answer shows the object as it was written last; watchers see the deletion under its own revision.
         gone = state.remove(kind, new, record)

@@ -34,6 +34,7 @@ from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStrea
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.http.usage import Meter, Usage
 from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control import serve_control
@@ -201,7 +202,15 @@ class ControlPlane:
         accounts = ServiceAccountTokens(signing, policies, clock=world.clock, ids=world.ids)
         self.authenticator = Credentials([load_static_tokens(world.home, world.ids), accounts])
         reviews = Reviews(self.authenticator, self.authorizer)
-        self.registry = Registry(store, catalogue.build(), world.clock, world.ids, reviewers=_build_reviewers(reviews))
+        limits = world.settings.limits
+        self.registry = Registry(
+            store,
+            catalogue.build(),
+            world.clock,
+            world.ids,
+            reviewers=_build_reviewers(reviews),
+            limits=ObjectLimits(limits.object_bytes, limits.object_values),
+        )
         self.registry.state.admission.add(NoEscalation(self.authorizer))
         self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
 

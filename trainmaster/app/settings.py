@@ -235,6 +235,8 @@ class Setting:
 _MAY_BE_ZERO = frozenset(
     {"server.port", "rest.port", "rest.requests_per_second", "node.cpus", "node.memory_mib", "node.gpus"}
 )
+# Smaller ones would refuse what the server itself writes.
+_MINIMA = {"limits.object_bytes": 64 * 1024, "limits.object_values": 10_000}
 # What the JSON writer cannot write must not be let in.
 _MAXIMA = {"server.port": 65535, "rest.port": 65535, "limits.json_depth": 200}
 
@@ -403,7 +405,7 @@ def check_value(setting: Setting, value: Any, source: Source) -> Any:
     if type(value) is not kind:
         raise wrong
     if kind in (int, float):
-        least = 0 if key in _MAY_BE_ZERO else 1 if kind is int else 0.001
+        least = _MINIMA.get(key, 0 if key in _MAY_BE_ZERO else 1 if kind is int else 0.001)
         if not least <= value <= _MAXIMA.get(key, float("inf")):
             most = f" to {_MAXIMA[key]}" if key in _MAXIMA else " or more"
             raise SettingsError(f"{source}: {key} must be {least}{most}, not {value}")

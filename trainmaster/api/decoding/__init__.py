@@ -49,12 +49,23 @@ def decode(
         unknown = walk.repair(kind, obj)
     except walk.DecodeError as error:
         raise status.bad_request(f"{handled_as(kind)}: {error}") from None
-    texts = (*(f'duplicate field "{path}"' for path in duplicates), *(f'unknown field "{path}"' for path in unknown))
+    texts = (
+        *(f'duplicate field "{_shorten(path)}"' for path in duplicates[:_MOST_TEXTS]),
+        *(f'unknown field "{_shorten(path)}"' for path in unknown[:_MOST_TEXTS]),
+    )
     if not texts or mode is FieldValidation.IGNORE:
         return Decoded(obj)
     if mode is FieldValidation.STRICT:
         raise status.bad_request(f"{handled_as(kind)}: strict decoding error: {', '.join(texts)}")
     return Decoded(obj, texts)
+
+
+_MOST_TEXTS = 100
+_LONGEST_PATH = 1024
+
+
+def _shorten(path: str) -> str:
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}..."
 
 
 def is_clean(kind: Kind, obj: Object, field: str) -> bool:

@@ -15,6 +15,7 @@ import orjson
 
 from trainmaster.api import status
 from trainmaster.api.meta import Object
+from trainmaster.apiserver import sizes
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.client.contract import PatchType
 
@@ -30,13 +31,19 @@ _PATCHES = {
     "application/apply-patch+yaml": PatchType.APPLY,
     "application/apply-patch+json": PatchType.APPLY,
 }
+_PROTOBUF_FIELDS = 4
+"""Messages around one value, at most: a list of maps has three."""
+_MOST_OPERATIONS = 10_000
+_VALUES_OF_AN_OPERATION = 4
+"""The operation itself, op, path and from."""
 
 
 def media_type(header: str | None) -> str:
     return (header or "").partition(";")[0].strip().lower()
 
 
-def parse_json(body: bytes, limits: Limits) -> Any:
+def parse_json(body: bytes, limits: Limits, most_values: int = 0) -> Any:
+    """The value; 400 or 413 for what is no JSON, too deep, or has more values than `most_values` (or the limit)."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -45,6 +52,9 @@ def parse_json(body: bytes, limits: Limits) -> Any:
     # A document with fewer brackets than levels cannot be too deep; this spares the walk for nearly every body.
     if body.count(b"{") + body.count(b"[") > depth and _is_deeper(value, depth):
         raise status.bad_request(f"json parse error: exceeded max depth {depth} (limits.json_depth)")
+    most_values = most_values or limits.object_values
+    if sizes.has_more_values(value, body, most_values):
+        raise sizes.refuse_values(most_values)
     return value
 
 
@@ -122,7 +132,7 @@ def parse_yaml(body: bytes, limits: Limits) -> Any:
     from trainmaster.api import yaml_documents  # noqa: PLC0415 - only few requests bring YAML
 
     try:
-        return yaml_documents.parse(body, limits.json_depth)
+        return yaml_documents.parse(body, limits.json_depth, limits.object_values)
     except yaml_documents.YamlRefused as error:
         raise status.bad_request(f"error converting YAML to JSON: {error}") from None
 
@@ -132,7 +142,11 @@ def parse_object(body: bytes, content_type: str | None, limits: Limits) -> Objec
     if body.startswith(_PROTOBUF_MAGIC):
         from trainmaster.api import protobuf  # noqa: PLC0415 - its tables are for kubectl >= 1.32 only
 
-        return protobuf.decode(body)
+        decoded = protobuf.decode(body, limits.object_values * _PROTOBUF_FIELDS)
+        if _is_deeper(decoded, limits.json_depth):
+            raise status.bad_request(f"protobuf: exceeded max depth {limits.json_depth} (limits.json_depth)")
+        _check_size(decoded, limits)
+        return decoded
     media = media_type(content_type)
     if media in _YAML:
         value = parse_yaml(body, limits)
@@ -146,21 +160,36 @@ def parse_object(body: bytes, content_type: str | None, limits: Limits) -> Objec
         raise status.unsupported_media_type(_BODY_TYPES)
     if not isinstance(value, dict):
         raise status.bad_request(f"couldn't get version/kind; json: cannot unmarshal {_go_name(value)} into an object")
+    if len(body) > limits.object_bytes:
+        _check_size(value, limits)
     return value
+
+
+def _check_size(value: Object, limits: Limits) -> None:
+    raw = orjson.dumps(value)
+    if len(raw) > limits.object_bytes:
+        raise sizes.refuse_bytes(len(raw), limits.object_bytes)
+    if sizes.has_more_values(value, raw, limits.object_values):
+        raise sizes.refuse_values(limits.object_values)
 
 
 def parse_patch(body: bytes, content_type: str | None, limits: Limits) -> tuple[PatchType, Any]:
     patch_type = _PATCHES.get(media_type(content_type))
     if patch_type is None:
         raise status.unsupported_media_type(tuple(_PATCHES)[:4])
-    value = parse_yaml(body, limits) if patch_type is PatchType.APPLY else parse_json(body, limits)
-    if patch_type is PatchType.JSON:
+    if patch_type is PatchType.APPLY:
+        value = parse_yaml(body, limits)
+    elif patch_type is PatchType.MERGE or patch_type is PatchType.STRATEGIC:
+        value = parse_json(body, limits)
+    else:
+        value = parse_json(body, limits, limits.object_values + _MOST_OPERATIONS * _VALUES_OF_AN_OPERATION)
         if not isinstance(value, list):
             raise status.bad_request(f"error decoding patch: json: cannot unmarshal {_go_name(value)} into a list")
-        if len(value) > 10_000:
-            text = f"The allowed maximum operations in a JSON patch is 10000, got {len(value)}"
+        if len(value) > _MOST_OPERATIONS:
+            text = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(value)}"
             raise status.StatusError(413, "RequestEntityTooLarge", text)
-    elif not isinstance(value, dict):
+        return patch_type, value
+    if not isinstance(value, dict):
         raise status.bad_request(f"error decoding patch: json: cannot unmarshal {_go_name(value)} into an object")
     return patch_type, value
 

@@ -13,6 +13,11 @@ from trainmaster.edge.limits import EdgeLimits
 
 @dataclass(frozen=True, slots=True)
 class Limits(EdgeLimits):
+    object_bytes: int = 1536 * 1024
+    """An object as it is stored, however it became so large; etcd's limit behind a kube-apiserver."""
+    object_values: int = 30_000
+    """Fields and list items of a body, at any depth. What a write costs depends on them; the largest CRD of Trainer has
+    6,000. A stored object may have three times as many, because it also says who owns which field."""
     json_depth: int = 200
     """Nesting of a request body, at most 200: the JSON writer ends at 254, and lists wrap an object a few levels."""
     yaml_bytes: int = 256 * 1024

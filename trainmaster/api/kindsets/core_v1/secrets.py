@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 from functools import partial
+
+import orjson
 
 from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
@@ -60,7 +61,7 @@ def _check_type(secret: Object, data: Object) -> list[FieldError]:
     if kind in ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg") and not errors:
         key = _NEEDED[kind][0]
         try:
-            json.loads(base64.b64decode(data[key]))
+            orjson.loads(base64.b64decode(data[key]))
         except ValueError as error:
             # The error's text may quote the content; its class does not.
             errors.append(fields.invalid(f"data[{key}]", "<secret contents redacted>", type(error).__name__))
