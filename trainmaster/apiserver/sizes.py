@@ -21,14 +21,14 @@ _OWNERSHIP = 3
 
 @dataclass(frozen=True, slots=True)
 class ObjectLimits:
-    bytes: int = 1536 * 1024
-    values: int = 30_000
+    most_bytes: int = 1536 * 1024
+    most_values: int = 30_000
 
     def check_stored(self, value: Any, raw: bytes, previous: bytes | None) -> None:
         """StatusError 413 when `value`, whose JSON text is `raw`, is too large to stand in place of `previous`."""
-        if len(raw) > self.bytes and (previous is None or len(raw) > max(len(previous), self.bytes)):
-            raise refuse_bytes(len(raw), self.bytes)
-        most = self.values * _OWNERSHIP
+        if len(raw) > self.most_bytes and (previous is None or len(raw) > max(len(previous), self.most_bytes)):
+            raise refuse_bytes(len(raw), self.most_bytes)
+        most = self.most_values * _OWNERSHIP
         if len(raw) > most * _BYTES_OF_A_VALUE and has_more_values(value, raw, most):
             if previous is not None and len(raw) <= len(previous):
                 return

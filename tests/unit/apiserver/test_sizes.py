@@ -17,7 +17,7 @@ from trainmaster.testing.virtual import run_virtual
 pytestmark = pytest.mark.unit
 
 CONFIG_MAPS = GVR("", "v1", "configmaps")
-LIMITS = ObjectLimits(bytes=100_000, values=10_000)
+LIMITS = ObjectLimits(most_bytes=100_000, most_values=10_000)
 
 
 def make(name: str, size: int, **metadata: object) -> Object:
