@@ -6,14 +6,18 @@ import asyncio
 import os
 import subprocess
 import sys
-import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trainmaster.node.images import layers
-from trainmaster.node.images.contract import ImageError
-from trainmaster.node.images.environments import Environments
+from tests.support import wheels
+from tests.support.wheels import make_project, make_sdist
+from trainmaster.api.meta import Object
+from trainmaster.kit.clock import SystemClock
+from trainmaster.node.images import fetch_program, layers
+from trainmaster.node.images.contract import Check, Errand, ImageError, Report
+from trainmaster.node.images.environments import Environments, InstallLimits, Order, hash_packages
 
 pytestmark = pytest.mark.node
 
@@ -21,18 +25,7 @@ NAME = "tm_sample_package"
 
 
 def make_wheel(directory: Path, version: str = "1.0") -> Path:
-    """A package with a module and a script, as an index would have it."""
-    wheel = directory / f"{NAME}-{version}-py3-none-any.whl"
-    info = f"{NAME}-{version}.dist-info"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(f"{NAME}.py", f"VERSION = {version!r}\ndef main():\n    print('script', VERSION)\n")
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\n")
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/entry_points.txt", f"[console_scripts]\ntm-sample = {NAME}:main\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return wheel
+    return wheels.make_wheel(directory, NAME, version, script="tm-sample")
 
 
 def run(env_directory: Path, base: layers.Base, root: Path, script: str) -> str:
@@ -85,24 +78,134 @@ def test_what_one_pod_installs_no_other_sees(tmp_path: Path) -> None:
     assert run(tmp_path / "one", base, tmp_path, look) == "there\n"
 
 
-def test_an_environment_with_packages_is_made_once_and_seen_through_layers(tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path)
-    base = layers.read_base(sys.prefix)
-    environments = Environments(tmp_path / "environments", {"PATH": os.defpath})
+class LocalErrands:
+    """Runs them as they are, one after the other."""
 
-    async def main() -> list[str]:
-        asked = [environments.ensure(base, [str(wheel)]) for _ in range(3)]
+    def __init__(self) -> None:
+        self.done: list[Errand] = []
+
+    async def run(self, pod: Object, errand: Errand, check: Check) -> Report:
+        self.done.append(errand)
+        done = await asyncio.to_thread(
+            subprocess.run, errand.argv, env=dict(errand.env), cwd=errand.directory, capture_output=True, check=False
+        )
+        return Report(done.returncode, (done.stdout + done.stderr).decode())
+
+
+def build(root: Path, index: Path, **environ: str) -> tuple[Environments, LocalErrands]:
+    errands = LocalErrands()
+    known = {"PATH": os.defpath, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), **environ}
+    return Environments(root / "environments", known, SystemClock(), errands, InstallLimits()), errands
+
+
+def order(*requirements: str, is_tenants: bool = False, namespace: str = "uid-1", user: int | None = None) -> Order:
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": [{"name": "main"}]}}
+    return Order(pod, "main", namespace, is_tenants, user, requirements)
+
+
+def say_nothing(_: str) -> None:
+    return
+
+
+def test_an_environment_with_packages_is_made_once_and_seen_through_layers(tmp_path: Path) -> None:
+    make_wheel(tmp_path)
+    base = layers.read_base(sys.prefix)
+    environments, errands = build(tmp_path, tmp_path)
+    said: list[str] = []
+
+    async def main() -> list[Path]:
+        asked = [environments.ensure(base, order(NAME), said.append) for _ in range(3)]
         return list(await asyncio.gather(*asked))
 
-    prefixes = asyncio.run(main())
-    assert len(set(prefixes)) == 1
-    base = layers.read_base(prefixes[0])
-    assert run(tmp_path / "own", base, tmp_path, "tm-sample; python -c 'import orjson'").strip() == "script 1.0"
+    slots = asyncio.run(main())
+    assert len(set(slots)) == len(errands.done) == 1
+    assert said[0] == f"installing {NAME}"
+    assert sorted(os.listdir(slots[0])) == ["env", "ready"], "what was only needed to make it is gone"
+    made = replace(base, prefix=f"{slots[0]}/env", packages=(*layers.read_base(f"{slots[0]}/env").packages,))
+    assert run(tmp_path / "own", made, tmp_path, "tm-sample; python -c 'import orjson'").strip() == "script 1.0"
     assert list_installed(sys.prefix) == []
 
 
-def test_a_package_that_does_not_exist_is_a_clear_error_and_leaves_nothing(tmp_path: Path) -> None:
-    environments = Environments(tmp_path / "environments", {"PATH": os.defpath, "PIP_NO_INDEX": "1"})
-    with pytest.raises(ImageError, match=r"cannot install no-such-package-tm: .*no-such-package-tm"):
-        asyncio.run(environments.ensure(layers.read_base(sys.prefix), ["no-such-package-tm"]))
-    assert not any((tmp_path / "environments").iterdir())
+def test_namespaces_and_users_do_not_share_environments(tmp_path: Path) -> None:
+    make_wheel(tmp_path)
+    base = layers.read_base(sys.prefix)
+    environments, errands = build(tmp_path, tmp_path)
+
+    async def main() -> None:
+        one = await environments.ensure(base, order(NAME), say_nothing)
+        two = await environments.ensure(base, order(NAME, namespace="uid-2"), say_nothing)
+        own = os.geteuid() or 61234
+        three = await environments.ensure(base, order(NAME, namespace="uid-2", user=own), say_nothing)
+        assert len({one, two, three}) == len(errands.done) == 3
+        assert three.joinpath("env").stat().st_uid == own
+        await environments.keep_only({"uid-1"})
+        assert one.is_dir()
+        assert not two.exists()
+        assert not three.exists()
+
+    asyncio.run(main())
+
+
+def test_a_package_that_does_not_exist_is_a_clear_error_and_is_not_tried_again_at_once(tmp_path: Path) -> None:
+    environments, errands = build(tmp_path, tmp_path)
+    base = layers.read_base(sys.prefix)
+    asked = order("no-such-package-tm", is_tenants=True)
+    said: list[str] = []
+    for _ in range(3):
+        with pytest.raises(ImageError, match=r"cannot install no-such-package-tm: .*no-such-package-tm"):
+            asyncio.run(environments.ensure(base, asked, said.append))
+    assert len(said) == 1
+    assert errands.done == []
+    assert not any((tmp_path / "environments").rglob("env"))
+
+
+def test_an_sdist_is_built_for_the_owner_and_for_no_tenant(tmp_path: Path) -> None:
+    make_sdist(tmp_path, "tm_sample_source", "pass")
+    environments, errands = build(tmp_path, tmp_path)
+    base = layers.read_base(sys.prefix)
+    with pytest.raises(ImageError, match="only wheels"):
+        asyncio.run(environments.ensure(base, order("tm_sample_source", is_tenants=True), say_nothing))
+    assert errands.done == []
+    slot = asyncio.run(environments.ensure(base, order("tm_sample_source", namespace="uid-2"), say_nothing))
+    assert list(slot.glob("env/lib/python3*/site-packages/tm_sample_source.py"))
+    assert errands.done[0].egress
+
+
+def test_the_fetch_of_wheels_starts_no_program(tmp_path: Path) -> None:
+    project = make_project(tmp_path, "tm_inner", f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    wheels.make_wheel(tmp_path, "tm_outer", requires=[f"tm_inner @ file://{project}"])
+    environments, errands = build(tmp_path, tmp_path)
+    with pytest.raises(ImageError, match="named by a URL or path"):
+        asyncio.run(environments.ensure(layers.read_base(sys.prefix), order("tm_outer", is_tenants=True), say_nothing))
+    assert errands.done == []
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_fetching_process_cannot_execute_anything(tmp_path: Path) -> None:
+    source = Path(fetch_program.__file__).parent
+    script = "import fetch_program, os, subprocess\nfetch_program.forbid_programs()\n"
+    for attempt in ("subprocess.run(['true'])", "os.system('true')", "os.fork()", "os.execv('/bin/true', ['true'])"):
+        done = subprocess.run(
+            [sys.executable, "-c", script + attempt], env={"PYTHONPATH": str(source)}, capture_output=True, text=True
+        )
+        assert "packages are not built here" in done.stderr, attempt
+
+
+def test_a_huge_package_is_stopped(tmp_path: Path) -> None:
+    wheels.make_wheel(tmp_path, "tm_huge", files={"tm_huge_data.py": "x" * (3 << 20)})
+    errands = LocalErrands()
+    known = {"PATH": os.defpath, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    limits = InstallLimits(space=1 << 20)
+    environments = Environments(tmp_path / "environments", known, SystemClock(), errands, limits)
+    with pytest.raises(ImageError, match="cannot install tm_huge"):
+        asyncio.run(environments.ensure(layers.read_base(sys.prefix), order("tm_huge"), say_nothing))
+
+
+def test_only_the_owner_uses_an_environment_of_an_earlier_version_on(tmp_path: Path) -> None:
+    base = layers.read_base(sys.prefix)
+    environments, _ = build(tmp_path, tmp_path)
+    old = tmp_path / "environments" / hash_packages(base, ["tqdm"])
+    layers.make_layer(str(old), base)
+    assert environments.find_old(base, ["tqdm"]) == "", "it is not whole"
+    (old / ".ready").touch()
+    assert environments.find_old(base, ["tqdm"]) == str(old)

@@ -150,6 +150,9 @@ class Node:
     """The longest such pause. A kubelet: 300."""
     host_paths: bool = True
     """Let Pods mount paths of this machine (volumes of kind hostPath, and PersistentVolumes that name one)."""
+    packages_mib: int = 16384
+    """What the installation of one environment (annotation trainmaster.dev/packages) may take on disk, its downloads
+    included, in MiB. The largest frameworks take a third of it."""
     warm: Literal["off", "auto"] = "off"
     """auto: where an environment has torch, Python programs begin in forks of an interpreter that has imported it, in
     milliseconds instead of seconds; see docs/warm-start.md. A Pod's annotation trainmaster.dev/warm goes over it."""

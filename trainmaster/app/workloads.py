@@ -141,5 +141,6 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         ways_out=WaysOut(str(home.server_json), egress=wanted.egress, upstream=wanted.proxy),
         hide=(str(home.root),),
         host_paths=wanted.host_paths,
+        packages_mib=wanted.packages_mib,
         warm=WarmSettings(wanted.warm),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -27,9 +28,12 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.access import ShimAccess
 from trainmaster.node.cri_logs import CriLogReader
+from trainmaster.node.errands import ErrandRunner
 from trainmaster.node.images.catalogue import Images, ImageSettings
+from trainmaster.node.images.contract import Errands
+from trainmaster.node.images.environments import Environments, InstallLimits
 from trainmaster.node.inotify import Inotify
-from trainmaster.node.launch.launcher import Exceeded, Launcher, LaunchSettings
+from trainmaster.node.launch.launcher import Announce, Exceeded, Launcher, LaunchSettings
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
 from trainmaster.node.machine.outcome import decide_phase, end_pod
@@ -79,8 +83,9 @@ class NodeAgent:
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._supervisor = Supervisor(settings.root, self._note, settings.level)
         workloads = Workloads(client)
-        self._launcher = build_launcher(client, workloads, clock, settings, self._evict)
         places = Places(settings.root, client, workloads, settings.level, settings.ways_out, settings.hide)
+        self._errands = ErrandRunner(self._supervisor, places, os.geteuid())
+        self._launcher = build_launcher(client, workloads, clock, settings, self._evict, self._errands, self._announce)
         self._runner = PodRunner(settings, self._supervisor, self._launcher, places, clock)
         self._names = ServiceNames(client, clock, places, lambda: [pod.obj for pod in self._pods.values()])
         access = ShimAccess(self._supervisor)
@@ -133,7 +138,7 @@ class NodeAgent:
         for uid, pod in tuple(self._pods.items()):
             if uid not in present:
                 self._take(pod.obj, gone=True)
-        await self._runner.sweep(present | set(self._pods))
+        await self._runner.sweep(present | set(self._pods) | self._errands.list_uids())
         for obj in items:
             self._take(obj, gone=False)
         # All at once: what runs is known again before anything is decided, however many Pods there are.
@@ -166,6 +171,8 @@ class NodeAgent:
 
     def _note(self, happening: Happening) -> None:
         """Told by the supervisor, perhaps twice."""
+        if self._errands.take(happening):
+            return
         pod = self._pods.get(happening.uid)
         if pod is None:
             return
@@ -190,6 +197,13 @@ class NodeAgent:
         pod = self._pods.get(uid)
         if pod is not None:
             pod.change(lambda state: end_pod(pod.plan, state, Ending("Evicted", message, "TerminationByKubelet")))
+            self._queue.add(uid)
+
+    def _announce(self, uid: str, sentence: str) -> None:
+        """Why the Pod's containers are not there yet, for those who look at its status."""
+        pod = self._pods.get(uid)
+        if pod is not None:
+            pod.change(lambda state: states.mark_preparing(state, sentence))
             self._queue.add(uid)
 
     # What is done about it
@@ -350,21 +364,28 @@ class NodeAgent:
 
 
 def build_launcher(
-    client: Client, workloads: Workloads, clock: Clock, settings: Settings, exceeded: Exceeded
+    client: Client,
+    workloads: Workloads,
+    clock: Clock,
+    settings: Settings,
+    exceeded: Exceeded,
+    errands: Errands,
+    announce: Announce,
 ) -> Launcher:
     beside = settings.root.parent
     images = ImageSettings(
         root=settings.environments or beside / "environments",
         prefix=settings.python_prefix,
         gangs=settings.gangs or beside / "gangs",
-        environ=settings.environ,
     )
     launch = LaunchSettings(
         claims=settings.claims or beside / "volumes",
         host_paths=settings.host_paths,
         bundles=settings.bundles or beside / "bundles",
     )
-    return Launcher(client, clock, launch, Images(client, images, workloads), exceeded)
+    limits = InstallLimits(space=settings.packages_mib << 20, host_paths=settings.host_paths)
+    environments = Environments(images.root, settings.environ, clock, errands, limits)
+    return Launcher(client, clock, launch, Images(client, images, workloads, environments), exceeded, announce=announce)
 
 
 def _get_phase(pod: Object) -> str:

@@ -66,6 +66,8 @@ class Settings:
     """Of the server."""
     claims: Path | None = None
     environments: Path | None = None
+    packages_mib: int = 16384
+    """What the installation of one environment may take on disk."""
     gangs: Path | None = None
     bundles: Path | None = None
     name: str = "local"

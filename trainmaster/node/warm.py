@@ -52,6 +52,8 @@ def decide_warm(
     """None: the container is executed, as ever."""
     if not is_wanted(pod, settings) or not image.layer:
         return None
+    if image.made:
+        return None  # the zygote would import with the server's rights what was written with the Pod's
     if spec.run_as_user not in (None, os.geteuid()) or spec.run_as_group is not None:
         return None  # the zygote imports as the server's user
     if os.path.dirname(spec.argv[0]) not in image.programs:

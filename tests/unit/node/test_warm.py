@@ -57,6 +57,13 @@ def test_other_users_and_other_interpreters_are_left_alone(tmp_path: Path) -> No
     assert decide(tmp_path, make_pod(), run_as_user=os.geteuid(), argv=("/programs/torchrun", "x.py")) is not None
 
 
+def test_what_was_installed_for_a_namespace_is_not_imported_with_the_rights_of_the_server(tmp_path: Path) -> None:
+    spec = ContainerSpec("main", 0, ("/layer/bin/python", "x.py"), {}, "/")
+    made = replace(make_image(tmp_path, "torch"), made=True)
+    assert decide_warm(make_pod("true"), spec, make_image(tmp_path, "torch"), AUTO) is not None
+    assert decide_warm(make_pod("true"), spec, made, AUTO) is None
+
+
 def test_namespaces_and_changed_packages_have_zygotes_of_their_own(tmp_path: Path) -> None:
     first, again = decide(tmp_path, make_pod()), decide(tmp_path, make_pod())
     other = decide(tmp_path, make_pod(namespace="team"))

@@ -7,25 +7,33 @@ behind them. A Pod may ask for more with annotations: `trainmaster.dev/environme
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmaster.api import packages
 from trainmaster.api.labels import ENVIRONMENT, JOBSET_UID, PACKAGES
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import CONFIG_MAPS
+from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES
 from trainmaster.api.status import NotFound
-from trainmaster.client.contract import Client
+from trainmaster.api.tenancy import is_tenants
+from trainmaster.client.contract import Client, WatchEvent
+from trainmaster.client.follow import follow
+from trainmaster.kit.clock import Clock
 from trainmaster.node.images import layers
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.images.editables import find_sources
-from trainmaster.node.images.environments import Environments, read_environment
+from trainmaster.node.images.environments import Environments, Order, Tell, read_environment
 from trainmaster.node.images.layers import Base
 from trainmaster.node.images.rules import DEFAULT, KEY, NAME, NAMESPACE, Named, Rule, RulesError, Table, parse_table
 from trainmaster.node.images.shipped import MPI_VOLUME, SHIPPED, add_remote_start
 from trainmaster.node.workloads import Workloads
+
+
+def _say_nothing(_: str) -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +44,49 @@ class ImageSettings:
     """The Python environment of `trainmaster up`."""
     gangs: Path
     """Directories that the Pods of a gang share."""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    """Of the server: where packages come from and which programs there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The environment of a rule: one that the owner has, and what was installed over it for a namespace."""
+
+    below: Base
+    made: Path | None = None
+
+    @property
+    def prefix(self) -> str:
+        return self.below.prefix if self.made is None else f"{self.made}/env"
+
+    @property
+    def base(self) -> Base:
+        """Nothing of what was made is looked at: others than the server wrote it."""
+        if self.made is None:
+            return self.below
+        own = f"{self.prefix}/lib/python{self.below.version}/site-packages"
+        return replace(self.below, prefix=self.prefix, packages=(own, *self.below.packages))
 
 
 class Images:
-    def __init__(self, client: Client, settings: ImageSettings, workloads: Workloads | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        settings: ImageSettings,
+        workloads: Workloads | None = None,
+        environments: Environments | None = None,
+    ) -> None:
+        """Without `environments` nothing can be installed."""
         self._client = client
         self._workloads = workloads or Workloads(client)
         self._settings = settings
-        self._environments = Environments(settings.root, settings.environ)
+        self._environments = environments
         self._bases: dict[str, Base] = {}
         self._shared: dict[str, str] = {}
         self._programs: dict[str, tuple[int, str]] = {}
         self._sources: dict[str, tuple[list[int], tuple[str, ...]]] = {}
         self._parsed: tuple[str, Table] = ("", Table(SHIPPED))
 
-    async def find(self, pod: Object, container: Object) -> Environment:
-        """ImageError when there is none."""
+    async def find(self, pod: Object, container: Object, tell: Tell = _say_nothing) -> Environment:
+        """ImageError when there is none. `tell` hears of an installation, which takes time."""
         image = container.get("image", "")
         table = await self._read_table()
         rule = table.find(image)
@@ -64,24 +97,46 @@ class Images:
                     f"add one to ConfigMap {NAMESPACE}/{NAME}"
                 )
             rule = Rule(image)
-        rule = _add_annotations(rule, pod)
+        rule, asked = _add_annotations(rule, pod)
         if any(volume["name"] == MPI_VOLUME for volume in pod["spec"].get("volumes") or ()):
             rule = add_remote_start(rule)
-        base = await self._find_base(rule, table)
+        found = await self._find_environment(rule, asked, table, pod, container, tell)
         gang = await self._make_gang(pod) if rule.gang else ""
+        layer = self._make_shared(found)
+        own = () if found.made is None else (f"{found.prefix}/bin",)
         return Environment(
-            prefix=base.prefix,
-            programs=(f"{self._make_shared(base)}/bin", *self._list_programs(base)),
-            layer=self._make_shared(base),
-            packages=base.packages,
+            prefix=found.prefix,
+            programs=(f"{layer}/bin", *own, *self._list_programs(found.below)),
+            layer=layer,
+            packages=found.base.packages,
+            made=found.made is not None,
             command=rule.command,
             stand_ins=rule.stand_ins,
             variables=rule.env,
             gang_directory=gang,
             home=rule.home,
-            shown=(*rule.shown, *base.list_prefixes()[1:], *find_interpreter(base), *self._list_sources(base)),
-            note=_describe(image, rule, base),
+            shown=(*rule.shown, *self._list_shown(found.below)),
+            note=_describe(image, (*rule.packages, *asked), rule, found.prefix),
         )
+
+    def _list_shown(self, below: Base) -> tuple[str, ...]:
+        return (*below.list_prefixes(), *find_interpreter(below), *self._list_sources(below))
+
+    async def follow(self, clock: Clock) -> None:
+        """For ever: what was installed for a namespace goes with it."""
+        if self._environments is None:
+            await asyncio.Event().wait()
+            return
+        environments = self._environments
+
+        async def begin(items: list[Object]) -> None:
+            await environments.keep_only({item["metadata"]["uid"] for item in items})
+
+        async def change(event: WatchEvent) -> None:
+            if event.type == "DELETED":
+                await environments.remove(event.object["metadata"]["uid"])
+
+        await follow(self._client, clock, NAMESPACES, begin, change)
 
     async def _read_table(self) -> Table:
         try:
@@ -97,7 +152,9 @@ class Images:
             self._parsed = (version, replace(table, rules=(*table.rules, *SHIPPED)))
         return self._parsed[1]
 
-    async def _find_base(self, rule: Rule, table: Table) -> Base:
+    async def _find_environment(
+        self, rule: Rule, asked: Sequence[str], table: Table, pod: Object, container: Object, tell: Tell
+    ) -> _Found:
         named = (
             Named(self._settings.prefix) if rule.environment == DEFAULT else table.environments.get(rule.environment)
         )
@@ -105,9 +162,38 @@ class Images:
             known = ", ".join((DEFAULT, *table.environments))
             raise ImageError(f"there is no environment {rule.environment!r}: the image rules know {known}")
         base = self._read_base(named.path or self._settings.prefix)
-        for wanted in (named.packages, rule.packages):
-            if wanted:
-                base = self._read_base(await self._environments.ensure(base, wanted))
+        wanted = (*named.packages, *rule.packages, *asked)
+        if not wanted:
+            return _Found(base)
+        if self._environments is None:
+            raise ImageError("packages cannot be installed here")
+        space = await self._client.get(NAMESPACES, pod["metadata"]["namespace"])
+        if is_tenants(space):
+            bad = [f"{entry} {why}" for entry in asked if (why := packages.find_problem(entry))]
+            if bad:
+                raise ImageError(f"annotation {PACKAGES}: {'; '.join(bad)}")
+        elif old := self._find_old(base, (named.packages, (*rule.packages, *asked))):
+            return _Found(old)
+        seen = [base.prefix, *self._list_shown(base), str(Path(base.interpreter).parent.parent)]
+        order = Order(
+            pod=pod,
+            container=container["name"],
+            namespace_uid=space["metadata"]["uid"],
+            is_tenants=is_tenants(space),
+            user=_find_user(pod, container),
+            requirements=wanted,
+            shown=tuple(dict.fromkeys(seen)),
+        )
+        return _Found(base, await self._environments.ensure(base, order, tell))
+
+    def _find_old(self, base: Base, steps: Sequence[Sequence[str]]) -> Base | None:
+        """One of an earlier version, which made them over one another."""
+        assert self._environments is not None
+        for wanted in filter(None, steps):
+            prefix = self._environments.find_old(base, wanted)
+            if not prefix:
+                return None
+            base = self._read_base(prefix)
         return base
 
     def _read_base(self, prefix: str) -> Base:
@@ -115,10 +201,13 @@ class Images:
             self._bases[prefix] = read_environment(prefix)
         return self._bases[prefix]
 
-    def _make_shared(self, base: Base) -> str:
-        if base.prefix not in self._shared:
-            self._shared[base.prefix] = layers.make_shared(self._settings.root, base)
-        return self._shared[base.prefix]
+    def _make_shared(self, found: _Found) -> str:
+        if found.made is not None:
+            # It goes with what it lies over.
+            return layers.make_shared(found.made, found.base, found.below)
+        if found.prefix not in self._shared:
+            self._shared[found.prefix] = layers.make_shared(self._settings.root, found.base, found.below)
+        return self._shared[found.prefix]
 
     def _list_programs(self, base: Base) -> list[str]:
         return [place for prefix in base.list_prefixes() for place in (self._make_programs(prefix), f"{prefix}/bin")]
@@ -156,17 +245,22 @@ class Images:
         return directory if directory.is_dir() else None
 
 
-def _add_annotations(rule: Rule, pod: Object) -> Rule:
+def _add_annotations(rule: Rule, pod: Object) -> tuple[Rule, tuple[str, ...]]:
+    """The rule, and the requirements that the Pod itself asks for."""
     annotations = pod["metadata"].get("annotations") or {}
     if name := annotations.get(ENVIRONMENT):
         rule = replace(rule, environment=name)
-    if text := annotations.get(PACKAGES):
-        asked = tuple(packages.split(text))
-        bad = [entry for entry in asked if entry.startswith("-")]
-        if bad:
-            raise ImageError(f"annotation {PACKAGES} lists requirements, not options: {', '.join(bad)}")
-        rule = replace(rule, packages=(*rule.packages, *asked))
-    return rule
+    asked = tuple(packages.split(annotations.get(PACKAGES) or ""))
+    bad = [entry for entry in asked if entry.startswith("-")]
+    if bad:
+        raise ImageError(f"annotation {PACKAGES} lists requirements, not options: {', '.join(bad)}")
+    return rule, asked
+
+
+def _find_user(pod: Object, container: Object) -> int | None:
+    shared = (pod["spec"].get("securityContext") or {}).get("runAsUser")
+    user: int | None = (container.get("securityContext") or {}).get("runAsUser", shared)
+    return user
 
 
 def find_interpreter(base: Base) -> tuple[str, ...]:
@@ -177,8 +271,8 @@ def find_interpreter(base: Base) -> tuple[str, ...]:
     return () if is_open else (str(prefix),)
 
 
-def _describe(image: str, rule: Rule, base: Base) -> str:
-    words = f"image {image} is run as the Python environment {base.prefix}"
-    if rule.packages:
-        words += f" (made with {', '.join(rule.packages)})"
+def _describe(image: str, installed: Sequence[str], rule: Rule, prefix: str) -> str:
+    words = f"image {image} is run as the Python environment {prefix}"
+    if installed:
+        words += f" (made with {', '.join(installed)})"
     return f"{words}; {rule.note}" if rule.note else words

@@ -6,8 +6,12 @@ installs packages gets one of its own (`layer_hook`). All paths are those of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from trainmaster.api.meta import Object
+from trainmaster.shim.protocol import Mount
 
 
 class ImageError(Exception):
@@ -22,6 +26,8 @@ class Environment:
     layer: str = ""
     packages: tuple[str, ...] = ()
     """Directories of the machine that hold its packages."""
+    made: bool = False
+    """It was made by installing packages: what is in it may be used with the Pod's rights, and no others."""
     command: tuple[str, ...] = ()
     """For containers without a command, as an image's entry point."""
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -35,3 +41,39 @@ class Environment:
     """Further files of this machine that the program must see."""
     note: str = ""
     """Which environment it is, for the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A program of ours that runs in a Pod's place, before the Pod does."""
+
+    name: str
+    """Of which there is one at a time."""
+    container: str
+    """Of the Pod: whose user it has."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    directory: str
+    mounts: tuple[Mount, ...]
+    seconds: float
+    hide: tuple[str, ...] = ()
+    """Directories of the machine that it must not see, besides those that no Pod sees."""
+    egress: bool = False
+    """Whether it may have the Pod's way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    code: int
+    words: str = ""
+    """Its last ones, where it failed."""
+
+
+Check = Callable[[], Awaitable[str]]
+"""Why an errand must be ended; "" while it may go on."""
+
+
+class Errands(Protocol):
+    """Runs programs with the rights of a Pod: its user, its sandbox, its limits."""
+
+    async def run(self, pod: Object, errand: Errand, check: Check) -> Report: ...

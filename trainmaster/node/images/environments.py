@@ -1,79 +1,285 @@
-"""Environments with packages: made once over another one, kept by a hash of what was asked for, shared by all Pods.
+"""Environments with packages: made once over another one, by a hash of what was asked for, for one namespace and user.
 
-A marker file says that one is whole; without it the directory is made again, so a crash in the middle costs nothing but
-time. Made with `uv` where it is installed, else with the pip of the environment below.
+Wheels are downloaded by the server, which knows the credentials of the index and runs nothing of them (`fetching`).
+They are installed in the sandbox of the Pod that asks first: as its user, with its limits, without a way out. In the
+owner's namespaces what has no wheel, and what is named by a path or URL, is built there too, with the Pod's way out.
+
+    <root>/namespaces/<uid of the namespace>/<user>/<hash>/env      the environment; the sandbox may write here
+                                                          /ready    written by the server when the sandbox is gone
+
+So whatever is in `env` was written with the rights of the Pods that use it, and is never read, imported, followed or
+executed with others: not by the server, not by a warm zygote. Without `ready` it is made again, so a crash in the
+middle costs nothing but time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import contextlib
 import hashlib
+import json
 import logging
 import os
-import shutil
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmaster.node.images.contract import ImageError
+from trainmaster.api.meta import Object
+from trainmaster.kit.backoff import Policy
+from trainmaster.kit.clock import Clock
+from trainmaster.node.disk_usage import measure_tree
+from trainmaster.node.images import index, install_program
+from trainmaster.node.images.contract import Errand, Errands, ImageError, Report
+from trainmaster.node.images.fetching import FOLDER, Fetch, Fetched, fetch
+from trainmaster.node.images.installers import find_pip
 from trainmaster.node.images.layers import Base, BaseError, make_layer, read_base
+from trainmaster.node.images.requirements import Split, find_direct_paths, split_requirements
+from trainmaster.shim.protocol import OVERLAY, Mount
+from trainmaster.shim.trees import remove_tree
 
 log = logging.getLogger(__name__)
 
-_READY = ".ready"
-_FOR_UV = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS"}
-_LAST_LINES = 5
+NAMESPACES = "namespaces"
+_READY = "ready"
+_OLD_READY = ".ready"
+"""Inside an environment of a version that made them all in one place."""
+_AT_A_TIME = 3
+"""For the owner, and for all tenants together: an installation takes a processor and the disk."""
+_RETRY = Policy(first=5.0, cap=300.0)
+_MOST_REMEMBERED = 1000
+_PIP_FILES = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf")
+
+Tell = Callable[[str], None]
+"""A sentence for whoever waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallLimits:
+    seconds: float = 1800.0
+    space: int = 16384 << 20
+    """Bytes that one installation may take, downloads included."""
+    host_paths: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a container asks for, and in whose name."""
+
+    pod: Object
+    container: str
+    namespace_uid: str
+    is_tenants: bool
+    user: int | None
+    """That it runs as; None: as the server does."""
+    requirements: tuple[str, ...]
+    shown: tuple[str, ...] = ()
+    """What a sandbox needs to see of the environment below."""
+
+    @property
+    def words(self) -> str:
+        return ", ".join(self.requirements)
+
+
+@dataclass(slots=True)
+class _Failure:
+    count: int
+    until: float
+    text: str
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Who may install now: one of a namespace, and a few of all."""
+
+    owner: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
+    tenants: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
+    spaces: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+    @contextlib.asynccontextmanager
+    async def take(self, order: Order) -> AsyncIterator[None]:
+        async with (
+            self.spaces.setdefault(order.namespace_uid, asyncio.Lock()),
+            self.tenants if order.is_tenants else self.owner,
+        ):
+            yield
 
 
 class Environments:
-    def __init__(self, root: Path, environ: Mapping[str, str], seconds: float = 1800.0) -> None:
+    def __init__(
+        self, root: Path, environ: Mapping[str, str], clock: Clock, errands: Errands, limits: InstallLimits
+    ) -> None:
         self._root = root
         self._environ = environ
-        self._seconds = seconds
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._clock = clock
+        self._errands = errands
+        self._limits = limits
+        self._secrets = index.list_secrets(environ)
+        self._turns = _Turns()
+        self._failures: dict[Path, _Failure] = {}
 
-    async def ensure(self, base: Base, packages: Sequence[str]) -> str:
-        """The prefix of the environment with these packages over that one. ImageError when it cannot be made."""
-        key = hash_packages(base, packages)
-        directory = self._root / key
-        if (directory / _READY).exists():
-            return str(directory)
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            if not (directory / _READY).exists():
-                await self._make(directory, base, packages)
-        return str(directory)
+    async def ensure(self, base: Base, order: Order, tell: Tell) -> Path:
+        """The directory with `env` in it. ImageError when it cannot be made, and for a while after it could not."""
+        user = "server" if order.user is None else str(order.user)
+        slot = self._root / NAMESPACES / order.namespace_uid / user / hash_packages(base, order.requirements)
+        if (slot / _READY).exists():
+            return slot
+        self._refuse_again(slot)
+        tell(f"installing {order.words}")
+        async with self._turns.take(order):
+            if not (slot / _READY).exists():
+                self._refuse_again(slot)
+                await self._try(slot, base, order)
+        return slot
 
-    async def _make(self, directory: Path, base: Base, packages: Sequence[str]) -> None:
-        shutil.rmtree(directory, ignore_errors=True)
-        make_layer(str(directory), base)
-        argv = self._build_command(directory, packages)
-        log.info("making an environment", extra={"action": "images.making", "directory": str(directory)})
-        own = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "VIRTUAL_ENV": str(directory)}
-        env = {**_translate(self._environ), **self._environ, **own}
-        # In a thread: the event loop of the control plane starts no processes.
-        call = functools.partial(_run, argv, env, self._seconds)
+    def find_old(self, base: Base, requirements: Sequence[str]) -> str:
+        """The prefix of one that an earlier version made for everybody, for the owner to use on; "" for none."""
+        directory = self._root / hash_packages(base, requirements)
+        return str(directory) if (directory / _OLD_READY).exists() else ""
+
+    async def keep_only(self, uids: set[str]) -> None:
+        """Removes what was made for namespaces that are gone."""
+        folder = self._root / NAMESPACES
+        found = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
+        for uid in found - uids:
+            await self.remove(uid)
+
+    async def remove(self, uid: str) -> None:
+        """All that was made for that namespace."""
+        self._turns.spaces.pop(uid, None)
+        await asyncio.to_thread(remove_tree, self._root / NAMESPACES / uid)
+
+    def _refuse_again(self, slot: Path) -> None:
+        known = self._failures.get(slot)
+        if known is not None and self._clock.boot() < known.until:
+            raise ImageError(known.text)
+
+    async def _try(self, slot: Path, base: Base, order: Order) -> None:
         try:
-            done = await asyncio.get_running_loop().run_in_executor(None, call)
-        except subprocess.TimeoutExpired:
-            raise ImageError(f"installing {', '.join(packages)} took longer than {self._seconds:.0f} s") from None
-        if done.returncode != 0:
-            lines = done.stdout.decode("utf-8", "replace").strip().splitlines()[-_LAST_LINES:]
-            shutil.rmtree(directory, ignore_errors=True)
-            raise ImageError(f"cannot install {', '.join(packages)}: {' | '.join(lines)}")
-        (directory / _READY).touch()
+            await self._make(slot, base, order)
+        except (ImageError, OSError) as error:
+            await asyncio.to_thread(remove_tree, slot)
+            count = self._failures[slot].count + 1 if slot in self._failures else 1
+            text = f"cannot install {order.words}: {index.redact(str(error), self._secrets)}"
+            self._failures.pop(slot, None)
+            self._failures[slot] = _Failure(count, self._clock.boot() + _RETRY.delay(count), text)
+            while len(self._failures) > _MOST_REMEMBERED:
+                self._failures.pop(next(iter(self._failures)))
+            raise ImageError(text) from None
+        except BaseException:
+            await asyncio.to_thread(remove_tree, slot)
+            raise
+        self._failures.pop(slot, None)
 
-    def _build_command(self, directory: Path, packages: Sequence[str]) -> list[str]:
-        python = str(directory / "bin" / "python3")
-        uv = shutil.which("uv", path=self._environ.get("PATH", os.defpath))
-        if uv is not None:
-            return [uv, "pip", "install", "--python", python, *packages]
-        return [python, "-m", "pip", "install", "--no-input", *packages]
+    async def _make(self, slot: Path, base: Base, order: Order) -> None:
+        log.info("making an environment", extra={"action": "images.making", "directory": str(slot)})
+        parts = split_requirements(order.requirements)
+        await asyncio.to_thread(self._begin, slot, base)
+        pip = find_pip(base)
+        fetched = await self._fetch(slot, parts, pip) if parts.plain else Fetched()
+        await asyncio.to_thread(remove_tree, slot / FOLDER)
+        if fetched.error and order.is_tenants:
+            hint = "; in a tenant's namespace only wheels are installed" if "No matching" in fetched.error else ""
+            raise ImageError(index.pick_reason(fetched.error, self._secrets) + hint)
+        await asyncio.to_thread(_hand_over, slot, order.user)
+        errand = self._build_errand(slot, order, parts, fetched, pip)
+        report = await self._errands.run(order.pod, errand, lambda: self._check(slot))
+        if report.code != 0:
+            raise ImageError(self._explain(report, fetched))
+        for name in ("wheels", "work", "blank"):
+            await asyncio.to_thread(remove_tree, slot / name)
+        (slot / _READY).touch()
+
+    def _begin(self, slot: Path, base: Base) -> None:
+        remove_tree(slot)
+        # Whoever else lives on this machine has no business here.
+        os.makedirs(self._root / NAMESPACES, mode=0o700, exist_ok=True)
+        os.makedirs(slot, mode=0o755)
+        make_layer(str(slot / "env"), base)
+        os.makedirs(slot / "wheels", mode=0o755)
+        os.makedirs(slot / "work", mode=0o700)
+        os.makedirs(slot / "blank", mode=0o755)
+        (slot / "blank" / "nothing").touch()
+
+    async def _fetch(self, slot: Path, parts: Split, pip: str) -> Fetched:
+        environ = index.build_fetch_environ(self._environ)
+        python = str(slot / "env" / "bin" / "python3")
+        return await fetch(Fetch(python, pip, parts.plain, slot, environ, self._limits.space, self._limits.seconds))
+
+    async def _check(self, slot: Path) -> str:
+        usage = await asyncio.to_thread(measure_tree, str(slot), enough=self._limits.space)
+        if usage.bytes > self._limits.space:
+            return f"it needs more than {self._limits.space >> 20} MiB (setting node.packages_mib)"
+        return ""
+
+    def _build_errand(self, slot: Path, order: Order, parts: Split, fetched: Fetched, pip: str) -> Errand:
+        steps: list[list[str]] = []
+        wheels = ["--find-links", str(slot / "wheels")]
+        if fetched.pins:
+            steps.append(["--no-index", "--no-deps", *wheels, "--", *fetched.pins])
+        # What has no wheel is the owner's here; it is built, and finds what it needs for that by itself.
+        open_ended = [*(parts.plain if fetched.error else ()), *parts.direct]
+        if open_ended:
+            steps.append([*wheels, "--", *open_ended])
+        asked = {"pip": pip, "steps": steps, "programs": str(slot / "env" / "bin")}
+        return Errand(
+            container=order.container,
+            name=f"install-{order.namespace_uid[:13]}-{slot.parent.name}-{slot.name}",
+            argv=(str(slot / "env" / "bin" / "python3"), "-I", install_program.__file__, json.dumps(asked)),
+            env=self._build_environ(slot, open_ended=bool(open_ended)),
+            directory=str(slot / "work"),
+            mounts=self._build_mounts(slot, order, parts, pip, open_ended=bool(open_ended)),
+            seconds=self._limits.seconds,
+            hide=self._find_hidden(),
+            egress=bool(open_ended),
+        )
+
+    def _build_environ(self, slot: Path, *, open_ended: bool) -> dict[str, str]:
+        work = str(slot / "work")
+        path = f"{slot}/env/bin:/usr/local/bin:/usr/bin:/bin"
+        own = {"PATH": path, "HOME": work, "TMPDIR": work, "LANG": "C.UTF-8", "PIP_CONFIG_FILE": os.devnull}
+        return {**(index.build_sandbox_environ(self._environ) if open_ended else {}), **own}
+
+    def _build_mounts(self, slot: Path, order: Order, parts: Split, pip: str, *, open_ended: bool) -> tuple[Mount, ...]:
+        seen = [*order.shown, install_program.__file__, *filter(None, (pip,)), str(slot / "wheels")]
+        if open_ended:
+            seen += [place for place in index.list_local_places(self._environ) if os.path.exists(place)]
+        mounts = [Mount(path, path, read_only=True) for path in dict.fromkeys(seen) if not path.startswith("/usr/")]
+        mounts += [Mount(path, path) for path in (str(slot / "env"), str(slot / "work"))]
+        mounts += [
+            Mount(path, str(slot / "blank" / "nothing"), read_only=True) for path in _PIP_FILES if os.path.exists(path)
+        ]
+        for path in find_direct_paths(parts.direct):
+            if not self._limits.host_paths:
+                raise ImageError(f"{path} is a path of the machine (setting node.host_paths)")
+            if not os.path.exists(path):
+                raise ImageError(f"there is no {path} on this machine")
+            mounts.append(Mount(path, path, OVERLAY) if os.path.isdir(path) else Mount(path, path, read_only=True))
+        return tuple(mounts)
+
+    def _find_hidden(self) -> tuple[str, ...]:
+        """The home of the server's user: .netrc, pip.conf and keyrings are there."""
+        home = self._environ.get("HOME", "")
+        return (home,) if home.startswith("/") and home != "/" and os.path.isdir(home) else ()
+
+    def _explain(self, report: Report, fetched: Fetched) -> str:
+        reason = index.pick_reason(report.words, self._secrets) or f"the installer ended with {report.code}"
+        if fetched.error and index.has_credentials(self._environ):
+            first = index.pick_reason(fetched.error, self._secrets)
+            return (
+                f"{first}; building it failed too: {reason}; the credentials of the index do not enter the sandbox, so "
+                "what has no wheel there must lie in PIP_FIND_LINKS"
+            )
+        return reason
 
 
-def _translate(environ: Mapping[str, str]) -> dict[str, str]:
-    """Where packages come from is said once, in pip's words; uv has others."""
-    return {ours: environ[theirs] for theirs, ours in _FOR_UV.items() if environ.get(theirs)}
+def _hand_over(slot: Path, user: int | None) -> None:
+    """Everything in it is ours and fresh: nobody else could have put a link there yet."""
+    if user is None or os.geteuid() != 0:
+        return
+    for top in (slot / "env", slot / "work"):
+        for folder, _, files in os.walk(top):
+            for path in (folder, *(os.path.join(folder, name) for name in files)):
+                os.chown(path, user, user, follow_symlinks=False)
 
 
 def hash_packages(base: Base, packages: Sequence[str]) -> str:
@@ -86,15 +292,3 @@ def read_environment(prefix: str) -> Base:
         return read_base(prefix)
     except BaseError as error:
         raise ImageError(str(error)) from None
-
-
-def _run(argv: Sequence[str], env: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=dict(env),
-        timeout=seconds,
-        check=False,
-    )

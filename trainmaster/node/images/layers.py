@@ -77,10 +77,10 @@ def _read_chain(place: str) -> list[str]:
     return [line.partition("addsitedir(")[2].rstrip(")").strip("'\"") for line in lines if "addsitedir(" in line]
 
 
-def make_shared(root: Path, base: Base) -> str:
-    """The layer that Pods start with; nothing is ever installed into it."""
+def make_shared(root: Path, base: Base, looked_at: Base | None = None) -> str:
+    """The layer that Pods start with; nothing is ever installed into it. `looked_at` is what may be read of `base`."""
     hook = Path(layer_hook.__file__).read_bytes()
-    library = {} if has_our_package(base) else _read_library()
+    library = {} if has_our_package(looked_at or base) else _read_library()
     stamp = "\0".join((base.prefix, base.interpreter, *base.packages))
     name = hashlib.sha256(b"".join((stamp.encode(), hook, *library.values()))).hexdigest()[:16]
     directory = root / "layers" / name

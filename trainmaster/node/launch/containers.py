@@ -64,8 +64,11 @@ def build_layout(site: Site, image: Environment) -> Layout:
     if image.gang_directory:
         mounts.append(Mount(f"{INSIDE}/gang", image.gang_directory))
     # Shared environments may lie in the home, which a sandbox does not show.
-    shared = dict.fromkeys((image.prefix, image.layer, *image.programs, *image.shown))
-    mounts += [Mount(path, path, read_only=True) for path in shared if path and not path.startswith("/usr")]
+    shared = dict.fromkeys(filter(None, (image.prefix, image.layer, *image.programs, *image.shown)))
+    # What lies inside of another is seen with it; named by itself, a link that an installation left there would be
+    # followed by the server.
+    outer = [path for path in shared if not any(path.startswith(f"{other}/") for other in shared)]
+    mounts += [Mount(path, path, read_only=True) for path in outer if not path.startswith("/usr")]
     return Layout(f"{INSIDE}/work", f"{INSIDE}/work/{_ENV}", tuple(mounts))
 
 

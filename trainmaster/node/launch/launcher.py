@@ -57,6 +57,8 @@ from trainmaster.shim.trees import remove_tree
 
 log = logging.getLogger(__name__)
 
+Announce = Callable[[str, str], None]
+"""(Pod uid, sentence): what takes time before its containers can begin."""
 Exceeded = Callable[[str, str], None]
 """(Pod uid, sentence): an emptyDir holds more than its sizeLimit; the Pod is to be evicted."""
 _SIZE_SECONDS = 10.0
@@ -106,12 +108,14 @@ class Launcher:
         images: Images,
         exceeded: Exceeded | None = None,
         usage: DiskUsage | None = None,
+        announce: Announce | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
         self._images = images
         self._exceeded = exceeded
+        self._announce = announce
         self._usage = usage or DiskUsage(clock)
         self._sized: WorkQueue[str] = WorkQueue(clock)
         """Pods whose volumes with a sizeLimit are to be measured."""
@@ -135,6 +139,7 @@ class Launcher:
             scope.spawn_forever(self._watch_sizes(), name="launcher.sizes")
             reclaimer = Reclaimer(self._client, self._clock, self._settings.claims)
             scope.spawn_forever(reclaimer.follow(), name="launcher.reclaim")
+            scope.spawn_forever(self._images.follow(self._clock), name="launcher.environments")
             yield self
 
     # Before the start
@@ -173,8 +178,12 @@ class Launcher:
             self._queue.add(uid)
 
     async def _find_images(self, pod: Object, containers: list[Object], site: Site) -> dict[str, Environment]:
+        def tell(sentence: str) -> None:
+            if self._announce is not None:
+                self._announce(pod["metadata"]["uid"], sentence)
+
         try:
-            return {entry["name"]: await self._images.find(pod, entry) for entry in containers}
+            return {entry["name"]: await self._images.find(pod, entry, tell) for entry in containers}
         except ImageError as error:
             raise LaunchError(IMAGE_ERROR, str(error)) from None
 

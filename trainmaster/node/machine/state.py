@@ -179,6 +179,15 @@ def mark_blocked(state: PodState, name: str, attempt: int, why: tuple[str, str],
     return state.put(replace(old, stage=Stage.WAITING, blocked=Blocked(*why, tries, now.boot)))
 
 
+def mark_preparing(state: PodState, message: str) -> PodState:
+    """What the containers that are being started wait for; shown until they run or fail."""
+    for old in state.containers:
+        if old.stage is Stage.STARTING:
+            tries, since = (old.blocked.tries, old.blocked.since) if old.blocked else (0, 0.0)
+            state = state.put(replace(old, blocked=Blocked("ContainerCreating", message, tries, since)))
+    return state
+
+
 def mark_not_begun(state: PodState, name: str, attempt: int) -> PodState:
     """The start was given up before anything happened."""
     old = state.get(name)

@@ -1,0 +1,113 @@
+"""Downloading of wheels on the server's side: with the index's credentials, and without running anything of a package.
+
+`fetch_program` does it in a process of its own, with limits on memory, time and space. Its process is waited for in a
+thread: the event loop of the control plane starts no processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmaster.node.disk_usage import measure_tree
+from trainmaster.node.images import fetch_program
+
+FOLDER = "fetch"
+"""Below the slot: what it said, which may hold credentials. To be removed."""
+_POLL_SECONDS = 0.5
+_MOST_OUTPUT = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    python: str
+    """Of an environment that nobody but the server has written to."""
+    pip: str
+    """Where to import pip from, when the environment has none."""
+    requirements: Sequence[str]
+    slot: Path
+    """Holds `wheels` and what else is written."""
+    environ: Mapping[str, str]
+    space: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    pins: tuple[str, ...] = ()
+    error: str = ""
+    """The installer's own words; they may hold credentials."""
+
+
+async def fetch(order: Fetch) -> Fetched:
+    stop = threading.Event()
+    work = asyncio.get_running_loop().run_in_executor(None, _run, order, stop)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([work])
+        raise
+
+
+def _run(order: Fetch, stop: threading.Event) -> Fetched:
+    place = order.slot / FOLDER
+    folders = {"wheels": str(order.slot / "wheels"), "empty": str(place / "empty"), "temporary": str(place / "tmp")}
+    for folder in folders.values():
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+    pins, output = place / "pins.json", place / "fetch.log"
+    asked = {
+        "pip": order.pip,
+        "requirements": list(order.requirements),
+        "wheels": folders["wheels"],
+        "empty": folders["empty"],
+        "report": str(place / "report.json"),
+        "pins": str(pins),
+        "space": order.space,
+    }
+    argv = [order.python, "-I", fetch_program.__file__, json.dumps(asked)]
+    with open(output, "wb") as stream:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env={**order.environ, "TMPDIR": folders["temporary"]},
+            cwd=folders["empty"],
+            start_new_session=True,
+        )
+        problem = _watch(process, order, stop)
+    if problem:
+        return Fetched(error=problem)
+    if process.returncode == 0:
+        return Fetched(tuple(json.loads(pins.read_bytes())))
+    with open(output, "rb") as words:
+        words.seek(max(0, output.stat().st_size - _MOST_OUTPUT))
+        return Fetched(error=words.read().decode("utf-8", "replace") or f"it ended with {process.returncode}")
+
+
+def _watch(process: subprocess.Popen[bytes], order: Fetch, stop: threading.Event) -> str:
+    """Why it was ended before it was done; "" when it came to an end by itself."""
+    left = order.seconds
+    while left > 0 and not stop.is_set():
+        try:
+            process.wait(_POLL_SECONDS)
+            return ""
+        except subprocess.TimeoutExpired:
+            left -= _POLL_SECONDS
+        if measure_tree(str(order.slot), enough=order.space).bytes > order.space:
+            return _end(process, f"ERROR: it needs more than {order.space >> 20} MiB (setting node.packages_mib)")
+    return _end(process, f"ERROR: downloading took longer than {order.seconds:.0f} s")
+
+
+def _end(process: subprocess.Popen[bytes], why: str) -> str:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return why

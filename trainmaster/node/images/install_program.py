@@ -1,0 +1,62 @@
+"""Run in a Pod's sandbox with the interpreter of a new environment: installs into it, and makes its scripts fit.
+
+It runs with the Pod's rights and so does whatever packages bring along. Imports nothing of ours: any Python from 3.8 on
+may run it. Started as `python -I install_program.py <JSON>`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+
+_TRAMPOLINE = re.compile(rb"^'''exec' .*$", re.MULTILINE)
+_LARGEST = 1 << 20
+
+
+def loosen(folder: str) -> None:
+    """Scripts run with the interpreter in PATH: it sees what a Pod installs for itself besides."""
+    for entry in list(os.scandir(folder)):
+        if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_size > _LARGEST:
+            continue
+        with open(entry.path, "rb") as stream:
+            first, _, rest = stream.read().partition(b"\n")
+        named = first[2:].split()
+        if not first.startswith(b"#!") or not named:
+            continue
+        if b"python" in os.path.basename(named[0]) and os.path.dirname(os.fsdecode(named[0])) == folder:
+            text = b"#!/usr/bin/env python3\n" + rest
+        elif first.startswith(b"#!/bin/sh") and _TRAMPOLINE.match(rest):
+            # Installers write this where the interpreter's path is too long for a first line.
+            text = first + b"\n" + _TRAMPOLINE.sub(b"'''exec' python3 \"$0\" \"$@\"", rest, count=1)
+        else:
+            continue
+        if entry.name in ("pip", "pip3"):
+            # It must be the Pod's own layer that it writes to.
+            text = b'#!/bin/sh\nexec python3 -m pip "$@"\n'
+        mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
+        with open(f"{entry.path}.new", "wb") as stream:
+            stream.write(text)
+        os.chmod(f"{entry.path}.new", mode)
+        os.rename(f"{entry.path}.new", entry.path)
+
+
+def main(text: str) -> int:
+    asked = json.loads(text)
+    if asked["pip"]:
+        sys.path.insert(0, asked["pip"])
+    from pip._internal.cli.main import main as pip  # noqa: PLC0415
+
+    common = ["--quiet", "--no-input", "--no-cache-dir", "--disable-pip-version-check", "--no-warn-script-location"]
+    for step in asked["steps"]:
+        code = pip(["install", "--root-user-action=ignore", *common, *step])
+        if code:
+            return code
+    loosen(asked["programs"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

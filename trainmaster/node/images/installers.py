@@ -1,0 +1,42 @@
+"""Which pip installs into an environment: its own where that is new enough, else the one that Python itself brings."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sysconfig
+from pathlib import Path
+
+from trainmaster.node.images.contract import ImageError
+from trainmaster.node.images.layers import Base
+
+_NEEDED = (22, 2)
+"""The first that tells what it would install."""
+_VERSION = re.compile(r"pip-(\d+)\.(\d+)")
+
+
+def find_pip(base: Base) -> str:
+    """A file to import pip from; "" when the environment's own will do."""
+    if any(_is_new(entry.name) for place in base.packages for entry in Path(place).glob("pip-*.dist-info")):
+        return ""
+    found = [path for place in _list_bundles() for path in place.glob("pip-*.whl") if _is_new(path.name)]
+    if not found:
+        wanted = ".".join(map(str, _NEEDED))
+        raise ImageError(f"{base.prefix} has no pip {wanted} or later, and neither has Python: install pip there")
+    return str(max(found, key=lambda path: _read_version(path.name)))
+
+
+def _is_new(name: str) -> bool:
+    return _read_version(name) >= _NEEDED
+
+
+def _read_version(name: str) -> tuple[int, int]:
+    match = _VERSION.match(name)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _list_bundles() -> list[Path]:
+    spec = importlib.util.find_spec("ensurepip")
+    own = [Path(place, "_bundled") for place in (spec.submodule_search_locations or ())] if spec else []
+    given = sysconfig.get_config_var("WHEEL_PKG_DIR")
+    return [*own, *([Path(given)] if given else [])]
