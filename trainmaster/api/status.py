@@ -239,5 +239,10 @@ def unavailable(message: str, retry_after: int = 1) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message, retry_after=retry_after)
 
 
+def insufficient_storage(message: str, retry_after: int = 5) -> StatusError:
+    """The machine has no disk left; nothing that the caller did wrong."""
+    return StatusError(507, "InsufficientStorage", message, retry_after=retry_after)
+
+
 def timeout(message: str) -> StatusError:
     return StatusError(504, "Timeout", message)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import orjson
 
+from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
@@ -23,7 +24,7 @@ from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.client.contract import WriteOptions
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.ids import Ids
-from trainmaster.store.contract import ABSENT, Record, Store
+from trainmaster.store.contract import ABSENT, NoSpace, Record, Store
 
 Reviewer: TypeAlias = Callable[[Call, Object], Object]
 """Answers a review kind: takes the posted object, returns it with its status."""
@@ -93,12 +94,18 @@ class State:
         memo = stored.Memo(metadata.get("labels") or stored.NO_LABELS, obj)
         if previous is None:
             name = f"{metadata['namespace']}/{metadata['name']}" if kind.namespaced else metadata["name"]
-            record = store.put(kind.collection, name, value, expect=ABSENT, memo=memo)
+            try:
+                record = store.put(kind.collection, name, value, expect=ABSENT, memo=memo)
+            except NoSpace as error:
+                raise status.insufficient_storage(str(error)) from None
         else:
             before: stored.Memo | None = previous.memo
             if before is not None and before.obj is not None:
                 memo.same_owners = before.obj["metadata"].get("ownerReferences") == metadata.get("ownerReferences")
-            record = store.put(previous.bucket, previous.name, value, expect=previous.revision, memo=memo)
+            try:
+                record = store.put(previous.bucket, previous.name, value, expect=previous.revision, memo=memo)
+            except NoSpace as error:
+                raise status.insufficient_storage(str(error)) from None
             parsed.drop(previous)
         parsed.note(record)
         return record
@@ -123,6 +130,10 @@ class State:
         if kind.to_storage is not None:
             last = kind.to_storage(last)
         memo = stored.Memo(metadata.get("labels") or stored.NO_LABELS)
-        record = store.delete(previous.bucket, previous.name, stored.dump(last), expect=previous.revision, memo=memo)
+        value = stored.dump(last)
+        try:
+            record = store.delete(previous.bucket, previous.name, value, expect=previous.revision, memo=memo)
+        except NoSpace as error:
+            raise status.insufficient_storage(str(error)) from None
         self.parsed.drop(previous)
         return record

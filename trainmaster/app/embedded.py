@@ -33,12 +33,15 @@ from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStreams
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.http.usage import Meter, Usage
+from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.room import Room
 from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
+from trainmaster.app.disk_watch import MIB, DiskWatch
 from trainmaster.app.embedded_rest import serving_rest
 from trainmaster.app.health import CommitCheck, declare_gauges
 from trainmaster.app.home import Home, HomeError, ServerInfo
@@ -161,6 +164,9 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             store = await stack.enter_async_context(SqliteStore.open(home.store, world.clock, _store_options(settings)))
             api = ControlPlane(world, store)
             stack.callback(api.close)
+            disk = DiskWatch(home, store, world.clock, settings.storage.reserve_mib * MIB)
+            await stack.enter_async_context(disk.running())
+            api.registry.state.admission.add(Room(lambda: disk.shortage, SYSTEM.user))
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
             ensure_built_ins(api.registry)
             pods = NO_PODS
@@ -173,6 +179,8 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             port, notes = choose_port(home, settings)
             if store.damage is not None:
                 notes.append(store.damage.describe())
+            if disk.shortage:
+                notes.append(disk.shortage)
             server = await stack.enter_async_context(_listen(api.build_server(pki, port, pods), settings))
             home.write_port(server.address[1])
             url = _advertised_url(server)

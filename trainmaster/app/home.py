@@ -4,6 +4,7 @@
       config.toml     settings (optional, yours)
       kubeconfig      for the owner, mode 0600
       server.json     who serves this home: pid, version, address, kubeconfig
+      reserve         room for small files on a disk that is full
       port            the port of the last start, tried first at the next one
       rest-port       the same for the REST API
       lock            held by the server for its whole life
@@ -35,6 +36,7 @@ from typing import Any
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
+RESERVE_BYTES = 1024 * 1024
 
 # struct flock of 64-bit Linux: type, whence, start, length, pid. "Open file description" locks belong to an open file,
 # not to a process: a probe by the holder itself sees the lock too, and closing another descriptor does not drop it.
@@ -54,6 +56,10 @@ class ServerInfo:
     started: str = ""
     rest: Mapping[str, str] = field(default_factory=dict)
     """url and ca of the REST API; empty where it is not served."""
+
+
+def _is_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class HomeError(Exception):
@@ -95,6 +101,7 @@ class Home:
         self.server_log = self.logs / "server.log"
         self.audit_log = self.logs / "audit.log"
         self._lock = self.root / "lock"
+        self._reserve = self.root / "reserve"
         self._ports = {"server": self.root / "port", "rest": self.root / "rest-port"}
 
     def prepare(self) -> None:
@@ -124,7 +131,7 @@ class Home:
             raise HomeError(f"every user can write to the home {self.root}: close it with `chmod 700 {self.root}`")
 
     def _unusable(self, error: OSError) -> HomeError:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if _is_full(error):
             return HomeError(f"the home {self.root} cannot be written: {error.strerror}: free some and try again")
         return HomeError(f"the home {self.root} cannot be used: {error.strerror}: choose another with --home")
 
@@ -195,13 +202,55 @@ class Home:
         self.write_private(self._ports[of], f"{port}\n")
 
     def write_private(self, path: Path, text: str) -> None:
-        """Replaces a file in one step; it is never readable by others, not even for a moment."""
+        """Replaces a file in one step; it is never readable by others, not even for a moment.
+
+        On a full disk the reserve is given up for it, and at last the file that is there is written over.
+        """
+        try:
+            try:
+                self._replace(path, text)
+            except OSError as error:
+                if not _is_full(error):
+                    raise
+                self._reserve.unlink(missing_ok=True)
+                self._replace_or_overwrite(path, text)
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _replace(self, path: Path, text: str) -> None:
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
             with open(descriptor, "w") as file:
                 file.write(text)
             draft.replace(path)
-        except OSError as error:
+        except OSError:
             draft.unlink(missing_ok=True)
-            raise self._unusable(error) from None
+            raise
+
+    def _replace_or_overwrite(self, path: Path, text: str) -> None:
+        try:
+            self._replace(path, text)
+        except OSError:
+            if not path.exists():
+                raise
+            # Not truncated before: its blocks are what there is to write into.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                data = text.encode()
+                os.pwrite(descriptor, data, 0)
+                os.ftruncate(descriptor, len(data))
+            finally:
+                os.close(descriptor)
+
+    def make_reserve(self) -> None:
+        """While there is room. Nothing is said when there is none: it is tried again."""
+        if self._reserve.exists():
+            return
+        descriptor = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+        except OSError:
+            self._reserve.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)

@@ -96,6 +96,9 @@ class Storage:
     """Events kept per kind for watches that resume; a watch from before is answered 410 and lists again."""
     window_bytes: int = 16 * 1024 * 1024
     """The same bound in bytes; whichever is reached first drops the oldest events."""
+    reserve_mib: int = 16
+    """MiB that are put aside inside the database for when the disk is full, so that deletes, statuses and evictions go
+    on; with less than this free on the disk (on a small one a 32nd of it) users add nothing more (507). 0: neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +239,15 @@ class Setting:
 
 # 0 has a meaning of its own there.
 _MAY_BE_ZERO = frozenset(
-    {"server.port", "rest.port", "rest.requests_per_second", "node.cpus", "node.memory_mib", "node.gpus"}
+    {
+        "storage.reserve_mib",
+        "server.port",
+        "rest.port",
+        "rest.requests_per_second",
+        "node.cpus",
+        "node.memory_mib",
+        "node.gpus",
+    }
 )
 # Smaller ones would refuse what the server itself writes.
 _MINIMA = {"limits.object_bytes": 64 * 1024, "limits.object_values": 10_000}

@@ -34,6 +34,7 @@ _TITLES = {
     502: "The server behind failed",
     503: "The server behind does not answer",
     504: "The server behind took too long",
+    507: "The disk of the server is full",
 }
 _NOT_COUNTED = "status unknown for quota"
 """A cluster's words for a quota that is so new that nobody knows yet what is used of it."""
@@ -45,6 +46,7 @@ _HINTS = {
     502: "send it again in a moment; if it stays, ask the cluster's administrator",
     503: "send it again in a moment",
     504: "send it again in a moment",
+    507: "wait until there is room: delete what you do not need, or ask the administrator",
 }
 
 _SEND_JSON = "send a JSON object in UTF-8"

@@ -13,7 +13,8 @@ replay windows, so that a quiet collection does not lose its history to a busy o
     ├── Compacted       the asked-for revision is below the replay window, or above the newest revision
     ├── Lagging         a watcher did not keep up and was dropped; list again
     ├── Locked          another process has the file open
-    └── NewerSchema     the file was written by a newer version
+    ├── NewerSchema     the file was written by a newer version
+    └── NoSpace         the disk is full: nothing can be written until there is room
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class Locked(StoreError):
 
 
 class NewerSchema(StoreError):
+    pass
+
+
+class NoSpace(StoreError):
     pass
 
 

@@ -71,8 +71,9 @@ def hold_lock(directory: Path) -> Iterator[None]:
                 f"{directory} is in use by process {holder}. Only one process can have a store open; "
                 "stop that one first, or use another directory."
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # on a full disk it holds all the same, and nobody is named
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)

@@ -6,8 +6,9 @@ one-worker executor; large batches and checkpoints run there with all that belon
 connection at a time (`_busy`). A transaction is never split over two commits, because only whole transactions enter
 `_pending`.
 
-A commit that fails ends the process: memory is ahead of the disk, and after a failed fsync the kernel may have dropped
-the data, so a retry would lie. The next start reads what is really there.
+A commit that finds no room on the disk is tried again until there is some: nothing was written, nobody was told, and
+meanwhile writes are refused (NoSpace). Any other failure ends the process: memory is ahead of the disk, and after a
+failed fsync the kernel may have dropped the data, so a retry would lie. The next start reads what is really there.
 
     async with SqliteStore.open(directory, clock) as store: ...
 """
@@ -30,11 +31,11 @@ import apsw
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope, finish
-from trainmaster.store import database, loading, salvage, wal
+from trainmaster.store import database, loading, salvage, spare, wal
 from trainmaster.store.compaction import SLICE_ROWS, Garbage, Slice, remove_rows
-from trainmaster.store.contract import Event, EventType, StoreError
+from trainmaster.store.contract import Event, EventType, NoSpace, StoreError
 from trainmaster.store.damages import Damage
-from trainmaster.store.disk import SyncGauge, exit_process, measure_sync
+from trainmaster.store.disk import SyncGauge, exit_process, is_full, measure_sync
 from trainmaster.store.high_water import Copied, HighWater
 from trainmaster.store.state import DEFAULT_LIMITS, StoreState, WindowLimits
 
@@ -46,6 +47,11 @@ _FEW = 8
 """Commits of at most so many writes tell how long a sync takes; in larger ones the writing counts too. They are waited
 for in the event loop where a sync is fast; with more there is other work to do meanwhile, and more to put into the next
 commit."""
+
+_RETRY_SECONDS = 0.25
+"""Between two tries to commit on a full disk."""
+_LAST_TRIES = 8
+"""Before a store is closed with writes that found no room."""
 
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
 _BULK = 64
@@ -96,6 +102,8 @@ class SqliteStore(StoreState):
         self._executor: ThreadPoolExecutor | None = None
         self._gauge = SyncGauge(0.0, options.thread_above)
         self._scheduled = False
+        self._waiting = False
+        """For room on the disk."""
         self._busy = False
         self._garbage = Garbage()
         self._wal_pages = 0
@@ -129,11 +137,13 @@ class SqliteStore(StoreState):
 
     def _start(self) -> None:
         try:
+            with suppress(apsw.FullError):
+                spare.end(self._connection)
             loading.load(self._connection, self, self._garbage)
         except (apsw.CorruptError, TypeError, ValueError) as error:  # a page of zeros reads as columns that are null
             raise database.damaged(self.directory / database.FILE, error) from error
         self._connection.set_wal_hook(self._note_wal)
-        self._start_job(self._extend_log, lambda _: None)
+        self._start_job(self._extend_log, lambda _: None, self._skip)
         sync = measure_sync(self.directory, self._clock) if self._options.commit == "auto" else 0.0
         self._gauge = SyncGauge(sync, self._options.thread_above)
         log.info(
@@ -153,9 +163,16 @@ class SqliteStore(StoreState):
         return mode == "inline" or (mode == "auto" and self._gauge.is_fast)
 
     async def _stop(self) -> None:
-        while self._failure is None and (self._busy or self._pending):
+        tries = 0
+        while self._failure is None and (self._busy or self._pending) and tries < _LAST_TRIES:
+            if self._refusal is not None:
+                tries += 1
+                await asyncio.sleep(_RETRY_SECONDS)
             self._flush()
             await self._idle.wait()
+        if self._pending:
+            extra = {"action": "store.lost", "writes": len(self._pending)}
+            log.error("disk full, writes that nobody was told of are lost", extra=extra)
         self._fail(StoreError("the store is closed"))
         self._close_watches()
         await self._idle.wait()
@@ -174,7 +191,7 @@ class SqliteStore(StoreState):
 
     def _flush(self) -> None:
         self._scheduled = False
-        if self._busy or not self._pending or self._failure is not None:
+        if self._busy or self._waiting or not self._pending or self._failure is not None:
             return
         if self._depth:
             # Whole transactions are safe, but writes of others join the open one.
@@ -182,17 +199,17 @@ class SqliteStore(StoreState):
         events = self._take_pending()
         part = self._build_slice() if len(self._garbage) >= self._options.compact_rows else None
         if sum([len(event.record.value) for event in events]) > self._options.inline_bytes:
-            self._start_job(partial(self._write, events, part, None), partial(self._committed, events))
+            self._start_commit(partial(self._write, events, part, None), events)
             return
         try:
             # In the event loop in any case: a thread would fight it for the interpreter at every row.
             self._insert(events)
             if not self.commits_inline or len(events) > _FEW:
-                self._start_job(partial(self._commit, len(events), part, None), partial(self._committed, events))
+                self._start_commit(partial(self._commit, len(events), part, None), events)
                 return
             removed = self._commit(len(events), part, 0.002)
         except Exception as error:  # noqa: BLE001 - whatever it was, memory is ahead of the disk now
-            self._die("a commit failed", error)
+            self._fail_commit(events, error)
             return
         self._committed(events, removed)
 
@@ -240,9 +257,44 @@ class SqliteStore(StoreState):
         if events:
             self._active.set()
             self._mark.note(events[-1].record.revision)
+            if self._refusal is not None and self._failure is None:
+                self._refusal = None
+                log.info("there is room again, writes go on", extra={"action": "store.room_again"})
             self._acknowledge(events)
         if self._wal_pages >= self._options.checkpoint_pages and not self._busy:
-            self._start_job(self._checkpoint, lambda _: None)
+            self._start_job(self._checkpoint, lambda _: None, self._skip)
+
+    def _start_commit(self, work: Callable[[], int], events: Sequence[Event]) -> asyncio.Future[int]:
+        return self._start_job(work, partial(self._committed, events), partial(self._fail_commit, events))
+
+    def _fail_commit(self, events: Sequence[Event], error: BaseException) -> None:
+        if not is_full(error):
+            self._die("a commit failed", error)
+            return
+        self._pending[:0] = events
+        if self._refusal is None:
+            text = f"no space left on the disk of {self.directory}: free some; nothing can be written until then"
+            self._refusal = NoSpace(text)
+            log.error("disk full, writes wait", extra={"action": "store.full", "writes": len(self._pending)})
+        self._waiting = True
+        self._loop.call_later(_RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        """A checkpoint first: it empties the log, so that the commit needs no room there."""
+        self._waiting = False
+        if self._failure is not None or self._busy:
+            return  # whatever is busy flushes when it ends
+        if self._wal_pages:
+            self._start_job(self._checkpoint, lambda _: None, self._skip)
+        else:
+            self._flush()
+
+    def _skip(self, error: BaseException) -> None:
+        """What a full disk may keep from being done, because it is done later."""
+        if not is_full(error):
+            self._die("writing to the store failed", error)
+        else:
+            log.warning("disk full, tidying waits", extra={"action": "store.tidying_waits"})
 
     def _note_readable(self, revision: int) -> None:
         # Behind the watchers that were just woken, and so after they have read.
@@ -254,39 +306,61 @@ class SqliteStore(StoreState):
 
     # Work beside the event loop
 
-    def _start_job(self, work: Callable[[], T], done: Callable[[T], None], *, fatal: bool = True) -> asyncio.Future[T]:
-        """Runs `work` in the executor; nothing else touches the connection until `done` was called with its result."""
+    def _start_job(
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> asyncio.Future[T]:
+        """Runs `work` in the executor; nothing else touches the connection until `done` or `failed` was called."""
         assert not self._busy
         self._busy = True
         self._idle.clear()
         if self._executor is None:
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         future = self._loop.run_in_executor(self._executor, work)
-        future.add_done_callback(lambda ended: self._end_job(ended, done, fatal))
+        future.add_done_callback(lambda ended: self._end_job(ended, done, failed))
         return future
 
-    def _end_job(self, ended: asyncio.Future[T], done: Callable[[T], None], fatal: bool) -> None:
+    def _end_job(
+        self, ended: asyncio.Future[T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+    ) -> None:
         self._busy = False
         self._idle.set()
         error = ended.exception()
         if error is None:
             done(ended.result())
-        elif fatal:
-            self._die("writing to the store failed", error)
+        else:
+            failed(error)
         if self._pending and not self._busy:
             self._flush()
 
     async def run_exclusive(self, work: Callable[[apsw.Connection], T]) -> T:
         """Runs `work` in the executor while no commit runs; what is written meanwhile waits. It may read only."""
         await self._wait_for_turn()
-        return await _unhurt(self._start_job(lambda: work(self._connection), lambda _: None, fatal=False))
+        return await _unhurt(self._start_job(lambda: work(self._connection), lambda _: None, lambda _: None))
 
     async def _wait_for_turn(self) -> None:
         while self._busy or self._pending:
-            if self._failure is not None:
-                raise self._failure
+            if self._refusal is not None:
+                raise self._refusal
             self._flush()
             await self._idle.wait()
+
+    async def fill_spare(self, size: int) -> bool:
+        """Sees to it that so many bytes can be written while the disk is full. False when there is no room now."""
+        try:
+            if await self.run_exclusive(spare.measure) >= size * 3 // 4:
+                return True
+            try:
+                for _ in range(0, size, spare.STEP_BYTES):
+                    await self.run_exclusive(self._add_spare)
+            finally:
+                await self.run_exclusive(spare.end)
+        except (apsw.FullError, NoSpace):
+            return False
+        return True
+
+    def _add_spare(self, connection: apsw.Connection) -> None:
+        spare.add_step(connection)
+        self._checkpoint()
 
     def _note_wal(self, _: apsw.Connection, __: str, pages: int) -> int:
         self._wal_pages = pages
@@ -321,13 +395,22 @@ class SqliteStore(StoreState):
             while self._active.is_set():
                 self._active.clear()
                 await self._clock.sleep(self._options.idle_seconds)
-            while self._garbage:
-                await self._wait_for_turn()
-                part = self._build_slice()
-                await _unhurt(self._start_job(partial(self._write, (), part, None), partial(self._committed, ())))
-            if self._wal_pages:
-                await self._wait_for_turn()
-                await _unhurt(self._start_job(self._checkpoint_at_rest, lambda _: None))
+            try:
+                await self._tidy()
+            except (NoSpace, apsw.FullError):
+                # Said already; the next commit, or a second from now if there is none, tries again.
+                await self._clock.sleep(self._options.idle_seconds)
+                self._active.set()
+
+    async def _tidy(self) -> None:
+        while self._garbage:
+            await self._wait_for_turn()
+            part = self._build_slice()
+            job = partial(self._write, (), part, None)
+            await _unhurt(self._start_job(job, partial(self._committed, ()), self._skip))
+        if self._wal_pages:
+            await self._wait_for_turn()
+            await _unhurt(self._start_job(self._checkpoint_at_rest, lambda _: None, self._skip))
 
 
 async def _unhurt(job: asyncio.Future[T]) -> T:

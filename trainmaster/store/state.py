@@ -94,6 +94,8 @@ class StoreState:
         """Bytes by namespace; None until somebody asks."""
         self._failure: StoreError | None = None
         """Set when the store is closed or broken: writes and waits raise it."""
+        self._refusal: StoreError | None = None
+        """What writes raise: the failure, or that there is no room just now."""
 
     def adopt(self, buckets: dict[str, Bucket], *, revision: int, floor: int) -> None:
         """Takes over what was loaded, all of it durable. Only for a store that is still empty."""
@@ -161,8 +163,8 @@ class StoreState:
                     raise Mismatch(bucket, name, current)
             elif current is None or current.revision != expect:
                 raise Mismatch(bucket, name, current)
-        if self._failure is not None:
-            raise self._failure
+        if self._refusal is not None:
+            raise self._refusal
         revision = self.revision + 1
         if current is None:
             if not name.isascii():
@@ -180,8 +182,8 @@ class StoreState:
         current = held.records.get(name) if held is not None else None
         if held is None or current is None or (expect is not None and current.revision != expect):
             raise Mismatch(bucket, name, current)
-        if self._failure is not None:
-            raise self._failure
+        if self._refusal is not None:
+            raise self._refusal
         record = Record(held.name, current.name, self.revision + 1, current.created, value, memo)
         del held.records[name]
         held.names.remove(name)
@@ -327,7 +329,7 @@ class StoreState:
 
     def _fail(self, reason: StoreError) -> None:
         """Nothing can be written or made durable any more."""
-        self._failure = reason
+        self._failure = self._refusal = reason
         waiting, self._waiters = self._waiters, []
         for _, waiter in waiting:
             if not waiter.done():

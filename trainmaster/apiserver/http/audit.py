@@ -1,17 +1,21 @@
 """The audit log: one JSON line per write that was let in or refused, who did it, what it was, how it ended.
 
 Bodies and headers are never written. Lines are collected and written once per turn of the event loop; the file is
-renamed when it has reached its size, and a fixed number of old ones is kept.
+renamed when it has reached its size, and a fixed number of old ones is kept. What a full disk does not take is dropped,
+counted, and said in the file once there is room.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
 import orjson
+
+log = logging.getLogger(__name__)
 
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -44,6 +48,8 @@ class AuditLog:
         self._keep = keep
         self._lines: list[bytes] = []
         self._scheduled = False
+        self._dropped = 0
+        self._closed = False
         self._file = -1
         self._size = 0
         self._open()
@@ -60,18 +66,40 @@ class AuditLog:
 
     def flush(self) -> None:
         self._scheduled = False
-        if not self._lines or self._file < 0:
+        if not self._lines or self._closed:
             return
-        data = memoryview(b"".join(self._lines))
+        data = b"".join(self._lines)
+        count = len(self._lines)
         self._lines.clear()
+        if self._dropped:
+            text = f"{self._dropped} lines were lost because the disk was full"
+            data = orjson.dumps({"note": text}, option=orjson.OPT_APPEND_NEWLINE) + data
+        try:
+            self._append(data)
+            self._dropped = 0
+            if self._size >= self._max_bytes:
+                self._rotate()
+        except OSError as error:
+            if not self._dropped:
+                log.error("audit log not written", extra={"action": "audit.unwritten", "error": str(error)})
+            self._dropped += count
+
+    def _append(self, data: bytes) -> None:
+        """All of it or nothing: a torn line would spoil the one after it."""
+        if self._file < 0:
+            self._open()
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            os.ftruncate(self._file, self._size)
+            raise
         self._size += len(data)
-        while data:
-            data = data[os.write(self._file, data) :]
-        if self._size >= self._max_bytes:
-            self._rotate()
 
     def _rotate(self) -> None:
         os.close(self._file)
+        self._file = -1
         for number in range(self._keep - 1, 0, -1):
             older = self._path.with_name(f"{self._path.name}.{number}")
             if older.exists():
@@ -81,6 +109,7 @@ class AuditLog:
 
     def close(self) -> None:
         self.flush()
+        self._closed = True
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
