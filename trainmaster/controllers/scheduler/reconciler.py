@@ -21,7 +21,8 @@ from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, is_node_policy, read_node_policy
 from trainmaster.api.pods.phases import is_over
 from trainmaster.api.pods.requests import GPU
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NAMESPACES, NODES, PODS
+from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch, Refusal, Write
 from trainmaster.controllers.ownership import is_terminating
@@ -66,7 +67,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal
         return _bind(view, look, node if policy.approximates_selectors else None)
     for verdict in look.waiting:
         if request == REPORT or _is_news(verdict):
-            _tell(teller, look, ledger, verdict)
+            _tell(view, teller, look, ledger, verdict)
     return teller.build_plan(None if look.is_complete else AT_ONCE)
 
 
@@ -107,17 +108,25 @@ def _build_binding(pod: Object, devices: Sequence[Device]) -> Patch:
     return Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "spec": {"nodeName": NODE}})
 
 
-def _tell(teller: _Teller, look: Look, ledger: Ledger, verdict: Verdict) -> None:
+def _tell(view: View, teller: _Teller, look: Look, ledger: Ledger, verdict: Verdict) -> None:
     gang = verdict.gang
     match verdict.kind:
         case Kind.GATED:
             teller.tell(gang, verdict.message, None, reason="SchedulingGated")
         case Kind.STUCK:
-            text = describe(verdict, look.room, ())
+            text = describe(verdict, look.room, (), apart=_find_apart(view, gang))
             teller.tell(gang, verdict.message, _say_stuck(gang, text))
         case Kind.WAITS:
-            text = describe(verdict, look.room, ledger.list_holders())
+            text = describe(verdict, look.room, ledger.list_holders(), apart=_find_apart(view, gang))
             teller.tell(gang, verdict.message, Waiting("Queued", text))
+
+
+def _find_apart(view: View, gang: Gang) -> str:
+    """The gang's namespace, when a tenant reads what is written there: others are counted, not named. Whoever may see
+    all namespaces is told names by `explain`."""
+    name = gang.label.partition("/")[0]
+    namespace = view.find(NAMESPACES, "", name)
+    return name if namespace is not None and is_tenant(namespace) else ""
 
 
 def _say_stuck(gang: Gang, text: str) -> Waiting:

@@ -77,8 +77,8 @@ class Room:
     def list_free_devices(self) -> list[Device]:
         return [device for device in self.devices if device.is_free and device.id not in self.leases]
 
-    def list_troubles(self) -> list[str]:
-        """Why devices that nobody leases are not to be had."""
+    def list_troubles(self, *, discreet: bool = False) -> list[str]:
+        """Why devices that nobody leases are not to be had. `discreet`: without naming the machine's processes."""
         found = []
         for device in self.devices:
             if device.id in self.leases:
@@ -86,7 +86,8 @@ class Room:
             if device.unhealthy:
                 found.append(f"GPU {device.index} is not used any more: {device.unhealthy}")
             elif device.held:
-                found.append(f"GPU {device.index} is used by {device.held}, which belongs to no job")
+                holder = "something" if discreet else device.held
+                found.append(f"GPU {device.index} is used by {holder}, which belongs to no job")
         return found
 
     def _is_usable(self, device: Device) -> bool:

@@ -1,6 +1,10 @@
 """Why a gang waits, in one sentence: what it asks for and what is free, its position, what would let it start.
 
 waiting for 2 GPUs: 1 of 2 free; third in the queue behind default/a and default/b; starts when default/c ends
+
+What is written down where a tenant reads it counts strangers instead of naming them (`apart`):
+
+waiting for 2 GPUs: 1 of 2 free; third in the queue behind 2 jobs of other users; starts when 1 job of another user ends
 """
 
 from __future__ import annotations
@@ -20,13 +24,14 @@ _HOLDERS = 100
 """Running gangs that are asked what they hold: enough to name some, and a bound on what a sentence costs."""
 
 
-def describe(verdict: Verdict, room: Room, holders: Iterable[Gang]) -> str:
+def describe(verdict: Verdict, room: Room, holders: Iterable[Gang], *, apart: str = "") -> str:
+    """`apart`: the namespace outside which nobody is named; "" names everybody."""
     if verdict.kind is Kind.STUCK:
         return verdict.hint or _describe_impossible(verdict, room)
     needs = ", ".join(_describe_need(verdict, room, name) for name in verdict.lacking)
-    troubles = room.list_troubles() if GPU in verdict.lacking else []
-    parts = [f"waiting for {needs}", *troubles, _describe_position(verdict), _describe_start(verdict, room, holders)]
-    return "; ".join(part for part in parts if part)
+    troubles = room.list_troubles(discreet=bool(apart)) if GPU in verdict.lacking else []
+    position, start = _describe_position(verdict, apart), _describe_start(verdict, room, holders, apart)
+    return "; ".join(part for part in (f"waiting for {needs}", *troubles, position, start) if part)
 
 
 def name_amount(name: str, amount: int) -> str:
@@ -58,25 +63,27 @@ def _describe_impossible(verdict: Verdict, room: Room) -> str:
     return f"{who} for {'; '.join(texts)}: {advice}"
 
 
-def _describe_position(verdict: Verdict) -> str:
+def _describe_position(verdict: Verdict, apart: str) -> str:
     if verdict.position > SHOWN:
         return f"behind {SHOWN} others or more in the queue"
     number = _ORDINALS[verdict.position - 1] if verdict.position <= len(_ORDINALS) else f"{verdict.position}th"
     if not verdict.ahead:
         return f"{number} in the queue"
-    return f"{number} in the queue behind {join(verdict.ahead)}"
+    return f"{number} in the queue behind {join(verdict.ahead, apart)}"
 
 
-def join(names: Sequence[str], word: str = "and") -> str:
-    """ "a", "a and b", "a, b, c and 4 others"."""
-    shown = list(names[:_NAMED])
-    more = len(names) - len(shown)
-    if more:
-        return f"{', '.join(shown)} {word} {more} other{'s' if more > 1 else ''}"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {word} {shown[-1]}"
+def join(labels: Sequence[str], apart: str = "") -> str:
+    """ "a", "a and b", "a, b, c and 4 others", "n/a and 2 jobs of other users"."""
+    own = [label for label in labels if not apart or label.startswith(f"{apart}/")]
+    parts = own[:_NAMED]
+    if more := len(own) - len(parts):
+        parts.append(f"{more} other{'s' if more > 1 else ''}")
+    if strangers := len(labels) - len(own):
+        parts.append("1 job of another user" if strangers == 1 else f"{strangers} jobs of other users")
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _describe_start(verdict: Verdict, room: Room, holders: Iterable[Gang]) -> str:
+def _describe_start(verdict: Verdict, room: Room, holders: Iterable[Gang], apart: str) -> str:
     """Which of those that run would have to end. What those ahead wait for has to come free as well."""
     missing = {}
     for name in verdict.lacking:
@@ -88,13 +95,13 @@ def _describe_start(verdict: Verdict, room: Room, holders: Iterable[Gang]) -> st
         return ""
     single = [gang.label for gang in found if all(gang.holds.get(name, 0) >= gap for name, gap in missing.items())]
     if len(single) == 1:
-        return f"starts when {single[0]} ends"
+        return f"starts when {join(single, apart)} ends"
     if single:
-        return f"starts when one of {join(single)} ends"
+        return f"starts when one of {join(single, apart)} ends"
     needed = _choose(found, dict(missing))
     if needed:
-        return f"starts when {join(needed)} have ended"
-    return f"starts after {join(verdict.ahead)}, once enough has ended" if verdict.ahead else ""
+        return f"starts when {join(needed, apart)} have ended"
+    return f"starts after {join(verdict.ahead, apart)}, once enough has ended" if verdict.ahead else ""
 
 
 def _choose(gangs: Sequence[Gang], missing: dict[str, int]) -> list[str]:
