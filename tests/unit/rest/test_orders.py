@@ -11,7 +11,9 @@ from pydantic import ValidationError
 
 from trainmaster.rest.models.trainjobs import CreateRequest
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services.orders import CODE_BYTES, INLINE_BYTES, JobOrder, check_order
+from trainmaster.rest.services import syntax
+from trainmaster.rest.services.orders import CODE_BYTES, JobOrder, check_order
+from trainmaster.rest.services.syntax import INLINE_BYTES
 
 pytestmark = pytest.mark.unit
 
@@ -70,7 +72,26 @@ def test_code_that_is_none_is_refused(code: str, text: str) -> None:
 def test_large_code_is_parsed_elsewhere_with_the_same_answer() -> None:
     padding = "# padding\n" * (INLINE_BYTES // 10 + 1)
     assert find_mistakes(replace(GOOD, code=padding + "print(1)\n")) == {}
-    assert "is not a Python" in find_mistakes(replace(GOOD, code=padding + "print(\n"))["/training_code"]
+    broken = find_mistakes(replace(GOOD, code=padding + "print(\n"))["/training_code"]
+    line = padding.count("\n") + 1
+    assert f"program at line {line}: '(' was never closed" in broken
+
+
+def test_code_that_nobody_can_judge_in_time_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syntax, "_PROGRAM", "import os; os.abort()")
+    assert find_mistakes(replace(GOOD, code="(" * 10_000)) == {}
+    monkeypatch.setattr(syntax, "_PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setattr(syntax, "_WALL_SECONDS", 0.1)
+    assert find_mistakes(replace(GOOD, code="(" * 10_000)) == {}
+
+
+@pytest.mark.parametrize("piece", ["f'{a}' ", "(", "-", "not ", "[", "{a: ", "lambda: ", "a if b else ", "f(a="])
+def test_nothing_long_is_parsed_in_the_server(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(code: str) -> str:
+        raise AssertionError(f"{len(code)} characters were parsed here")
+
+    monkeypatch.setattr(syntax, "_parse", refuse)
+    find_mistakes(replace(GOOD, code=piece * (60_000 // len(piece))))
 
 
 def test_code_for_a_newer_python_can_be_let_in() -> None:

@@ -6,21 +6,15 @@ the code, the user's id, numbers that make no sense. All mistakes are told at on
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import sys
 from dataclasses import dataclass
 
 from trainmaster.api import quantity
 from trainmaster.rest.problems import FieldProblem, invalid
 from trainmaster.rest.services import naming
+from trainmaster.rest.services.syntax import find_syntax_error
 
 CODE_BYTES = 1_000_000
 """A ConfigMap holds 1 MiB, its names included."""
-INLINE_BYTES = 64 * 1024
-"""Larger code is parsed by another process: parsing a megabyte would keep everybody else waiting for a second."""
-_PARSE_SECONDS = 20.0
-_PARSER = "import ast, sys; ast.parse(sys.stdin.buffer.read().decode(), 'train.py')"
 _MOST_CPU, _MOST_MEMORY = 100_000, 2**50
 
 
@@ -99,40 +93,3 @@ def _check_text(code: str) -> str:
     if "\0" in code:
         return "has a NUL character, which no Python program may have"
     return ""
-
-
-async def find_syntax_error(code: str) -> str:
-    """What the parser says, or "" when it is a Python program."""
-    if len(code) <= INLINE_BYTES:
-        try:
-            ast.parse(code, "train.py")
-        except SyntaxError as error:
-            return _describe(error.msg, error.lineno)
-        except (ValueError, RecursionError, MemoryError) as error:
-            return _describe(str(error) or type(error).__name__, None)
-        return ""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", "-c", _PARSER),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(_PARSE_SECONDS):
-            _, said = await process.communicate(code.encode())
-    except TimeoutError:
-        return f"takes more than {_PARSE_SECONDS:.0f} s to parse"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode == 0:
-        return ""
-    last = said.decode(errors="replace").strip().splitlines()
-    return _describe(last[-1] if last else f"the parser ended with {process.returncode}", None)
-
-
-def _describe(text: str, line: int | None) -> str:
-    where = f" at line {line}" if line else ""
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    return f"is not a Python {version} program{where}: {text}"

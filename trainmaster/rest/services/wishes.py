@@ -14,7 +14,8 @@ from trainmaster.rest.problems import FieldProblem, invalid, to_pointer
 from trainmaster.rest.services import naming
 from trainmaster.rest.services.code import Tree
 from trainmaster.rest.services.jobs import NAME_RULE, is_job_name
-from trainmaster.rest.services.orders import JobOrder, check_numbers, find_syntax_error
+from trainmaster.rest.services.orders import JobOrder, check_numbers
+from trainmaster.rest.services.syntax import find_syntax_error
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
