@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.metadata
 import os
+import re
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.house.tree import ROOT
 from tests.kube.processes import REPLACED
 from tools.scrub import scrub
 from tools.testrun import RUN_ORDER
@@ -27,6 +31,18 @@ pytest_plugins = ["tests.kube.fixtures", "tests.seam.fixtures"]
 
 # Files that the interpreter or a library opens once and keeps for the life of the process.
 _KEPT = ("/dev/", "/proc/", "/usr/", "pipe:[", "anon_inode:[eventpoll]", "anon_inode:[eventfd]")
+
+
+def pytest_configure() -> None:
+    """An environment of an earlier checkout fails in a thousand places otherwise."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    for line in needed:
+        name = re.split(r"[^\w-]", line, maxsplit=1)[0]
+        try:
+            importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            text = f"{name} is not installed: `make venv`, or `.venv/bin/pip install '{line}'`"
+            raise pytest.UsageError(text) from None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

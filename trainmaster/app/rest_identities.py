@@ -7,7 +7,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.rest.callers import Callers, Latest, always_durable
 from trainmaster.rest.jwks import KeySet
 from trainmaster.rest.oidc import ActAs, OidcCallers, Trusted, Verifier
-from trainmaster.rest.provider import build_fetch
+from trainmaster.rest.provider import Source, build_fetch
 
 
 def add_oidc(callers: Callers, settings: Rest, act_as: ActAs, clock: Clock, latest: Latest = always_durable) -> Callers:
@@ -21,5 +21,6 @@ def add_oidc(callers: Callers, settings: Rest, act_as: ActAs, clock: Clock, late
         settings.oidc_groups_claim,
         settings.oidc_prefix,
     )
-    keys = KeySet(build_fetch(settings.oidc_issuer, settings.oidc_jwks, settings.oidc_ca), clock)
+    source = Source(settings.oidc_issuer, settings.oidc_jwks, settings.oidc_ca, settings.oidc_private_addresses)
+    keys = KeySet(build_fetch(source), clock)
     return OidcCallers(callers, Verifier(trusted, keys, clock), act_as, latest)

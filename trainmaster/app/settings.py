@@ -76,6 +76,10 @@ class Rest:
     """Where the issuer's keys are: an https address or a file. Empty: where the issuer's own description says."""
     oidc_ca: str = ""
     """File with the CA of the issuer's certificate. Empty: those that the machine trusts."""
+    oidc_private_addresses: bool = False
+    """Whether the issuer's keys may be fetched from a private or loopback address that a name stands for. An address
+    that `oidc_issuer` or `oidc_jwks` itself names (`https://10.0.0.7`, `http://localhost:8080`) is always allowed, a
+    link-local one never. false: whoever answers for the issuer's name cannot point the server at its own network."""
     oidc_user_claim: str = "sub"
     """Claim with the name of the user."""
     oidc_groups_claim: str = "groups"

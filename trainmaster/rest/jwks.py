@@ -1,40 +1,40 @@
 """Public keys of an identity provider (RFC 7517), for tokens that it signed: parsed, fetched, renewed, let go in time.
 
-A key says which algorithms it may be used with: RSA keys never verify HMACs and shared secrets are no keys here, so a
-token cannot choose a weaker check than its key is for. A key id that nobody knows lets the set be fetched again, but
-not more often than once a minute, whatever is sent.
+PyJWT parses them and verifies with them. A key says which algorithms it may be used with: RSA keys never verify HMACs
+and shared secrets are no keys here, so a token cannot choose a weaker check than its key is for. A key id that nobody
+knows lets the set be fetched again, but not more often than once a minute, whatever is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.kit.clock import Clock
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
 
 log = logging.getLogger(__name__)
 
 Fetch = Callable[[], Awaitable[Any]]
 """The key set as it stands with the provider, parsed. KeysUnavailable when it cannot be had."""
 
-_HASHES: Mapping[str, hashes.HashAlgorithm] = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
-_CURVES: Mapping[str, tuple[ec.EllipticCurve, str]] = {
-    "P-256": (ec.SECP256R1(), "ES256"),
-    "P-384": (ec.SECP384R1(), "ES384"),
-    "P-521": (ec.SECP521R1(), "ES512"),
+_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_ALGORITHMS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("RSA", ""): _RSA,
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("EC", "P-521"): ("ES512",),
+    ("OKP", "Ed25519"): ("EdDSA",),
 }
-_RSA = frozenset(f"{form}{size}" for form in ("RS", "PS") for size in _HASHES)
+"""By kind and curve of the key. What is not in the table is never used, whatever the library knows."""
 _LEAST_RSA_BITS = 2048
+_MOST_RSA_BITS = 8192
+"""A signature of a larger key would take the event loop for longer than a request should."""
 _MOST_KEYS = 100
 _FRESH_SECONDS = 600.0
 """A key that the provider withdraws is not taken any more after this."""
@@ -56,42 +56,7 @@ class BadKey(ValueError):
 class Key:
     kid: str
     algorithms: frozenset[str]
-    public: rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
-
-    def is_signature(self, algorithm: str, signed: bytes, signature: bytes) -> bool:
-        if algorithm not in self.algorithms:
-            return False
-        try:
-            self._verify(algorithm, signed, signature)
-        except (InvalidSignature, UnsupportedAlgorithm, ValueError):
-            return False
-        return True
-
-    def _verify(self, algorithm: str, signed: bytes, signature: bytes) -> None:
-        public = self.public
-        if isinstance(public, ed25519.Ed25519PublicKey):
-            public.verify(signature, signed)
-            return
-        digest = _HASHES[algorithm[2:]]
-        if isinstance(public, ec.EllipticCurvePublicKey):
-            size = (public.curve.key_size + 7) // 8
-            if len(signature) != 2 * size:
-                raise InvalidSignature
-            numbers = (int.from_bytes(signature[:size]), int.from_bytes(signature[size:]))
-            public.verify(encode_dss_signature(*numbers), signed, ec.ECDSA(digest))
-        elif algorithm.startswith("PS"):
-            form = padding.PSS(padding.MGF1(digest), digest.digest_size)
-            public.verify(signature, signed, form, digest)
-        else:
-            public.verify(signature, signed, padding.PKCS1v15(), digest)
-
-
-def decode(text: str) -> bytes:
-    """Base64url without padding, exactly. ValueError for anything else."""
-    data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if base64.urlsafe_b64encode(data).rstrip(b"=").decode() != text:
-        raise binascii.Error("not base64url")
-    return data
+    public: PyJWK
 
 
 def parse_set(document: Any) -> list[Key]:
@@ -103,7 +68,7 @@ def parse_set(document: Any) -> list[Key]:
     for entry in entries:
         try:
             found.append(parse_key(entry))
-        except (BadKey, ValueError, TypeError, KeyError) as error:
+        except BadKey as error:
             log.debug("a key is not used", extra={"action": "rest.oidc_key", "reason": str(error)})
     if not found:
         raise KeysUnavailable("the key set has no key that verifies signatures")
@@ -113,43 +78,34 @@ def parse_set(document: Any) -> list[Key]:
 def parse_key(entry: Any) -> Key:
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
         raise BadKey("it is not for signatures")
-    public, algorithms = _PARSERS.get(str(entry.get("kty")), _refuse)(entry)
+    operations = entry.get("key_ops", ["verify"])
+    if not isinstance(operations, list) or "verify" not in operations:
+        raise BadKey("it is not for verifying")
+    if "d" in entry:
+        raise BadKey("it is a private key, and everybody can read it")
+    kind, curve = entry.get("kty"), entry.get("crv", "")
+    fitting = _ALGORITHMS.get((kind, curve)) if isinstance(kind, str) and isinstance(curve, str) else None
+    if fitting is None:
+        raise BadKey("it is not RSA, EC on a curve of NIST, or Ed25519")
     named = entry.get("alg")
-    if named is not None:
-        algorithms &= {named}
+    algorithms = fitting if named is None else tuple(name for name in fitting if name == named)
     if not algorithms:
         raise BadKey("its algorithm is not one that fits it")
-    return Key(str(entry.get("kid") or ""), frozenset(algorithms), public)
+    kid = entry.get("kid")
+    return Key(kid if isinstance(kid, str) else "", frozenset(algorithms), _load(entry, algorithms[0]))
 
 
-def _refuse(entry: Mapping[str, Any]) -> Any:
-    raise BadKey("its type is not RSA, EC or OKP")
+def _load(entry: dict[str, Any], algorithm: str) -> PyJWK:
+    # Imported here because most homes know no identity provider.
+    from jwt import PyJWK, PyJWTError  # noqa: PLC0415
 
-
-def _parse_rsa(entry: Mapping[str, Any]) -> tuple[rsa.RSAPublicKey, set[str]]:
-    public = rsa.RSAPublicNumbers(_number(entry["e"]), _number(entry["n"])).public_key()
-    if public.key_size < _LEAST_RSA_BITS:
-        raise BadKey(f"it has fewer than {_LEAST_RSA_BITS} bits")
-    return public, set(_RSA)
-
-
-def _parse_ec(entry: Mapping[str, Any]) -> tuple[ec.EllipticCurvePublicKey, set[str]]:
-    curve, algorithm = _CURVES[entry["crv"]]
-    public = ec.EllipticCurvePublicNumbers(_number(entry["x"]), _number(entry["y"]), curve).public_key()
-    return public, {algorithm}
-
-
-def _parse_okp(entry: Mapping[str, Any]) -> tuple[ed25519.Ed25519PublicKey, set[str]]:
-    if entry["crv"] != "Ed25519":
-        raise BadKey("its curve is not Ed25519")
-    return ed25519.Ed25519PublicKey.from_public_bytes(decode(entry["x"])), {"EdDSA", "Ed25519"}
-
-
-_PARSERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {"RSA": _parse_rsa, "EC": _parse_ec, "OKP": _parse_okp}
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(decode(text))
+    try:
+        loaded = PyJWK(entry, algorithm)
+    except (PyJWTError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadKey(f"it cannot be read: {error}") from None
+    if entry["kty"] == "RSA" and not _LEAST_RSA_BITS <= loaded.key.key_size <= _MOST_RSA_BITS:
+        raise BadKey(f"it has fewer than {_LEAST_RSA_BITS} or more than {_MOST_RSA_BITS} bits")
+    return loaded
 
 
 class KeySet:

@@ -1,17 +1,24 @@
 """Where an identity provider's keys come from: a file, an address, or the issuer's own description of itself.
 
-Only over https (http to this machine), in a thread, with a limit in time and size.
+Addresses are https (http to this machine only), and no redirect is followed. A name is resolved once, what it stands
+for is checked, and that address is connected to: private and loopback addresses only where the owner named them or
+`rest.oidc_private_addresses` says so, link-local ones (a cloud's metadata) never. So nobody who answers for a name, or
+describes the issuer, can point the server at its own network. In a thread, with limits in time and size.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import ipaddress
+import socket
 import ssl
-import urllib.error
-import urllib.request
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import orjson
 
@@ -19,57 +26,136 @@ from trainmaster.kit.addresses import is_private
 from trainmaster.rest.jwks import Fetch, KeysUnavailable
 
 _SECONDS = 10.0
+"""For one answer, from the connection to its last byte."""
 _MOST_BYTES = 1024 * 1024
 _DESCRIPTION = "/.well-known/openid-configuration"
 
+Resolve = Callable[[str, int], Sequence[str]]
+"""The IP addresses of a host. OSError when there are none."""
 
-def build_fetch(issuer: str, keys: str, ca: str) -> Fetch:
-    """`keys`: an address, or a file, or "" to ask the issuer. `ca`: a file with who signs its certificate, or ""."""
 
+def resolve(host: str, port: int) -> Sequence[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the owner has set."""
+
+    issuer: str
+    keys: str = ""
+    """An address, or a file, or "" to ask the issuer."""
+    ca: str = ""
+    """A file with who signs its certificate; "" for whom the machine trusts."""
+    private: bool = False
+    """Private and loopback addresses too."""
+
+    def is_named(self, host: str) -> bool:
+        """Whether the owner wrote this very address of this machine or network."""
+        return _is_literal(host) and host in (urlsplit(self.issuer).hostname, urlsplit(self.keys).hostname)
+
+
+def build_fetch(source: Source, *, resolve: Resolve = resolve, seconds: float = _SECONDS) -> Fetch:
     async def fetch() -> Any:
-        return await asyncio.to_thread(_read_keys, issuer, keys, ca)
+        try:
+            # Resolvers have time limits of their own, and long ones. The thread ends when they do.
+            return await asyncio.wait_for(asyncio.to_thread(_read_keys, source, resolve, seconds), 3 * seconds)
+        except TimeoutError:
+            raise KeysUnavailable(f"{source.keys or source.issuer} does not answer in {3 * seconds:g} s") from None
 
     return fetch
 
 
-def _read_keys(issuer: str, keys: str, ca: str) -> Any:
-    if keys and "://" not in keys:
+def _read_keys(source: Source, resolve: Resolve, seconds: float) -> Any:
+    if source.keys and "://" not in source.keys:
         try:
-            return orjson.loads(Path(keys).read_bytes())
-        except (OSError, ValueError) as error:
-            raise KeysUnavailable(f"{keys}: {error}") from None
-    if keys:
-        return _get(keys, ca)
-    described = _get(issuer.rstrip("/") + _DESCRIPTION, ca)
-    if not isinstance(described, dict) or described.get("issuer") != issuer:
-        raise KeysUnavailable(f"{issuer}{_DESCRIPTION} does not describe the issuer {issuer}")
-    return _get(str(described.get("jwks_uri")), ca)
+            with Path(source.keys).open("rb") as file:
+                return _parse(source.keys, file.read(_MOST_BYTES + 1))
+        except OSError as error:
+            raise KeysUnavailable(f"{source.keys}: {error}") from None
+    if source.keys:
+        return _get(source.keys, source, resolve, seconds)
+    described = _get(source.issuer.rstrip("/") + _DESCRIPTION, source, resolve, seconds)
+    if not isinstance(described, dict) or described.get("issuer") != source.issuer:
+        raise KeysUnavailable(f"{source.issuer}{_DESCRIPTION} does not describe the issuer {source.issuer}")
+    return _get(str(described.get("jwks_uri")), source, resolve, seconds)
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """To private addresses only."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
-    ) -> urllib.request.Request | None:
-        if not is_private(newurl):
-            raise KeysUnavailable(f"{req.full_url} leads to {newurl}, which is not https")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _get(url: str, ca: str) -> Any:
-    if not is_private(url):
-        raise KeysUnavailable(f"{url} is not https")
+def _get(url: str, source: Source, resolve: Resolve, seconds: float) -> Any:
+    if not is_private(url) or "@" in urlsplit(url).netloc:
+        raise KeysUnavailable(f"{url} is not https, or names a user")
     try:
-        tls = ssl.create_default_context(cafile=ca or None)
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls), _Redirects())
-        with opener.open(url, timeout=_SECONDS) as answer:
-            body = answer.read(_MOST_BYTES + 1)
-    except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        host = parts.hostname or ""
+        address = choose_address(host, resolve(host, port), allow_private=source.private or source.is_named(host))
+        return _parse(url, _ask(parts, address, port, source.ca, seconds))
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise KeysUnavailable(f"{url}: {error}") from None
+
+
+def choose_address(host: str, addresses: Sequence[str], *, allow_private: bool) -> str:
+    """The first that may be asked. ValueError with the reason when there is none."""
+    for text in addresses:
+        found = ipaddress.ip_address(text.partition("%")[0])
+        address = getattr(found, "ipv4_mapped", None) or found
+        barred = address.is_link_local or address.is_multicast or address.is_unspecified
+        if not barred and (address.is_global or allow_private):
+            return text
+    raise ValueError(
+        f"{host} is at a private address ({', '.join(addresses)}), and rest.oidc_private_addresses is not set"
+    )
+
+
+def _ask(parts: SplitResult, address: str, port: int, ca: str, seconds: float) -> bytes:
+    """The body of the answer. The whole exchange is cut off when its time is over, however slowly bytes come."""
+    host = parts.hostname or ""
+    channel = socket.create_connection((address, port), timeout=seconds)
+    # A descriptor of its own: TLS takes the other one over.
+    handle = channel.dup()
+    watchdog = threading.Timer(seconds, _cut, (handle,))
+    watchdog.start()
+    connection = http.client.HTTPConnection(host, port, timeout=seconds)
+    connection.sock = channel
+    try:
+        if parts.scheme == "https":
+            tls = ssl.create_default_context(cafile=ca or None)
+            connection.sock = tls.wrap_socket(channel, server_hostname=host)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("GET", target, headers={"Host": parts.netloc, "Accept": "application/json"})
+        with connection.getresponse() as answer:
+            if answer.status != http.client.OK:
+                raise ValueError(f"the answer is {answer.status}; redirects are not followed")
+            return answer.read(_MOST_BYTES + 1)
+    finally:
+        watchdog.cancel()
+        watchdog.join()
+        handle.close()
+        connection.close()
+
+
+def _cut(channel: socket.socket) -> None:
+    try:
+        channel.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return
+
+
+def _parse(where: str, body: bytes) -> Any:
     if len(body) > _MOST_BYTES:
-        raise KeysUnavailable(f"{url} answers with more than {_MOST_BYTES} bytes")
+        raise KeysUnavailable(f"{where} has more than {_MOST_BYTES} bytes")
     try:
         return orjson.loads(body)
     except ValueError:
-        raise KeysUnavailable(f"{url} does not answer with JSON") from None
+        raise KeysUnavailable(f"{where} is not JSON") from None
+
+
+def _is_literal(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

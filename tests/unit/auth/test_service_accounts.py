@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 
 import orjson
 import pytest
@@ -134,5 +135,63 @@ def test_requests_for_what_cannot_be_are_refused() -> None:
             issue(tokens, boundObjectRef={"kind": "Pod", "name": "ghost"})
         with pytest.raises(Conflict):
             issue(tokens, boundObjectRef={"kind": "Pod", "name": "pod", "uid": "another"})
+
+    in_time(body)
+
+
+def encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def sign_as_we_do(head: bytes, claims: bytes, digest: str = "sha256") -> str:
+    """With our own secret: what is refused then is refused for what it says."""
+    signed = f"{encode(head)}.{encode(claims)}"
+    return f"{signed}.{encode(hmac.digest(SECRET, signed.encode(), digest))}"
+
+
+def test_a_token_says_what_we_say_and_nothing_else_even_with_our_signature() -> None:
+    async def body() -> None:
+        _, tokens = make(VirtualClock())
+        good = issue(tokens)
+        head, claims = (base64.urlsafe_b64decode(part + "==") for part in good.split(".")[:2])
+        assert tokens.find(sign_as_we_do(head, claims)) is not None, "the scene is right"
+        read = orjson.loads(claims)
+        for name, token in {
+            "another algorithm": sign_as_we_do(b'{"alg":"HS512","typ":"JWT"}', claims, "sha512"),
+            "no algorithm": sign_as_we_do(b'{"typ":"JWT"}', claims),
+            "none": encode(b'{"alg":"none","typ":"JWT"}') + f".{encode(claims)}.",
+            "a key id": sign_as_we_do(b'{"alg":"HS256","kid":"/dev/null","typ":"JWT"}', claims),
+            "an unencoded payload": sign_as_we_do(b'{"alg":"HS256","b64":false,"crit":["b64"]}', claims),
+            "a deep header": sign_as_we_do(b"[" * 5_000, claims),
+            "deep claims": sign_as_we_do(head, b'{"a":' * 2_500),
+            "no claims": sign_as_we_do(head, b"{}"),
+            "claims that are a list": sign_as_we_do(head, b"[]"),
+            "claims of other types": sign_as_we_do(head, orjson.dumps({**read, "kubernetes.io": []})),
+            "an expiry that is a text": sign_as_we_do(head, orjson.dumps({**read, "exp": "never"})),
+            "an expiry that is no number": sign_as_we_do(head, claims.replace(b'"exp":', b'"exp":NaN,"old":')),
+            "an audience that is a number": sign_as_we_do(head, orjson.dumps({**read, "aud": 7})),
+            "padding": f"{good}=",
+            "a space": f"{good} ",
+            "a line": f"{good}\n",
+            "a fourth part": f"{good}.{encode(claims)}",
+            "a huge one": good + "A" * 20_000,
+        }.items():  # fmt: skip
+            assert tokens.find(token) is None, name
+
+    in_time(body)
+
+
+def test_many_tokens_do_not_push_out_those_that_are_in_use() -> None:
+    async def body() -> None:
+        clock = VirtualClock()
+        objects, tokens = make(clock)
+        first = issue(tokens)
+        assert tokens.find(first) is not None
+        for _ in range(1_001):
+            await clock.sleep(1)
+            assert tokens.find(issue(tokens)) is not None
+        assert tokens.find(first) is not None
+        objects.found.clear()
+        assert tokens.find(first) is None, "what was remembered still looks at its objects"
 
     in_time(body)
