@@ -41,6 +41,7 @@ from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
+from trainmaster.app.descriptors import raise_descriptor_limit
 from trainmaster.app.disk_watch import MIB, DiskWatch
 from trainmaster.app.embedded_rest import serving_rest
 from trainmaster.app.health import CommitCheck, declare_gauges
@@ -57,6 +58,7 @@ from trainmaster.auth.pki import Pki, build_server_tls
 from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.auth.reviews import Reviews
 from trainmaster.auth.service_accounts import SERVICE_ACCOUNTS, ServiceAccountTokens
+from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.kit import failpoints, logs
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import Ids, SystemIds
@@ -203,6 +205,7 @@ class ControlPlane:
         self.world = world
         self.store = store
         self.metrics = Metrics()
+        self.gatekeeper = Gatekeeper(world.settings.limits, descriptors=raise_descriptor_limit())
         declare_gauges(self.metrics, store)
         policies = StorePolicies(store)
         self.authorizer = RbacAuthorizer(policies)
@@ -254,8 +257,8 @@ class ControlPlane:
             limits=settings.limits,
             metrics=self.metrics,
             tls=build_server_tls(pki.server, pki.ca.certificate),
-            host=settings.server.address,
-            port=port,
+            gatekeeper=self.gatekeeper,
+            where=(settings.server.address, port),
             audit=self.audit,
         )
 

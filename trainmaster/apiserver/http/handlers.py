@@ -5,6 +5,8 @@ Composed by `app` (or a test) from the registry, the catalogue and the identitie
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue
 from trainmaster.apiserver.contract import Registry
@@ -16,9 +18,15 @@ from trainmaster.apiserver.http.messages import Request
 from trainmaster.apiserver.http.progress import Progress
 from trainmaster.apiserver.http.resources import Outcome, Resources
 from trainmaster.apiserver.http.streams.contract import PodStreams
-from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, StreamHandler, refuse_proxy
+from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, StreamHandler, is_session, refuse_proxy
 from trainmaster.apiserver.http.usage import NO_METER, Meter, UsageHandler
 from trainmaster.kit.clock import Clock
+
+Meet = Callable[[Request], None]
+
+
+def _greet_nobody(request: Request) -> None:
+    return None
 
 
 class Handlers:
@@ -38,9 +46,9 @@ class Handlers:
         self.access = access
         self.resources = Resources(registry, catalogue, limits or Limits(), clock)
         self.resources.specials[("", "pods", "log")] = LogHandler(registry, logs).handle
-        serve_stream = StreamHandler(registry, access, streams).handle
+        self._sessions = StreamHandler(registry, access, streams)
         for name in SUBRESOURCES:
-            self.resources.specials[("", "pods", name)] = serve_stream
+            self.resources.specials[("", "pods", name)] = self._sessions.handle
         self.resources.specials[("", "pods", "proxy")] = refuse_proxy
         usage = UsageHandler(registry, catalogue, meter or NO_METER, clock)
         self.resources.specials[("metrics.k8s.io", "pods", "")] = usage.handle_pods
@@ -48,15 +56,25 @@ class Handlers:
         self.progress = Progress(registry, catalogue, access, clock)
         self.endpoints = endpoints
 
-    def handle(self, request: Request) -> Outcome:
+    def handle(self, request: Request, meet: Meet = _greet_nobody) -> Outcome:
+        """`meet` is called once it is known who sends this, and may refuse."""
         if request.method not in _METHODS:
             raise status.method_not_allowed()
         if self.progress.concerns(request):
-            return self.progress.handle(request)
-        self.access.admit(request)
+            return self.progress.handle(request, meet)
+        try:
+            self.access.admit(request)
+        finally:
+            meet(request)
         if request.route.is_resource:
             return self.resources.handle(request)
         return self.endpoints.handle(request)
+
+    def check(self, request: Request) -> None:
+        """Whether a stream that is open would be allowed to begin now. StatusError 401 or 403: no."""
+        self.access.admit(request)
+        if is_session(request.route):
+            self._sessions.check_create(request)
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Self
 from urllib.parse import parse_qsl
 
 import orjson
@@ -17,6 +16,7 @@ from trainmaster.api import status
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.routes import NO_ROUTE, Route
 from trainmaster.client.contract import Identity
+from trainmaster.edge.messages import NOT_REPEATED, IncomingRequest, Refusal
 
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
@@ -26,22 +26,21 @@ _LINES = {code: f"HTTP/1.1 {code} {phrase}\r\n".encode() for code, phrase in _RE
 _TRUE = ("true", "1", "t")
 
 
-class Request:
-    """One request, complete with its body. Header names are lower case; repeated headers are joined with ", "."""
+class Request(IncomingRequest):
+    """One request to the API server, complete with its body."""
 
-    __slots__ = ("body", "dry_run", "headers", "id", "identity", "impersonator", "keep_alive", "method", "peer",
-                 "query", "repeated", "route", "started", "target")  # fmt: skip
+    __slots__ = ("dry_run", "id", "identity", "impersonator", "query", "route", "started")
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+        # All of it here: a call of the base class is a fiftieth of a GET.
         self.method = method
         self.target = target
         self.headers = headers
-        self.repeated: Sequence[tuple[str, str]] = ()
-        """Every line of those headers that came more than once, in order, values unjoined."""
+        self.repeated = NOT_REPEATED
         self.body = body
         self.keep_alive = True
-        self.peer: Mapping[str, Any] | None = None
-        """The client certificate as `ssl` decodes it, verified against our CA; None without one."""
+        self.peer = None
+        self.visitor = None
         self.id = ""
         self.started = 0.0
         self.query: Query = EMPTY_QUERY
@@ -52,22 +51,13 @@ class Request:
         self.dry_run = False
         """Asked for in the body of a deletion; everything else has it in the query."""
 
-    def repeat(self, body: bytes) -> Request:
+    def repeat(self, body: bytes) -> Self:
         """The next request of a connection that began with the same bytes; routed already, and not yet admitted."""
-        again = Request(self.method, self.target, self.headers, body)
+        again = type(self)(self.method, self.target, self.headers, body)
         again.repeated = self.repeated
-        again.peer = self.peer
         again.query = self.query
         again.route = self.route
         return again
-
-    def values(self, name: str) -> list[str]:
-        """All values of a header that may be repeated."""
-        many = [value for key, value in self.repeated if key == name]
-        if many:
-            return many
-        one = self.headers.get(name)
-        return [] if one is None else [one]
 
 
 ANONYMOUS = Identity("system:anonymous", groups=("system:unauthenticated",))
@@ -156,6 +146,11 @@ def warning_lines(texts: list[str]) -> bytes:
             break
         lines.append(header_line("Warning", f'299 - "{quoted}"'))
     return b"".join(lines)
+
+
+def build_status_error(refusal: Refusal) -> StatusError:
+    """What the edge refuses, as Kubernetes says it."""
+    return StatusError(refusal.code, refusal.reason, refusal.message, retry_after=refusal.retry_after)
 
 
 def error_response(error: StatusError, revision: int = 0) -> Response:

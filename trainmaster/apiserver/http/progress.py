@@ -8,6 +8,8 @@ it is decided in `api/training/reports.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import orjson
 
 from trainmaster.api import status
@@ -47,8 +49,9 @@ class Progress:
             return False
         return route.group == TRAIN_JOBS.group and None not in self._kinds.values() and b'"kind"' not in request.body
 
-    def handle(self, request: Request) -> Response:
+    def handle(self, request: Request, meet: Callable[[Request], None]) -> Response:
         self._admit(request)
+        meet(request)
         report = reports.parse(request.body)
         if report is None:
             return Response(b"{}")

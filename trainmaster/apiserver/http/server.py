@@ -1,24 +1,20 @@
-"""The API server over HTTP: listens, serves every connection, ends in order.
+"""The API server over HTTP: turns a request into an outcome and the outcome into an answer.
 
-`ApiServer` is an async context manager; entering binds the socket and returns when it accepts connections. It is the
-`Application` behind each `Connection`: it turns a request into an outcome, lets answers out once they are durable, and
-runs streams in tasks of its own scope. Works on asyncio's loop and on uvloop.
-
-Leaving drains: no new connections, watches end cleanly, requests in progress are finished, idle connections are closed.
+`ApiServer` is an `EdgeServer`; connections, their limits and draining are there. It lets answers out once they are
+durable, and runs streams in tasks of its own scope.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
-from collections import Counter as Tally
-from collections.abc import AsyncGenerator, Awaitable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import replace
 from email.utils import format_datetime
 from types import TracebackType
-from typing import Self
+from typing import Any
 
 from trainmaster.api import status
 from trainmaster.api.status import StatusError
@@ -27,9 +23,11 @@ from trainmaster.apiserver.http.gate import DurableGate
 from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.messages import (
+    ANONYMOUS,
     Query,
     Request,
     Response,
+    build_status_error,
     encode,
     encode_head,
     encode_stream_head,
@@ -37,23 +35,31 @@ from trainmaster.apiserver.http.messages import (
     error_response,
 )
 from trainmaster.apiserver.http.options import find_selected_name
-from trainmaster.apiserver.http.protocol import PIECE_BYTES, Connection, Phase
 from trainmaster.apiserver.http.routes import NO_ROUTE, Route, Router
+from trainmaster.apiserver.http.standing import CHECK_SECONDS, StandingStream, StandingStreams
 from trainmaster.apiserver.http.streams import websocket
-from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, UpgradeResponse
+from trainmaster.apiserver.http.streams.handler import UpgradeResponse, is_session
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.auth.contract import MASTERS
+from trainmaster.edge.connection import PIECE_BYTES, Connection
+from trainmaster.edge.gatekeeper import Gatekeeper
+from trainmaster.edge.messages import Refusal
+from trainmaster.edge.server import EdgeServer, open_listener
+from trainmaster.kit.buckets import Buckets
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.metrics import Metrics
-from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 
 log = logging.getLogger(__name__)
 
+Peer = Connection[Request]
 
-class ApiServer:
+
+class ApiServer(EdgeServer[Request]):
     """`handlers` says what is served; this class says how."""
+
+    make_request = Request
 
     def __init__(
         self,
@@ -65,30 +71,25 @@ class ApiServer:
         limits: Limits | None = None,
         metrics: Metrics | None = None,
         tls: ssl.SSLContext | None = None,
-        host: str = "127.0.0.1",
-        port: int = 0,
+        gatekeeper: Gatekeeper | None = None,
+        where: tuple[str, int] = ("127.0.0.1", 0),
         audit: AuditLog | None = None,
     ) -> None:
-        self.limits = limits or Limits()
-        self.tick = 0
+        limits = limits or Limits()
+        super().__init__(limits, clock, gatekeeper=gatekeeper, tls=tls)
         self._handlers = handlers
         self._store = store
-        self._clock = clock
-        self._tls = tls
-        self._host, self._port = host, port
+        self._where = where
         self._audit = audit
         self._router = Router()
         self._gate = DurableGate(store)
-        self._connections: set[Connection] = set()
-        self._watchers: Tally[str] = Tally()
-        self._draining = False
+        self._standing = StandingStreams(limits, self._check_standing)
+        rate = limits.requests_per_second
+        self._rates = Buckets(clock, per_second=rate, burst=limits.request_burst) if rate else None
         self._date = b""
         uid = ids.uid()
         self._id_prefix = uid[: uid.rindex("-") + 1]
         self._count = 0
-        self._stack = AsyncExitStack()
-        self._scope = Scope("http")
-        self._server: asyncio.Server | None = None
         metrics = metrics or Metrics()
         self.metrics = metrics
         self._requests = metrics.counter(
@@ -98,115 +99,94 @@ class ApiServer:
             "apiserver_request_duration_seconds", "From a complete request to its answer.", ("verb",)
         )
         metrics.gauge("apiserver_connections", "Open connections.", lambda: len(self._connections))
-        metrics.gauge("apiserver_longrunning_requests", "Open watches and followed logs.", self._watchers.total)
+        metrics.gauge("apiserver_longrunning_requests", "Open watches and followed logs.", lambda: len(self._standing))
 
-    # Life cycle
+    # EdgeServer
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._scope)
-            self._scope.spawn_forever(self._gate.run(), name="http.durable")
-            self._scope.spawn_forever(self._sweep(), name="http.sweep")
-            self._set_date()
-            self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(self),
-                self._host,
-                self._port,
-                ssl=self._tls,
-                backlog=512,
-                ssl_handshake_timeout=self.limits.header_seconds if self._tls else None,
-            )
-            self._stack = stack.pop_all()
-        return self
+    def open_socket(self) -> socket.socket:
+        return open_listener(*self._where)
+
+    def start(self) -> None:
+        self._scope.spawn_forever(self._gate.run(), name="http.durable")
+        self._set_date()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self.drain()
+            await super().__aexit__(kind, error, trace)
         finally:
-            for connection in tuple(self._connections):
-                connection.abort()
-            await self._stack.__aexit__(kind, error, trace)
             if self._audit is not None:
                 self._audit.close()
 
-    @property
-    def address(self) -> tuple[str, int]:
-        assert self._server is not None, "the server is not running"
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
-
-    @property
-    def url(self) -> str:
-        host, port = self.address
-        return f"{'https' if self._tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
-
-    async def drain(self) -> None:
-        """Stops accepting, ends streams with their closing chunk, waits for requests in progress."""
-        if self._draining:
-            return
-        self._draining = True
-        if self._server is not None:
-            self._server.close()
-        for connection in tuple(self._connections):
-            if connection.phase in (Phase.STREAMING, Phase.UPGRADED) and connection.task is not None:
-                connection.task.cancel()
-            elif not connection.busy:
-                connection.close()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.drain_seconds
-        while any(connection.busy for connection in self._connections) and loop.time() < deadline:
-            await self._clock.sleep(0.01)
-
-    async def _sweep(self) -> None:
-        """Once a second: the Date header, and connections whose peer keeps us waiting."""
-        while True:
-            await self._clock.sleep(1.0)
-            self.tick += 1
-            self._set_date()
-            for connection in tuple(self._connections):
-                if connection.overdue():
-                    self._cut(connection)
-
-    def _cut(self, connection: Connection) -> None:
-        if connection.phase in (Phase.HEADERS, Phase.BODY) and not connection.closing:
-            error = StatusError(408, "Timeout", "the request was not received in time")
-            self.refuse(error, connection)
-        else:
-            connection.abort()
+    def look_around(self) -> None:
+        self._set_date()
+        if self.tick % CHECK_SECONDS == 0:
+            self._forget_certificates()
+            self._standing.review()
 
     def _set_date(self) -> None:
         self._date = format_datetime(self._clock.now(), usegmt=True).encode()
 
-    # protocol.Application
+    def _forget_certificates(self) -> None:
+        """The handshake looked at their time once, and a connection may be older than that."""
+        for connection in self._connections:
+            if connection.peer is not None and self._is_over(connection.peer):
+                connection.forget_certificate()
 
-    def opened(self, connection: Connection) -> None:
-        count = len(self._connections)
-        if count >= 2 * self.limits.connections or self._draining:
-            connection.abort()
-            return
-        connection.overload = count >= self.limits.connections
-        self._connections.add(connection)
+    def _is_over(self, certificate: Mapping[str, Any]) -> bool:
+        ends = certificate.get("notAfter")
+        return ends is not None and ssl.cert_time_to_seconds(ends) <= self._clock.unix()
 
-    def closed(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+    def _check_standing(self, request: Request) -> None:
+        if request.peer is not None and self._is_over(request.peer):
+            request.peer = None
+        self._handlers.check(request)
 
-    def refuse(self, error: StatusError, connection: Connection) -> None:
-        payload = encode(error_response(error), self._next_id(), self._date, keep_alive=False)
-        self._requests.add("", "", "", str(error.code))
+    def admit_body(self, headers: Mapping[str, str], connection: Peer) -> Refusal | None:
+        try:
+            known = self._handlers.access.authenticator.identify(headers.get("authorization"), connection.peer)
+        except StatusError:
+            known = None
+        if known is not None:
+            return None
+        limit = self.limits.stranger_body_bytes
+        text = f"Unauthorized: without valid credentials a body has at most {limit} bytes (limits.stranger_body_bytes)"
+        return Refusal(401, "Unauthorized", text)
+
+    def refuse(self, refusal: Refusal, connection: Peer) -> None:
+        payload = encode(error_response(build_status_error(refusal)), self._next_id(), self._date, keep_alive=False)
+        self._requests.add("", "", "", str(refusal.code))
         connection.answer(payload, keep_alive=False, linger=True)
 
-    def serve(self, request: Request, connection: Connection) -> None:
+    def _meet(self, request: Request) -> None:
+        """Once it is known who sends this: their connections and their rate. StatusError 429."""
+        identity, visitor = request.identity, request.visitor
+        if identity is ANONYMOUS:
+            return
+        is_privileged = MASTERS in identity.groups or request.impersonator != ""
+        user = request.impersonator or identity.user
+        if visitor is not None and visitor.user != user:
+            try:
+                self.gatekeeper.recognise(visitor, user, is_privileged=is_privileged)
+            except Refusal as refusal:
+                request.keep_alive = False
+                raise build_status_error(refusal) from None
+        if not is_privileged and self._rates is not None and not self._rates.take(user):
+            limits = self.limits
+            text = (
+                f"more than {limits.requests_per_second:g} requests a second, and no more than {limits.request_burst} "
+                "at once (limits.requests_per_second)"
+            )
+            raise status.too_many_requests(text, max(1, int(self._rates.find_wait(user) + 0.999)))
+
+    def serve(self, request: Request, connection: Peer) -> None:
         request.id = self._next_id()
         request.started = self._clock.monotonic()
         try:
             if request.route is NO_ROUTE:
                 self._prepare(request)
-            if connection.overload:
-                request.keep_alive = False
-                raise status.too_many_requests("too many connections, please try again later", 1)
-            outcome = self._handlers.handle(request)
+            outcome = self._handlers.handle(request, self._meet)
         except StatusError as error:
             outcome = error_response(error, self._store.revision)
         except Exception:  # noqa: BLE001 - the HTTP error layer: an answer in every case
@@ -247,14 +227,14 @@ class ApiServer:
 
     # Outcomes
 
-    def _let_out(self, request: Request, connection: Connection, response: Response) -> None:
+    def _let_out(self, request: Request, connection: Peer, response: Response) -> None:
         revision = response.revision
         if revision <= self._store.durable_revision:
             self._send(request, connection, response)
         else:
             self._gate.pass_through(revision, lambda: self._send(request, connection, response))
 
-    def _send(self, request: Request, connection: Connection, response: Response) -> None:
+    def _send(self, request: Request, connection: Peer, response: Response) -> None:
         keep_alive = request.keep_alive and not self._draining
         self._account(request, response.status, response.body)
         if len(response.body) <= PIECE_BYTES:
@@ -269,7 +249,7 @@ class ApiServer:
         route = request.route
         self._requests.add(route.verb, route.group, route.plural, str(code))
         self._durations.observe(self._clock.monotonic() - request.started, route.verb)
-        if self._audit is not None and route.is_resource and (route.verb in WRITES or _is_session(route)):
+        if self._audit is not None and route.is_resource and (route.verb in WRITES or is_session(route)):
             entry = {
                 "time": self._clock.now(),
                 "requestId": request.id,
@@ -287,7 +267,7 @@ class ApiServer:
                 entry["impersonator"] = request.impersonator
             self._audit.write(entry)
 
-    async def _finish_later(self, request: Request, connection: Connection, work: Awaitable[Response]) -> None:
+    async def _finish_later(self, request: Request, connection: Peer, work: Awaitable[Response]) -> None:
         try:
             response = await work
         except StatusError as error:
@@ -297,54 +277,62 @@ class ApiServer:
         connection.task = None
         self._let_out(request, connection, response)
 
-    def _may_stay(self, request: Request, connection: Connection) -> bool:
-        """Counts one more long answer; False when it was refused instead."""
-        user = request.identity.user
-        limits = self.limits
-        mine = limits.watchers if MASTERS in request.identity.groups else limits.watchers_per_user
-        if self._watchers.total() >= limits.watchers or self._watchers[user] >= mine or self._draining:
-            error = status.too_many_requests("too many open watches, please try again later", 1)
+    # Streams
+
+    def _may_stay(self, request: Request, connection: Peer) -> bool:
+        """Whether one more long answer may begin; False when it was refused instead."""
+        try:
+            if self._draining:
+                raise status.too_many_requests("the server is shutting down, please try again later", 1)
+            self._standing.check_room(request)
+        except StatusError as error:
             self._let_out(request, connection, error_response(error))
             return False
-        self._watchers[user] += 1
         return True
 
-    def _note_left(self, request: Request) -> None:
-        user = request.identity.user
-        self._watchers[user] -= 1
-        if not self._watchers[user]:
-            del self._watchers[user]
-
-    def _start_session(self, request: Request, connection: Connection, upgrade: UpgradeResponse) -> None:
+    def _start_session(self, request: Request, connection: Peer, upgrade: UpgradeResponse) -> None:
         if self._may_stay(request, connection):
             connection.task = self._scope.spawn_guarded(
                 self._run_session(request, connection, upgrade), name="http.session"
             )
 
-    async def _run_session(self, request: Request, connection: Connection, upgrade: UpgradeResponse) -> None:
+    async def _run_session(self, request: Request, connection: Peer, upgrade: UpgradeResponse) -> None:
         session = upgrade.open(connection)
         self._account(request, 101, b"")
         connection.upgrade(encode_upgrade_head(request.id, self._date, upgrade.headers), session)
+        task = connection.task
+
+        def end(verdict: StatusError) -> None:
+            session.verdict = verdict
+            if task is not None:
+                task.cancel()
+
+        standing = StandingStream(request, end)
+        self._standing.enter(standing)
         try:
             await upgrade.serve(session)
         except (ConnectionResetError, TimeoutError):
             log.debug("session left", extra={"action": "http.session_left", "request_id": request.id})
         except asyncio.CancelledError:
-            # The peer went away, or the server drains: whoever is still there is told.
-            session.close(websocket.GOING_AWAY, "the server is shutting down")
+            # The peer went away, lost its rights, or the server drains: whoever is still there is told.
+            if session.verdict is not None:
+                session.close(websocket.POLICY_VIOLATION, session.verdict.message)
+            else:
+                session.close(websocket.GOING_AWAY, "the server is shutting down")
         finally:
-            self._note_left(request)
+            self._standing.leave(standing)
             connection.end_session()
 
-    def _start_stream(self, request: Request, connection: Connection, stream: StreamResponse) -> None:
+    def _start_stream(self, request: Request, connection: Peer, stream: StreamResponse) -> None:
         if not self._may_stay(request, connection):
             stream.close()
             return
         connection.task = self._scope.spawn_guarded(self._run_stream(request, connection, stream), name="http.stream")
 
-    async def _run_stream(self, request: Request, connection: Connection, stream: StreamResponse) -> None:
+    async def _run_stream(self, request: Request, connection: Peer, stream: StreamResponse) -> None:
         head = encode_stream_head(stream.content_type, request.id, self._date, stream.headers)
         keep_alive, begun, refusal = request.keep_alive, False, None
+        standing = self._stand(request, connection)
         try:
             if stream.head_first:
                 connection.begin_stream(head)
@@ -356,8 +344,8 @@ class ApiServer:
                     begun = True
                 await connection.send(piece)
         except (ConnectionResetError, asyncio.CancelledError):
-            # The peer went away, or the server drains: a drained stream still gets its closing chunk.
-            keep_alive = False
+            # The peer went away, lost its rights, or the server drains: a drained stream still gets its closing chunk.
+            keep_alive, refusal = False, standing.verdict
         except StatusError as error:
             keep_alive, refusal = not begun and keep_alive, error
         except Exception:
@@ -366,18 +354,35 @@ class ApiServer:
         stream.close()
         if isinstance(stream.pieces, AsyncGenerator):
             await stream.pieces.aclose()
-        self._note_left(request)
+        self._standing.leave(standing)
         if begun:
             self._account(request, 200, b"")
-            connection.end_stream(keep_alive and not self._draining)
+            self._end_stream(connection, stream, standing.verdict, keep_alive)
         else:
             request.keep_alive = keep_alive
             empty = Response(b"", content_type=stream.content_type, headers=stream.headers)
             self._let_out(request, connection, empty if refusal is None else error_response(refusal))
 
+    def _stand(self, request: Request, connection: Peer) -> StandingStream:
+        def end(verdict: StatusError) -> None:
+            standing.verdict = verdict
+            if connection.task is not None:
+                connection.task.cancel()
 
-def _is_session(route: Route) -> bool:
-    return route.plural == "pods" and route.subresource in SUBRESOURCES
+        standing = StandingStream(request, end)
+        self._standing.enter(standing)
+        return standing
+
+    def _end_stream(
+        self, connection: Peer, stream: StreamResponse, verdict: StatusError | None, keep_alive: bool
+    ) -> None:
+        if verdict is not None and not connection.closing:
+            if stream.build_error is None:
+                # Nothing can be said in a log; that it does not end well says that it is not whole.
+                connection.abort()
+                return
+            connection.send_now(stream.build_error(verdict))
+        connection.end_stream(keep_alive and not self._draining)
 
 
 def _refine(route: Route, query: Query) -> Route:

@@ -65,6 +65,8 @@ class StreamResponse:
     head_first: bool = True
     """Whether the head goes out before there is anything to send. Without it, a refusal that comes first becomes the
     answer."""
+    build_error: Callable[[StatusError], bytes] | None = None
+    """How a stream that has begun says why it ends; None where there is no way."""
 
 
 def watch_stream(frames: Frames, form: Form, kind: Kind, query: Query, clock: Clock) -> StreamResponse:
@@ -78,6 +80,7 @@ def watch_stream(frames: Frames, form: Form, kind: Kind, query: Query, clock: Cl
         content_type=content_type,
         close=frames.close,
         attach=lambda pipe: frames.deliver_to(_FrameOutlet(pipe, join)),
+        build_error=_error_line,
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.apiserver.http.wire import connect, echo, get, post
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.messages import Response
-from trainmaster.apiserver.http.protocol import Phase
+from trainmaster.edge.connection import Phase
 
 pytestmark = pytest.mark.unit
 
@@ -91,7 +91,7 @@ def test_requests_are_the_same_however_the_bytes_are_cut(pieces: list[bytes]) ->
         application, connection, transport = connect(echo)
         for piece in cut:
             connection.data_received(piece)
-        requests = [(one.method, one.target, one.headers, list(one.repeated), one.body) for one in application.requests]
+        requests = [(one.method, one.target, one.headers, one.repeated, one.body) for one in application.requests]
         seen.append((requests, transport.sent, connection.closing))
     assert seen[0] == seen[1]
 
@@ -227,7 +227,8 @@ def test_repeated_headers_are_kept_apart_and_joined() -> None:
 @pytest.mark.parametrize(
     ("sent", "phase", "limit"),
     [
-        pytest.param(b"", Phase.IDLE, "idle_seconds", id="an idle connection"),
+        pytest.param(b"", Phase.OPENED, "first_byte_seconds", id="a silent connection"),
+        pytest.param(get("/"), Phase.IDLE, "first_byte_seconds", id="an idle connection of a stranger"),
         pytest.param(b"GET / HT", Phase.HEADERS, "header_seconds", id="headers that do not end (slow-loris)"),
         pytest.param(post("/", b"abc")[:-1], Phase.BODY, "body_seconds", id="a body that does not end"),
     ],

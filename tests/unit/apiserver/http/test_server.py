@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -20,13 +21,15 @@ from trainmaster.apiserver.http.audit import AuditLog
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.limits import Limits
-from trainmaster.apiserver.http.protocol import PIECE_BYTES, Connection
+from trainmaster.apiserver.http.messages import Request
 from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreams
 from trainmaster.apiserver.registry import Registry
 from trainmaster.auth.identities import Credentials, StaticTokens, digest
 from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.client.contract import Identity, LogOptions, WriteOptions
+from trainmaster.edge.connection import PIECE_BYTES, Connection
+from trainmaster.edge.gatekeeper import Visitor
 from trainmaster.kit.ids import SeededIds
 from trainmaster.kit.metrics import Metrics
 from trainmaster.store.memory import MemoryStore
@@ -71,8 +74,10 @@ class World:
         )
         self.server = ApiServer(handlers, store, clock=clock, ids=ids, metrics=metrics, audit=audit, limits=limits)
 
-    def connect(self) -> tuple[Connection, FakeTransport]:
-        connection, transport = Connection(self.server), FakeTransport()
+    def connect(self) -> tuple[Connection[Request], FakeTransport]:
+        visitor, transport = Visitor("127.0.0.1"), FakeTransport()
+        assert self.server.gatekeeper.let_in(visitor)
+        connection = Connection(self.server, visitor)
         connection.connection_made(transport)
         return connection, transport
 
@@ -409,14 +414,43 @@ def test_an_event_that_cannot_be_shown_ends_the_watch_and_harms_nobody_else(
     assert "cannot be shown" in caplog.text
 
 
-def test_connections_beyond_the_limit_are_answered_429_and_closed() -> None:
+def test_at_the_limit_of_its_address_the_oldest_stranger_is_closed() -> None:
     async def check(world: World) -> None:
-        world.connect()
-        connection, transport = world.connect()
-        connection.data_received(get("/version"))
-        assert split(transport.sent)[0] == 429 and transport.closed
+        (_, first), (known, second) = world.connect(), world.connect()
+        known.data_received(get("/version", AUTH))
+        (_, third), (_, fourth) = world.connect(), world.connect()
+        assert [one.aborted for one in (first, second, third, fourth)] == [True, False, False, False]
 
-    run(check, limits=Limits(connections=1))
+    run(check, limits=Limits(connections_per_address=2))
+
+
+def test_one_user_has_so_many_connections_and_administrators_more() -> None:
+    async def check(world: World) -> None:
+        def call(token: str) -> tuple[int, dict[str, str], bytes]:
+            return world.ask(get("/version", f"Authorization: Bearer {token}"))
+
+        assert [call("weak")[0] for _ in range(3)] == [403, 403, 429]
+        assert [call("secret")[0] for _ in range(3)] == [200, 200, 200]
+        code, headers, body = call("weak")
+        assert code == 429 and headers["retry-after"] == "1" and headers["connection"] == "close"
+        assert "limits.connections_per_user" in json.loads(body)["message"]
+
+    run(check, limits=Limits(connections_per_user=2))
+
+
+def test_one_user_has_a_rate_and_administrators_have_none() -> None:
+    async def check(world: World) -> None:
+        def call(token: str) -> int:
+            return world.ask(get(f"{MAPS}/x", f"Authorization: Bearer {token}"))[0]
+
+        assert [call("weak") for _ in range(6)] == [403, 403, 403, 403, 429, 429]
+        assert {call("secret") for _ in range(20)} == {404}
+        _, headers, body = world.ask(get(f"{MAPS}/x", "Authorization: Bearer weak"))
+        assert headers["retry-after"] == "1" and "limits.requests_per_second" in json.loads(body)["message"]
+        await asyncio.sleep(1)
+        assert [call("weak") for _ in range(3)] == [403, 403, 429]
+
+    run(check, limits=Limits(requests_per_second=2, request_burst=4))
 
 
 def test_unknown_errors_become_a_500_with_an_id_and_nothing_else(
@@ -480,8 +514,8 @@ def test_a_long_answer_waits_for_its_reader() -> None:
     async def check(world: World) -> None:
         create_many(world, 3500)
         connection, transport = world.connect()
-        connection.pause_writing()
         connection.data_received(get(MAPS, AUTH))
+        connection.pause_writing()
         await settle()
         assert transport.sent == b"" and connection.busy
         connection.resume_writing()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import orjson
 
-from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.limits import Limits
-from trainmaster.apiserver.http.messages import Request, Response, encode, error_response
-from trainmaster.apiserver.http.protocol import Connection
+from trainmaster.apiserver.http.messages import Request, Response, build_status_error, encode, error_response
+from trainmaster.edge.connection import Connection
+from trainmaster.edge.limits import EdgeLimits
+from trainmaster.edge.messages import Refusal
 
 
 class FakeTransport(asyncio.Transport):
@@ -20,6 +21,7 @@ class FakeTransport(asyncio.Transport):
         self.closed = False
         self.aborted = False
         self.reading = True
+        self.unsent = 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.closed, "written after close"
@@ -45,27 +47,37 @@ class FakeTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
     def get_extra_info(self, name: str, default: object = None) -> object:
         return default
 
 
 class FakeApplication:
-    """Implements `protocol.Application`: answers with `respond`, or keeps the request in `held`."""
+    """Implements `connection.Application`: answers with `respond`, or keeps the request in `held`."""
 
-    def __init__(self, respond: Callable[[Request], Response] | None = None, limits: Limits | None = None) -> None:
+    reads_while_serving = False
+    make_request = Request
+
+    def __init__(self, respond: Callable[[Request], Response] | None = None, limits: EdgeLimits | None = None) -> None:
         self.limits = limits or Limits()
+        self.refusal: Refusal | None = None
         self.tick = 0
         self.requests: list[Request] = []
-        self.held: list[tuple[Request, Connection]] = []
+        self.held: list[tuple[Request, Connection[Request]]] = []
         self._respond = respond
 
-    def opened(self, connection: Connection) -> None:
+    def admit_body(self, headers: Mapping[str, str], connection: Connection[Request]) -> Refusal | None:
+        return self.refusal
+
+    def opened(self, connection: Connection[Request]) -> None:
         pass
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Connection[Request]) -> None:
         pass
 
-    def serve(self, request: Request, connection: Connection) -> None:
+    def serve(self, request: Request, connection: Connection[Request]) -> None:
         self.requests.append(request)
         if self._respond is None:
             self.held.append((request, connection))
@@ -77,16 +89,17 @@ class FakeApplication:
         request, connection = self.held.pop(0)
         self._send(request, connection, Response(orjson.dumps(request.target)))
 
-    def _send(self, request: Request, connection: Connection, response: Response) -> None:
+    def _send(self, request: Request, connection: Connection[Request], response: Response) -> None:
         connection.answer(encode(response, "id", b"now", request.keep_alive), request.keep_alive)
 
-    def refuse(self, error: StatusError, connection: Connection) -> None:
-        connection.answer(encode(error_response(error), "id", b"now", keep_alive=False), keep_alive=False, linger=True)
+    def refuse(self, refusal: Refusal, connection: Connection[Request]) -> None:
+        payload = encode(error_response(build_status_error(refusal)), "id", b"now", keep_alive=False)
+        connection.answer(payload, keep_alive=False, linger=True)
 
 
 def connect(
-    respond: Callable[[Request], Response] | None = None, limits: Limits | None = None
-) -> tuple[FakeApplication, Connection, FakeTransport]:
+    respond: Callable[[Request], Response] | None = None, limits: EdgeLimits | None = None
+) -> tuple[FakeApplication, Connection[Request], FakeTransport]:
     application = FakeApplication(respond, limits)
     connection, transport = Connection(application), FakeTransport()
     connection.connection_made(transport)

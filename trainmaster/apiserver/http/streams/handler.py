@@ -22,6 +22,7 @@ from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.logs import choose_container, find_container_status
 from trainmaster.apiserver.http.messages import Request, header_line
+from trainmaster.apiserver.http.routes import Route
 from trainmaster.apiserver.http.streams import websocket
 from trainmaster.apiserver.http.streams.contract import PodStreams, Wanted
 from trainmaster.apiserver.http.streams.forwarding import Forwarder, read_port
@@ -53,7 +54,7 @@ class StreamHandler:
     def handle(self, request: Request, kind: Kind) -> UpgradeResponse:
         if request.method not in ("GET", "POST"):
             raise status.method_not_allowed()
-        self._check_create(request)
+        self.check_create(request)
         route = request.route
         pod: Object = orjson.loads(self._registry.get(kind, route.namespace, route.name).value)
         forwards = route.subresource == "portforward"
@@ -68,7 +69,7 @@ class StreamHandler:
         _check_container_runs(pod, wanted.container)
         return self._run(request, pod, wanted, self._streams)
 
-    def _check_create(self, request: Request) -> None:
+    def check_create(self, request: Request) -> None:
         route = request.route
         if route.verb == "create":
             return
@@ -126,6 +127,10 @@ class StreamHandler:
         return UpgradeResponse(
             headers, lambda wire: NumberedChannels(wire, numbers, can_half_close=False), server.serve_channels
         )
+
+
+def is_session(route: Route) -> bool:
+    return route.plural == "pods" and route.subresource in SUBRESOURCES
 
 
 def refuse_proxy(request: Request, kind: Kind) -> Any:

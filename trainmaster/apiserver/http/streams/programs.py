@@ -74,6 +74,10 @@ class ProgramServer:
             return
         try:
             code = await self._pump(channels, program)
+        except asyncio.CancelledError:
+            if session.verdict is not None:
+                session.send_last(channels[ERROR], orjson.dumps(session.verdict.to_object()))
+            raise
         finally:
             await finish(program.close(), limit=_CLOSE_SECONDS)
         await self._tell(session, channels, build_end(code))

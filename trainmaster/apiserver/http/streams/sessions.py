@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.streams import spdy, websocket
-from trainmaster.apiserver.http.streams.websocket import FramingError
+from trainmaster.edge.connection import FramingError
 
 HIGH = 256 * 1024
 LOW = 64 * 1024
@@ -113,6 +114,8 @@ class Session(ABC):
         self._queued = 0
         self._held = False
         self.ended = False
+        self.verdict: StatusError | None = None
+        """Why the client may not go on; set before whoever serves the session is cancelled."""
 
     @abstractmethod
     def feed(self, data: bytes) -> None:
@@ -131,6 +134,11 @@ class Session(ABC):
         if not self.ended:
             self._wire.write(self._build(channel, data))
         await self._wire.wait_until_writable()
+
+    def send_last(self, channel: Channel, data: bytes) -> None:
+        """Without waiting, before it is closed."""
+        if not self.ended and channel.writable:
+            self._wire.write(self._build(channel, data))
 
     @abstractmethod
     def _build(self, channel: Channel, data: bytes) -> bytes: ...

@@ -14,7 +14,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from trainmaster.apiserver.http.streams.websocket import FramingError
+from trainmaster.edge.connection import FramingError
 
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 _FIN = 1

@@ -12,6 +12,8 @@ import base64
 import hashlib
 from dataclasses import dataclass
 
+from trainmaster.edge.connection import FramingError
+
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
 _LONGEST_CONTROL = 125
@@ -19,10 +21,7 @@ _LONGEST_CONTROL = 125
 NORMAL = 1000
 GOING_AWAY = 1001
 PROTOCOL_ERROR = 1002
-
-
-class FramingError(Exception):
-    """The peer does not speak the protocol; the connection ends."""
+POLICY_VIOLATION = 1008
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from tests.unit.apiserver.http.test_server import AUTH, World, run, split
 from tests.unit.apiserver.http.wire import FakeTransport, get, post
 from tests.unit.auth.policies import rule
 from trainmaster.api.meta import Object
-from trainmaster.apiserver.http.protocol import Connection
+from trainmaster.apiserver.http.messages import Request
 from trainmaster.apiserver.http.streams.contract import Wanted
+from trainmaster.edge.connection import Connection
 from trainmaster.testing.virtual import settle
 
 pytestmark = pytest.mark.unit
@@ -72,7 +73,7 @@ def check(test: Callable[[World, FakeStreams], Awaitable[None]]) -> None:
     run(body, streams=streams)
 
 
-def open_exec(world: World, *headers: str) -> tuple[Connection, FakeTransport]:
+def open_exec(world: World, *headers: str) -> tuple[Connection[Request], FakeTransport]:
     connection, transport = world.connect()
     connection.data_received(get(f"{PODS}/p/exec?container=a&command=sh&command=-c&{ALL}", AUTH, *headers))
     return connection, transport

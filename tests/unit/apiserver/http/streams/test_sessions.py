@@ -16,7 +16,7 @@ from trainmaster.apiserver.http.streams.contract import PodStreamError, Wanted
 from trainmaster.apiserver.http.streams.forwarding import Forwarder, read_port
 from trainmaster.apiserver.http.streams.programs import ProgramServer, read_size
 from trainmaster.apiserver.http.streams.sessions import HIGH, MOST_STREAMS, NumberedChannels, SpdyStreams
-from trainmaster.apiserver.http.streams.websocket import FramingError
+from trainmaster.edge.connection import FramingError
 
 pytestmark = pytest.mark.unit
 

@@ -20,7 +20,7 @@ from trainmaster.apiserver.http.streams.spdy import (
     SpdyWriter,
     build_control,
 )
-from trainmaster.apiserver.http.streams.websocket import FramingError
+from trainmaster.edge.connection import FramingError
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,6 @@ import pytest
 from trainmaster.apiserver.http.streams.websocket import (
     Close,
     FrameReader,
-    FramingError,
     Piece,
     Ping,
     build_accept,
@@ -19,6 +18,7 @@ from trainmaster.apiserver.http.streams.websocket import (
     is_valid_key,
     unmask,
 )
+from trainmaster.edge.connection import FramingError
 
 pytestmark = pytest.mark.unit
 

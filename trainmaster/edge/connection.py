@@ -1,30 +1,28 @@
-"""HTTP/1.1 on one connection: asyncio.Protocol around the httptools parser.
+"""HTTP/1.1 on one connection: asyncio.Protocol around the parser.
 
 Bytes come in, complete requests go to the application one at a time and in order; answers are written in one piece.
-Pipelined requests wait (and reading pauses) until their turn. The application answers at once or later; no task is
-made here. A stream (watch, log) is chunked and tells its writer when to wait.
+What is pipelined waits unparsed, in a bounded buffer, until its turn, and until the reader has taken earlier answers.
+The application answers at once or later; no task is made here. A stream (watch, log) is chunked and tells its writer
+when to wait.
 
 Invariants: every parsed request gets exactly one answer or the connection is closed; nothing from a connection is
-kept beyond the limits; a broken request is answered with a Status and `Connection: close`, never with silence.
+kept beyond the limits, in any phase; a broken request is answered with `Connection: close`, never with silence.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
-import httptools
-
-from trainmaster.api import status
-from trainmaster.api.status import StatusError
-from trainmaster.apiserver.http.limits import Limits
-from trainmaster.apiserver.http.messages import Request
-from trainmaster.apiserver.http.streams.websocket import FramingError
+from trainmaster.edge.bodies import BodyChannel
+from trainmaster.edge.gatekeeper import Visitor
+from trainmaster.edge.limits import EdgeLimits
+from trainmaster.edge.messages import ArrivingRequest, IncomingRequest, Refusal
+from trainmaster.edge.parsing import RequestParser, Stage
 
 log = logging.getLogger(__name__)
 
@@ -34,24 +32,27 @@ PIECE_BYTES = 512 * 1024
 # How long a refused peer may go on sending before the connection is cut.
 _LINGER_SECONDS = 5
 
+# And how much it may send meanwhile.
+_LINGER_BYTES = 4 * 1024 * 1024
+
 # An upgraded connection from which nothing is read is asked this often whether somebody is there.
 _PROBE_SECONDS = 10
 
 # Requests above this many bytes are not kept for comparison with the next one.
 _LONGEST_REPEATABLE = 8192
 
-# Header names as clients spell them to their lower-case form: a client repeats the same few for ever.
-_header_names: dict[bytes, str] = {}
+# So much is parsed at a time: a thousand requests that come in one piece are not all made before the first is served.
+_SLICE_BYTES = 16 * 1024
+
+R = TypeVar("R", bound=IncomingRequest)
 
 
-def _remember_name(name: bytes) -> str:
-    if len(_header_names) >= 500:
-        _header_names.clear()
-    lowered = _header_names[name] = name.decode("latin-1").lower()
-    return lowered
+class FramingError(Exception):
+    """The bytes of an upgraded connection break its protocol."""
 
 
 class Phase(Enum):
+    OPENED = "opened"
     IDLE = "idle"
     HEADERS = "headers"
     BODY = "body"
@@ -60,20 +61,28 @@ class Phase(Enum):
     UPGRADED = "upgraded"
 
 
-class Application(Protocol):
-    limits: Limits
+class Application(Protocol[R]):
+    limits: EdgeLimits
     tick: int
     """Counts seconds; connections compare it with the tick of their last change of phase."""
+    reads_while_serving: bool
+    """Whether a request is served from its head on, its body read from a channel."""
 
-    def opened(self, connection: Connection) -> None: ...
+    def make_request(self, method: str, target: str, headers: dict[str, str], body: bytes, /) -> R: ...
 
-    def closed(self, connection: Connection) -> None: ...
+    def opened(self, connection: Connection[R]) -> None: ...
 
-    def serve(self, request: Request, connection: Connection) -> None:
+    def closed(self, connection: Connection[R]) -> None: ...
+
+    def admit_body(self, headers: Mapping[str, str], connection: Connection[R]) -> Refusal | None:
+        """Asked before more than a stranger's share of a body is taken: whether it is known who sends it."""
+        ...
+
+    def serve(self, request: R, connection: Connection[R]) -> None:
         """Ends in exactly one `connection.answer`, or in `begin_stream` and `end_stream`."""
         ...
 
-    def refuse(self, error: StatusError, connection: Connection) -> None:
+    def refuse(self, refusal: Refusal, connection: Connection[R]) -> None:
         """Answers a request that could not be read, and closes."""
         ...
 
@@ -91,42 +100,42 @@ class Consumer(Protocol):
     def is_held(self) -> bool: ...
 
 
-class Connection(asyncio.Protocol):
-    def __init__(self, application: Application) -> None:
+class Connection(asyncio.Protocol, Generic[R]):
+    def __init__(self, application: Application[R], visitor: Visitor | None = None) -> None:
         self._application = application
         self._limits = application.limits
+        self._reads_while_serving = application.reads_while_serving
+        self.visitor = visitor or Visitor()
+        """As the gatekeeper counts it."""
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpRequestParser(self)
-        self._ready: deque[Request] = deque()
-        self._url = b""
-        self._headers: dict[str, str] = {}
-        self._repeated: list[tuple[str, str]] = []
-        self._body: list[bytes] = []
-        self._body_size = 0
-        self._head_size = 0
-        self._fresh = False
-        self._between = True
-        """Whether the parser stands between two messages."""
+        self._parser = RequestParser(
+            application.limits,
+            application.make_request,
+            self._admit_body,
+            self._open_channel if application.reads_while_serving else None,
+        )
+        """Requests of an application that reads while it serves are `ArrivingRequest`s."""
+        self._ready = self._parser.ready
+        self._behind = bytearray()
+        """What came behind the request that is served."""
+        self._receiving: BodyChannel | None = None
+        """Of the request that is served, until its last byte has arrived."""
         self._head = b""
-        self._repeatable: Request | None = None
+        self._repeatable: R | None = None
         """The last request that came in one piece, and its head: what begins with the same bytes needs no parsing."""
-        self._refusal: StatusError | None = None
         self._reading = True
         self._pumping = False
         self._writable: asyncio.Event | None = None
         self._lingering = False
-        self._beyond = b""
-        """What came behind a request to upgrade."""
+        self._dropped = 0
         self._consumer: Consumer | None = None
         self.busy = False
         self.closing = False
-        self.phase = Phase.IDLE
+        self.phase = Phase.OPENED
         self.since = application.tick
         self.peer: Mapping[str, Any] | None = None
         self.task: asyncio.Task[None] | None = None
         """Set by the application while a task serves this connection; cancelled when the peer goes away."""
-        self.overload = False
-        """Above the connection limit: the first request is answered 429."""
 
     # asyncio.Protocol
 
@@ -140,8 +149,11 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = True
         self._ready.clear()
+        self._behind.clear()
         if self._writable is not None:
             self._writable.set()
+        if self._parser.channel is not None:
+            self._parser.channel.fail()
         if self.task is not None:
             self.task.cancel()
         self._application.closed(self)
@@ -157,35 +169,60 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             self._writable.set()
             self._writable = None
+            if not self.busy and not self.closing:
+                self._pump()
 
     def data_received(self, data: bytes) -> None:
         if self.closing:
+            self._drop(data)
             return
-        if self._consumer is not None:
-            self._consume(data)
+        if self.busy or self._writable is not None or self._behind:
+            self._take_behind(data)
             return
-        if self._between and self._refusal is None:
+        parser = self._parser
+        if parser.stage is Stage.BETWEEN:
             before = self._repeatable
             if before is not None and data.startswith(self._head) and len(data) - len(self._head) == len(before.body):
                 self._repeatable = request = before.repeat(data[len(self._head) :])
                 self._ready.append(request)
                 self._pump()
                 return
-            waiting = len(self._ready)
             self._parse(data)
-            self._remember(data, waiting)
+            if not self._reads_while_serving:
+                self._remember(data)
         else:
             self._parse(data)
         self._pump()
 
-    def _remember(self, data: bytes, waiting: int) -> None:
+    def _drop(self, data: bytes) -> None:
+        """Nobody looks at it; whoever goes on for too long is not waiting for an answer."""
+        self._dropped += len(data)
+        if self._dropped > _LINGER_BYTES:
+            self.abort()
+
+    def _take_behind(self, data: bytes) -> None:
+        """Something is served, or its answer is not read: what comes now waits, and not much of it."""
+        if self._consumer is not None:
+            self._consume(data)
+            return
+        self._behind += data
+        if self._receiving is not None:
+            self._receive_body()
+        if len(self._behind) > self._limits.header_bytes:
+            if self.phase is Phase.STREAMING:
+                # Nobody has a reason to send anything there, and not reading would hide that the peer has left.
+                self.abort()
+            else:
+                self._pause_reading()
+
+    def _remember(self, data: bytes) -> None:
         """Clients send the same head again and again; parsing is a quarter of what a GET costs.
 
         Only a head that is the whole of what preceded the body, with nothing behind it, says the same next time.
         """
-        if not self._between or len(self._ready) != waiting + 1 or self._refusal is not None:
+        if len(self._ready) != 1 or self._parser.stage is not Stage.BETWEEN or self._parser.refusal is not None:
             return
-        request = self._ready[-1]
+        request = self._ready[0]
         end = len(data) - len(request.body)
         headers = request.headers
         if (
@@ -198,124 +235,117 @@ class Connection(asyncio.Protocol):
             self._head, self._repeatable = data[:end], request
 
     def _parse(self, data: bytes) -> None:
-        self._fresh = False
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # Whether or not it is granted: what follows is not HTTP.
-            self._beyond = data[upgrade.args[0] :]
-            if self._ready:
-                self._ready[-1].keep_alive = False
+        parser = self._parser
+        if len(data) <= _SLICE_BYTES:
+            parser.feed(data)
+        else:
+            view = memoryview(data)
+            parser.feed(view[:_SLICE_BYTES])
+            self._behind[:0] = view[_SLICE_BYTES:]
+        if parser.beyond is not None:
+            # What stands behind a request to upgrade is not HTTP, granted or not.
+            parser.beyond += bytes(self._behind)
+            self._behind.clear()
             self._pause_reading()
-        except httptools.HttpParserError as error:
-            # A refusal of our own set inside a callback counts first; otherwise the bytes were not HTTP.
-            self._refusal = self._refusal or status.bad_request(f"malformed HTTP request: {error}")
-        if self.phase is Phase.HEADERS and not self._fresh:
-            self._head_size += len(data)
-            if self._head_size > self._limits.header_bytes:
-                self._refuse(431, "request headers are too large")
 
-    # httptools callbacks
+    # Bodies
 
-    def on_message_begin(self) -> None:
-        self._url = b""
-        self._headers = {}
-        self._repeated = []
-        self._body = []
-        self._body_size = 0
-        self._head_size = 0
-        self._fresh = True
-        self._between = False
-        if not self.busy:
-            self.phase = Phase.HEADERS
-            self.since = self._application.tick
+    def _admit_body(self, headers: Mapping[str, str]) -> Refusal | None:
+        return self._application.admit_body(headers, self)
 
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-        if len(self._url) > self._limits.url_bytes:
-            self._refuse(414, "request URI is too long")
+    def _open_channel(self) -> BodyChannel:
+        return BodyChannel(self)
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        key = _header_names.get(name) or _remember_name(name)
-        text = value.decode("latin-1")
-        before = self._headers.get(key)
-        if before is None:
-            self._headers[key] = text
-            return
-        if not any(seen == key for seen, _ in self._repeated):
-            self._repeated.append((key, before))
-        self._repeated.append((key, text))
-        self._headers[key] = f"{before}, {text}"
-
-    def on_headers_complete(self) -> None:
-        if not self.busy:
-            self._enter(Phase.BODY)
-        headers = self._headers
-        length = headers.get("content-length")
-        if length is not None:
-            if "transfer-encoding" in headers:
-                self._refuse(400, "both Content-Length and Transfer-Encoding are set")
-            elif not length.isdigit() or int(length) > self._limits.body_bytes:
-                self._refusal = self._refusal or status.too_large(self._limits.body_bytes)
-        if "host" not in headers and self._parser.get_http_version() == "1.1":
-            self._refuse(400, "missing required Host header")
-        if headers.get("expect", "").lower() == "100-continue" and self._refusal is None and not self.busy:
-            assert self._transport is not None
+    def invite_body(self) -> None:
+        if self._parser.expects_continue and not self.closing and self._transport is not None:
+            self._parser.expects_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def on_body(self, body: bytes) -> None:
-        self._body_size += len(body)
-        if self._body_size > self._limits.body_bytes:
-            self._refusal = self._refusal or status.too_large(self._limits.body_bytes)
-            self._body = []
-            return
-        self._body.append(body)
+    def _receive_body(self) -> None:
+        """Hands on what has come of the body of the request that is served, unless it has enough."""
+        channel = self._receiving
+        assert channel is not None
+        while self._behind and not channel.is_held and not channel.is_complete and not channel.is_lost:
+            waiting, self._behind = bytes(self._behind), bytearray()
+            self._parse(waiting)
+        if channel.is_complete or channel.is_lost:
+            self._receiving = None
+            if self.phase is Phase.BODY:
+                self.phase = Phase.SERVING
 
-    def on_message_complete(self) -> None:
-        self._between = True
-        if self._refusal is not None:
-            return
-        body = self._body
-        request = Request(
-            self._parser.get_method().decode("latin-1"),
-            self._url.decode("latin-1"),
-            self._headers,
-            body[0] if len(body) == 1 else b"".join(body),
-        )
-        request.repeated = self._repeated
-        request.keep_alive = self._parser.should_keep_alive()
-        request.peer = self.peer
-        self._body = []
-        self._ready.append(request)
+    def go_on_with_body(self) -> None:
+        if self._receiving is not None and not self.closing:
+            self._receive_body()
+            if not self._receiving_is_held():
+                self.go_on_reading()
+
+    def _receiving_is_held(self) -> bool:
+        return self._receiving is not None and self._receiving.is_held
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether the request that is served has not arrived whole."""
+        return self._receiving is not None
+
+    def fail_body(self, refusal: Refusal) -> None:
+        """The rest of the body that is being read is not taken; its application answers so."""
+        if self._receiving is not None:
+            self._receiving.fail(refusal)
+            self._receiving = None
 
     # Turn taking
 
     def _pump(self) -> None:
-        """Serves what is complete, in order, as long as answers come at once."""
+        """Serves what is complete, in order, as long as answers come at once and are read."""
         if self._pumping:
             return
         self._pumping = True
+        parser, ready = self._parser, self._ready
         try:
-            while self._ready and not self.busy and not self.closing:
-                self.busy = True
-                self.phase = Phase.SERVING
-                self._application.serve(self._ready.popleft(), self)
+            while not self.busy and not self.closing and self._writable is None:
+                if ready:
+                    self.busy = True
+                    self.phase = Phase.SERVING
+                    request = ready.popleft()
+                    request.peer = self.peer
+                    request.visitor = self.visitor
+                    if self._reads_while_serving:
+                        self._begin_receiving(request)
+                    self._application.serve(request, self)
+                elif parser.refusal is not None:
+                    self.busy = True
+                    self._application.refuse(parser.refusal, self)
+                elif self._behind:
+                    waiting, self._behind = bytes(self._behind), bytearray()
+                    self._parse(waiting)
+                else:
+                    break
         finally:
             self._pumping = False
-        if self.busy:
-            if len(self._ready) > 0 or self._refusal is not None:
+        if self.closing:
+            return
+        if self.busy or self._writable is not None:
+            if ready or parser.refusal is not None or len(self._behind) > self._limits.header_bytes:
                 self._pause_reading()
-        elif self._refusal is not None and not self.closing:
-            self.busy = True
-            self._application.refuse(self._refusal, self)
-        elif not self._reading and not self.closing and self._transport is not None:
-            self._reading = True
-            self._transport.resume_reading()
+        else:
+            if parser.stage is not Stage.BETWEEN:
+                self._note_stage(parser.stage)
+            if not self._reading:
+                self.go_on_reading()
 
-    def _refuse(self, code: int, message: str) -> None:
-        if self._refusal is None:
-            reason = {400: "BadRequest", 414: "RequestURITooLong", 431: "RequestHeaderFieldsTooLarge"}
-            self._refusal = StatusError(code, reason.get(code, "BadRequest"), message)
+    def _begin_receiving(self, request: R) -> None:
+        assert isinstance(request, ArrivingRequest) and request.channel is not None
+        if not request.channel.is_complete:
+            self._receiving = request.channel
+            self._enter(Phase.BODY)
+
+    def _note_stage(self, stage: Stage) -> None:
+        """In the middle of a request: its clock runs from when it began."""
+        phase = Phase.HEADERS if stage is Stage.HEAD else Phase.BODY
+        if self.phase is not phase:
+            self._enter(phase)
+        if phase is Phase.BODY:
+            self.invite_body()
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
@@ -326,6 +356,11 @@ class Connection(asyncio.Protocol):
             self._reading = False
             self._transport.pause_reading()
 
+    def forget_certificate(self) -> None:
+        """It has expired: from the next request on the peer has none."""
+        self.peer = None
+        self._repeatable = None
+
     # After an upgrade
 
     def upgrade(self, head: bytes, consumer: Consumer) -> None:
@@ -334,7 +369,7 @@ class Connection(asyncio.Protocol):
         self._enter(Phase.UPGRADED)
         self._transport.write(head)
         self._consumer = consumer
-        beyond, self._beyond = self._beyond, b""
+        beyond, self._parser.beyond = self._parser.beyond, None
         if beyond:
             self._consume(beyond)
         if not consumer.is_held:
@@ -424,7 +459,8 @@ class Connection(asyncio.Protocol):
 
     def begin_stream(self, head: bytes) -> None:
         assert self._transport is not None
-        self._enter(Phase.STREAMING)
+        if self._receiving is None:
+            self._enter(Phase.STREAMING)
         self._transport.write(head)
 
     async def send(self, payload: bytes) -> None:
@@ -460,6 +496,7 @@ class Connection(asyncio.Protocol):
     def _finished(self) -> None:
         self.busy = False
         self.task = None
+        self._receiving = None
         self._enter(Phase.IDLE)
         if not self._pumping:
             self._pump()
@@ -498,5 +535,18 @@ class Connection(asyncio.Protocol):
         if self.phase is Phase.HEADERS:
             return waited > limits.header_seconds
         if self.phase is Phase.BODY:
+            if self._receiving_is_held():
+                # The application does not read on; that is not the peer's fault.
+                self.since = self._application.tick
             return waited > limits.body_seconds
-        return self.phase is Phase.IDLE and waited > limits.idle_seconds
+        if self.phase is Phase.OPENED:
+            return waited > limits.first_byte_seconds
+        return self.phase is Phase.IDLE and self._is_idle_too_long(waited)
+
+    def _is_idle_too_long(self, waited: float) -> bool:
+        limits = self._limits
+        if waited > limits.idle_seconds or (self.visitor.is_stranger and waited > limits.first_byte_seconds):
+            return True
+        # An answer that fits into the buffer and is never read.
+        unread = self._transport is not None and waited > limits.write_seconds
+        return unread and cast(asyncio.Transport, self._transport).get_write_buffer_size() > 0

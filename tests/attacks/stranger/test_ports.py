@@ -1,0 +1,113 @@
+"""A stranger and the ports: nothing that they send or hold back keeps others out or fills memory.
+
+Both ports keep the same limits, so every attack is tried on both.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.site import Site, run_command
+from tests.attacks.stranger.door import Door, build_get, crowd, is_closed, read_answer, send_until_cut, wait_until
+
+pytestmark = pytest.mark.attacks
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(params=["kube"])
+def door(request: pytest.FixtureRequest, site: Site) -> Iterator[Door]:
+    if request.param == "kube":
+        yield Door(site.server.url, site.server.ca)
+    else:
+        yield Door(json.loads(run_command(site.server.home, "status", "-o", "json"))["rest"]["url"], site.server.ca)
+
+
+def public(door: Door, site: Site) -> str:
+    """A path that needs no token."""
+    return "/livez" if door.url == site.server.url else "/healthz"
+
+
+def read_memory(site: Site) -> int:
+    text = Path(f"/proc/{site.server.pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) * 1024
+
+
+def test_names_that_are_all_different_do_not_stall_others(site: Site, door: Door) -> None:
+    """165 KB of them, each twice, took 7 seconds of everybody's time."""
+    assert b" 200 " in door.get(public(door, site))
+    lines = b"".join(b"%x:\r\n%x:\r\n" % (number, number) for number in range(12_000))
+    began = time.monotonic()
+    for _ in range(3):
+        answer = door.ask(b"GET / HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n")
+        assert b" 431 " in answer.split(b"\r\n")[0] and b"limits.header" in answer
+    assert time.monotonic() - began < 15
+
+
+def test_headers_without_end_are_refused(site: Site, door: Door) -> None:
+    for piece in (b"y" * 16_384, b"X: y\r\n" * 2000):
+        with door.enter() as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+            assert send_until_cut(sock, piece, 200 * MIB) < 20 * MIB
+    answer = door.ask(build_get("/", "", *[f"X-{number}: {'y' * 500}" for number in range(180)]))
+    assert b" 431 " in answer.split(b"\r\n")[0] and b"limits.header_bytes" in answer
+
+
+def test_what_is_pipelined_behind_a_request_fills_no_memory(site: Site, door: Door) -> None:
+    """400 MB were taken, on one connection that no clock looked at."""
+    before = read_memory(site)
+    with door.enter() as sock:
+        sock.sendall(build_get(public(door, site)) + b"GET / HTTP/1.1\r\nX: ")
+        assert send_until_cut(sock, b"y" * 65_536, 100 * MIB) < 20 * MIB
+        assert read_memory(site) - before < 30 * MIB
+
+
+def test_half_a_request_behind_a_whole_one_has_its_time(site: Site, door: Door) -> None:
+    with door.enter() as sock:
+        sock.sendall(build_get(public(door, site)) + b"GET / HTTP/1.1\r\nHost: x\r\n")
+        assert read_answer(sock).startswith(b"HTTP/1.1 200")
+        answer = read_answer(sock, 40)
+        assert answer.startswith(b"HTTP/1.1 408") and b"limits.header_seconds" in answer
+
+
+def test_a_crowd_that_says_nothing_keeps_nobody_out(site: Site, door: Door) -> None:
+    """2,050 idle connections: everybody got 503, and 45 seconds later too."""
+    with crowd(door, 1200, handshake=False) as silent, crowd(door, 300, handshake=True) as idle:
+        assert len(silent) + len(idle) > 1000
+        assert b" 200 " in door.get(public(door, site))
+        for caller in (site.owner, site.ann):
+            assert caller.kube.call("GET", "/version")[0] == 200
+            assert caller.rest.call("GET", "/api/v1/me")[0] == 200
+        assert is_closed(silent[0]), "the oldest give way"
+
+
+def test_a_crowd_with_half_a_header_goes_by_itself(site: Site, door: Door) -> None:
+    with crowd(door, 50, handshake=True) as slow:
+        for sock in slow:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Ha")
+        assert b" 200 " in door.get(public(door, site))
+        wait_until(lambda: all(is_closed(sock) for sock in slow), 60)
+
+
+def test_a_stranger_sends_no_large_body(site: Site, door: Door) -> None:
+    with door.enter() as sock:
+        head = b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        sock.sendall(head + b"Content-Length: 2000000\r\n\r\n" + b" " * 100_000)
+        assert read_answer(sock).startswith(b"HTTP/1.1 401")
+    with door.enter() as sock:
+        sock.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n" + (b"4000\r\n" + b" " * 0x4000 + b"\r\n") * 10)
+        assert read_answer(sock).startswith(b"HTTP/1.1 401")
+
+
+def test_answers_that_nobody_reads_are_not_collected(site: Site, door: Door) -> None:
+    before = read_memory(site)
+    with crowd(door, 20, handshake=True) as deaf:
+        for sock in deaf:
+            send_until_cut(sock, build_get("/docs") * 200, 4 * MIB)
+        assert read_memory(site) - before < 60 * MIB
+        assert b" 200 " in door.get(public(door, site))

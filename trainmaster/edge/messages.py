@@ -1,0 +1,68 @@
+"""A request as a connection hands it over, and a refusal before it has the form of one port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from trainmaster.edge.bodies import BodyChannel
+    from trainmaster.edge.gatekeeper import Visitor
+
+NOT_REPEATED: Mapping[str, Sequence[str]] = {}
+
+
+class Refusal(Exception):
+    """Why the edge takes a request or a connection no further. Each port says it in its own form."""
+
+    def __init__(self, code: int, reason: str, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        """As Kubernetes calls it: BadRequest, Timeout, ..."""
+        self.message = message
+        self.retry_after = retry_after
+
+
+class IncomingRequest:
+    """One request. Header names are lower case; repeated headers are joined with ", "."""
+
+    __slots__ = ("body", "headers", "keep_alive", "method", "peer", "repeated", "target", "visitor")
+
+    def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.repeated = NOT_REPEATED
+        """Of those headers that came more than once every value, in order, unjoined."""
+        self.body = body
+        self.keep_alive = True
+        self.peer: Mapping[str, Any] | None = None
+        """The client certificate as `ssl` decodes it, verified against our CA; None without one."""
+        self.visitor: Visitor | None = None
+        """Whose connection it came on."""
+
+    def repeat(self, body: bytes) -> Self:
+        """The next request of a connection that began with the same bytes."""
+        again = type(self)(self.method, self.target, self.headers, body)
+        again.repeated = self.repeated
+        return again
+
+    def values(self, name: str) -> list[str]:
+        """All values of a header that may be repeated."""
+        many = self.repeated.get(name)
+        if many is not None:
+            return list(many)
+        one = self.headers.get(name)
+        return [] if one is None else [one]
+
+
+class ArrivingRequest(IncomingRequest):
+    """One whose body is still on its way: it is read from the channel."""
+
+    __slots__ = ("channel", "version")
+
+    def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+        super().__init__(method, target, headers, body)
+        self.channel: BodyChannel | None = None
+        self.version = "1.1"

@@ -1,0 +1,238 @@
+"""Bytes to requests, with every bound counted whatever the connection is doing: the httptools parser and its callbacks.
+
+Counted are header lines and their bytes (trailers too), the target, the body, and bytes that lead to nothing: half a
+header, a chunk's extension, line breaks between requests. Whatever is too much stops the parser at that byte.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Generic, TypeVar
+
+import httptools
+
+from trainmaster.edge.bodies import BodyChannel
+from trainmaster.edge.limits import EdgeLimits
+from trainmaster.edge.messages import ArrivingRequest, IncomingRequest, Refusal
+
+R = TypeVar("R", bound=IncomingRequest)
+
+# Header names as clients spell them to their lower-case form: a client repeats the same few for ever.
+_header_names: dict[bytes, str] = {}
+_LONGEST_NAME = 64
+
+
+def _remember_name(name: bytes) -> str:
+    lowered = name.decode("latin-1").lower()
+    if len(name) <= _LONGEST_NAME:
+        if len(_header_names) >= 500:
+            _header_names.clear()
+        _header_names[name] = lowered
+    return lowered
+
+
+class Stage(Enum):
+    BETWEEN = "between"
+    HEAD = "head"
+    BODY = "body"
+
+
+class _Stopped(Exception):
+    """Out of a callback: the parser goes no further."""
+
+
+class RequestParser(Generic[R]):
+    """Complete requests are in `ready`. With `open_channel` a request is ready once its head is."""
+
+    def __init__(
+        self,
+        limits: EdgeLimits,
+        make_request: Callable[[str, str, dict[str, str], bytes], R],
+        admit_body: Callable[[dict[str, str]], Refusal | None],
+        open_channel: Callable[[], BodyChannel] | None = None,
+    ) -> None:
+        self._limits = limits
+        self._make_request = make_request
+        self._admit_body = admit_body
+        self._open_channel = open_channel
+        self._parser = httptools.HttpRequestParser(self)
+        self.ready: deque[R] = deque()
+        self.refusal: Refusal | None = None
+        self.beyond: bytes | None = None
+        """What came behind a request to upgrade."""
+        self.stage = Stage.BETWEEN
+        self.expects_continue = False
+        self.channel: BodyChannel | None = None
+        """Where the body of the message goes that arrives just now."""
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._repeated: dict[str, list[str]] = {}
+        self._body: bytes | bytearray = b""
+        self._body_size = 0
+        self._admitted = False
+        self._most_bytes = limits.header_bytes
+        self._most_lines = limits.headers
+        self._complete: dict[str, str] = {}
+        self._complete_repeated: dict[str, list[str]] = {}
+        self._head_size = 0
+        self._lines = 0
+        self._silent = 0
+        """Bytes since something came of them."""
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Sets `refusal` for what is wrong, after which nothing more may be fed."""
+        before = self._head_size
+        self._silent += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # Whether or not it is granted: what follows is not HTTP.
+            self.beyond = bytes(data[upgrade.args[0] :])
+            if self.ready:
+                self.ready[-1].keep_alive = False
+            return
+        except httptools.HttpParserError as error:
+            # A refusal of our own counts first; otherwise the bytes were not HTTP.
+            self._refuse(400, "BadRequest", f"malformed HTTP request: {error}")
+        if self._head_size != before:
+            self._silent = 0
+        elif self._silent > self._most_bytes:
+            self._refuse_head()
+        if self.refusal is not None and self.channel is not None:
+            self.channel.fail(self.refusal)
+
+    def _refuse(self, code: int, reason: str, message: str) -> None:
+        if self.refusal is None:
+            self.refusal = Refusal(code, reason, message)
+
+    def _refuse_head(self) -> None:
+        limit = self._limits.header_bytes
+        text = f"request headers are too large: at most {limit} bytes are taken (limits.header_bytes)"
+        self._refuse(431, "RequestHeaderFieldsTooLarge", text)
+
+    def _refuse_body(self) -> None:
+        limit = self._limits.body_bytes
+        self._refuse(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+    # httptools callbacks
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers = {}
+        self._repeated = {}
+        self._body = b""
+        self._body_size = self._head_size = self._lines = 0
+        self._admitted = self.expects_continue = False
+        self.channel = None
+        self.stage = Stage.HEAD
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+        self._head_size += len(url)
+        if len(self._url) > self._limits.url_bytes:
+            limit = self._limits.url_bytes
+            self._refuse(414, "RequestURITooLong", f"request URI is too long: limit is {limit} (limits.url_bytes)")
+            raise _Stopped
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_size += len(name) + len(value) + 4
+        self._lines += 1
+        if self._head_size > self._most_bytes or self._lines > self._most_lines:
+            self._refuse_header()
+        key = _header_names.get(name) or _remember_name(name)
+        text = value.decode("latin-1")
+        before = self._headers.get(key)
+        if before is None:
+            self._headers[key] = text
+            return
+        self._repeated.setdefault(key, [before]).append(text)
+        self._headers[key] = f"{before}, {text}"
+
+    def _refuse_header(self) -> None:
+        if self._lines > self._most_lines:
+            text = f"the request has more than {self._most_lines} headers (limits.headers)"
+            self._refuse(431, "RequestHeaderFieldsTooLarge", text)
+        else:
+            self._refuse_head()
+        raise _Stopped
+
+    def on_headers_complete(self) -> None:
+        self._silent = 0
+        self.stage = Stage.BODY
+        self._complete = headers = self._headers
+        self._complete_repeated = self._repeated
+        if "transfer-encoding" in headers:
+            # Trailers come after everything was decided, so they are counted and mean nothing.
+            self._headers, self._repeated = {}, {}
+        length = headers.get("content-length")
+        if length is not None:
+            if "transfer-encoding" in headers:
+                self._refuse(400, "BadRequest", "both Content-Length and Transfer-Encoding are set")
+                raise _Stopped
+            if self._open_channel is None:
+                self._check_announced(length)
+        if "host" not in headers and self._parser.get_http_version() == "1.1":
+            self._refuse(400, "BadRequest", "missing required Host header")
+            raise _Stopped
+        self.expects_continue = headers.get("expect", "").lower() == "100-continue"
+        if self._open_channel is not None:
+            self.channel = self._open_channel()
+            request = self._put_request(b"")
+            assert isinstance(request, ArrivingRequest)
+            request.channel, request.version = self.channel, self._parser.get_http_version()
+
+    def _check_announced(self, length: str) -> None:
+        if not length.isdigit() or len(length) > 15 or int(length) > self._limits.body_bytes:
+            self._refuse_body()
+            raise _Stopped
+        if int(length) > self._limits.stranger_body_bytes:
+            self._admit()
+
+    def _admit(self) -> None:
+        self._admitted = True
+        refusal = self._admit_body(self._complete)
+        if refusal is not None:
+            self.refusal = self.refusal or refusal
+            raise _Stopped
+
+    def on_body(self, body: bytes) -> None:
+        self._silent = 0
+        if self.channel is not None:
+            self.channel.feed(body)
+            return
+        self._body_size += len(body)
+        if self._body_size > self._limits.body_bytes:
+            self._refuse_body()
+            raise _Stopped
+        if self._body_size > self._limits.stranger_body_bytes and not self._admitted:
+            self._admit()
+        if not self._body:
+            self._body = body
+        else:
+            # Not a list of pieces: thousands of chunks of a byte would cost fifty times their size.
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += body
+
+    def on_message_complete(self) -> None:
+        self.stage = Stage.BETWEEN
+        self._silent = 0
+        self.expects_continue = False
+        channel, self.channel = self.channel, None
+        if channel is not None:
+            channel.finish()
+            return
+        body, self._body = self._body, b""
+        self._put_request(body if isinstance(body, bytes) else bytes(body))
+
+    def _put_request(self, body: bytes) -> R:
+        request = self._make_request(
+            self._parser.get_method().decode("latin-1"), self._url.decode("latin-1"), self._complete, body
+        )
+        if self._complete_repeated:
+            request.repeated = self._complete_repeated
+        request.keep_alive = self._parser.should_keep_alive()
+        self.ready.append(request)
+        return request
