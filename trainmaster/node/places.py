@@ -2,6 +2,10 @@
 
 On the plain level all Pods share the machine's loopback address, and ports for rendezvous are leased per gang. On the
 others each Pod has an address of its own, and the names of all members stand in its hosts file before it starts.
+
+Whoever shares the machine's network, a Pod on the plain level or with `hostNetwork`, reaches the API server at a port
+of loopback that is the Pod's own: its shim relays from there to wherever the server listens at that moment, so a server
+that comes back at another port still hears it.
 """
 
 from __future__ import annotations
@@ -25,9 +29,9 @@ from trainmaster.node.found import Found
 from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
 from trainmaster.node.launch.sandboxes import build_aliases, build_names, build_sandbox
 from trainmaster.node.network import Addresses, Line, WaysOut, build_hosts, get_gang, list_peer_names
-from trainmaster.node.ports import PortLeases
+from trainmaster.node.ports import PortLeases, find_free
 from trainmaster.node.workloads import Workloads
-from trainmaster.shim.protocol import OWN_NETWORK, PLAIN, SandboxSpec, write_whole
+from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec, write_whole
 
 _PORTS = "ports.json"
 
@@ -45,6 +49,8 @@ class Places:
     _given: dict[str, tuple[Line, ...]] = field(default_factory=dict)
     """Which of those lines a Pod has, by uid."""
     _ports: PortLeases = field(default_factory=PortLeases)
+    _api_ports: dict[str, int] = field(default_factory=dict)
+    """By uid of a Pod on the machine's network: the port of its relay to the API server; 0 where it has none."""
     _addresses: Addresses = field(default_factory=Addresses)
     _members: dict[str, set[str]] = field(default_factory=dict)
     _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -55,6 +61,8 @@ class Places:
         self._members.setdefault(gang, set()).add(uid)
         for asked, leased in self._read_ports(uid).items():
             self._ports.restore(gang, asked, leased)
+        if found.pod is not None and found.pod.network == HOST_NETWORK:
+            self._api_ports[uid] = next((relay.port for relay in found.pod.relays), 0)
         if found.pod is not None and found.pod.network == OWN_NETWORK:
             self._addresses.restore(gang, found.pod.hostname.partition(".")[0], found.pod.address)
 
@@ -64,29 +72,43 @@ class Places:
         self._members.setdefault(gang, set()).add(uid)
         if self.level == PLAIN:
             lease = functools.partial(self._ports.lease, gang)
-            return Site(directory, lease_port=lease, api=self._find_api(), variables=variables)
+            return Site(directory, lease_port=lease, api=self._find_api(uid), variables=variables)
         if pod["spec"].get("hostNetwork"):
-            return Site(directory, self.level, api=self._find_api(), variables=variables)
+            return Site(directory, self.level, api=self._find_api(uid), variables=variables)
         hosts = await self._build_hosts(pod)
         proxied = {**self.ways_out.build_variables(hosts), **variables}
         return Site(directory, self.level, address=hosts[0][0], api=self.ways_out.api, variables=proxied)
 
-    def _find_api(self) -> tuple[str, int] | None:
-        """On the machine's own network: where the server listens now."""
+    def _find_api(self, uid: str) -> tuple[str, int] | None:
+        """On the machine's own network: the Pod's relay."""
+        if not self.ways_out.server_file:
+            return None
+        if uid not in self._api_ports:
+            self._api_ports[uid] = find_free(taken=self._api_ports.values())
+        port = self._api_ports[uid]
+        return (LOOPBACK, port) if port else self._find_server()
+
+    def _find_server(self) -> tuple[str, int] | None:
+        """Where it listens now: for a Pod whose shim an earlier version started."""
         try:
-            raw = orjson.loads(Path(self.ways_out.server_file).read_bytes()) if self.ways_out.server_file else {}
+            raw = orjson.loads(Path(self.ways_out.server_file).read_bytes())
         except (OSError, ValueError):
             return None
         found = urllib.parse.urlsplit(str(raw.get("server") or ""))
         return (found.hostname, found.port) if found.hostname and found.port else None
 
+    def _build_host_relays(self, pod: Object) -> tuple[Relay, ...]:
+        port = self._api_ports.get(pod["metadata"]["uid"], 0)
+        return (Relay(LOOPBACK, port, server_file=self.ways_out.server_file),) if port else ()
+
     async def build_sandbox(self, pod: Object, prepared: Prepared) -> SandboxSpec:
         self._write_ports(pod)
         group = self._name_group(pod)
         if self.level == PLAIN:
-            return build_sandbox(pod, prepared, cgroup=group)
+            return build_sandbox(pod, prepared, cgroup=group, relays=self._build_host_relays(pod))
         if pod["spec"].get("hostNetwork"):
-            return build_sandbox(pod, prepared, cgroup=group, hide=self.hide)
+            relays = self._build_host_relays(pod)
+            return build_sandbox(pod, prepared, cgroup=group, hide=self.hide, relays=relays)
         hosts = await self._build_all_hosts(pod)
         self.note_given(pod)
         relays = self.ways_out.build_relays()
@@ -128,6 +150,7 @@ class Places:
         """With its last Pod the gang gives everything back."""
         gang = get_gang(pod)
         self._given.pop(pod["metadata"]["uid"], None)
+        self._api_ports.pop(pod["metadata"]["uid"], None)
         members = self._members.get(gang, set())
         members.discard(pod["metadata"]["uid"])
         if not members:

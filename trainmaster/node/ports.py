@@ -7,6 +7,7 @@ calls `restore`) when the control plane starts again.
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection
 
 
 class PortLeases:
@@ -33,11 +34,7 @@ class PortLeases:
         taken = {port for other, ports in self._by_gang.items() if other != gang for port in ports.values()}
         if asked not in taken and is_free(asked):
             return asked
-        for _ in range(100):
-            port = _find_free()
-            if port not in taken:
-                return port
-        raise OSError("no free port found for the rendezvous")
+        return find_free(taken)
 
 
 def is_free(port: int) -> bool:
@@ -50,7 +47,12 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _find_free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+def find_free(taken: Collection[int]) -> int:
+    """None of those that are promised to somebody who does not listen yet. OSError when there is none."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = int(probe.getsockname()[1])
+        if port not in taken:
+            return port
+    raise OSError("no free port found")

@@ -23,6 +23,7 @@ from trainmaster.shim import cgroups, etc, linux, network, relay, rootfs, securi
 from trainmaster.shim.devices import make_shm
 from trainmaster.shim.protocol import (
     FULL,
+    HOST_NETWORK,
     OWN_NETWORK,
     PLAIN,
     USER,
@@ -169,6 +170,8 @@ class Sandbox:
         tenant = (pod.tenant_cgroup, pod.tenant_limits)
         self._group = cgroups.PodGroup(_ground.hierarchies, pod.cgroup, *tenant) if pod.cgroup else None
         self._network: network.PodNetwork | None = None
+        self._host_listeners: tuple[int, ...] = ()
+        """Of relays on the machine's own network, which the Pod shares."""
         self._oom_kills: dict[str, int] = {}
         self._born_inside = False
         self._shm = -1
@@ -182,13 +185,15 @@ class Sandbox:
     @property
     def fds(self) -> tuple[int, ...]:
         """Descriptors that must stay open in the shim; all of them close on exec."""
-        ours = () if self._network is None else (self._network.namespace, *self._network.listeners)
-        return tuple(handle for handle in (_ground.switch, self._shm, *ours) if handle >= 0)
+        ours = () if self._network is None else (self._network.namespace,)
+        return tuple(handle for handle in (_ground.switch, self._shm, *ours, *self.listeners) if handle >= 0)
 
     def build(self) -> None:
         self._write_record()
         if self._group is not None:
             self._group.build(self.pod.limits)
+        if self.pod.network == HOST_NETWORK:
+            self._host_listeners = tuple(network.listen(r.address, r.port).detach() for r in self.pod.relays)
         if self.pod.level == PLAIN:
             return
         linux.unshare(linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
@@ -343,7 +348,7 @@ class Sandbox:
     @property
     def listeners(self) -> tuple[int, ...]:
         """Watch these for reading; when one is ready, call `serve` once and stop watching all of them."""
-        return self._network.listeners if self._network is not None else ()
+        return self._network.listeners if self._network is not None else self._host_listeners
 
     def serve(self) -> int:
         """Forks the relay that serves all listeners; its pid. When it died, watch the listeners again."""
@@ -415,6 +420,9 @@ class Sandbox:
             for handle in (self._network.namespace, *self._network.listeners):
                 os.close(handle)
             self._network = None
+        for handle in self._host_listeners:
+            os.close(handle)
+        self._host_listeners = ()
         if self._shm >= 0:
             os.close(self._shm)
             self._shm = -1

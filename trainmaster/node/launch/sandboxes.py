@@ -26,7 +26,7 @@ def build_sandbox(
     """`hosts` are the lines of the Pod itself and its peers; those of hostAliases are put behind them.
 
     `hide` are directories of this machine that Pods must not see, above all the server's home; `relays` lead out of
-    the Pod's network (`trainmaster/node/network.py` builds them).
+    the Pod's network (`trainmaster/node/network.py` builds them), or on the machine's own to where the server is now.
     """
     meta, spec, site = pod["metadata"], pod["spec"], prepared.site
     hostname, domain = build_names(pod)
@@ -48,7 +48,7 @@ def build_sandbox(
         tenant_cgroup=f"{cgroup.partition('-')[0]}-tenant-{meta['namespace']}" if cgroup and prepared.budget else "",
         tenant_limits=prepared.budget.limits if prepared.budget is not None else Limits(),
         hide=tuple(hide),
-        relays=() if shares_host else tuple(relays),
+        relays=tuple(relays),
     )
 
 
