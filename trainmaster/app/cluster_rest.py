@@ -20,9 +20,10 @@ import orjson
 
 from trainmaster import __version__
 from trainmaster.apiserver.http.limits import Limits
+from trainmaster.app.descriptors import raise_descriptor_limit
 from trainmaster.app.home import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
-from trainmaster.app.rest import WILDCARDS, build_tls, build_url, open_listener
+from trainmaster.app.rest import WILDCARDS, build_tls, build_url, open_listener, serving_on_demand
 from trainmaster.app.rest_backend import Folders, build_backend
 from trainmaster.app.rest_identities import add_oidc
 from trainmaster.app.settings import Rest
@@ -33,6 +34,7 @@ from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.kubeconfig import build_tls as build_client_tls
 from trainmaster.client.transport import Transport
+from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import SystemIds
@@ -83,8 +85,8 @@ async def _serve_until_stopped(config: ClusterConfig, options: Options, ready: R
 @asynccontextmanager
 async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) -> AsyncIterator[tuple[str, str]]:
     """The address and the file with its CA."""
-    application = importlib.import_module("trainmaster.rest.application")
-    serving = importlib.import_module("trainmaster.rest.serving")
+    # Before it says that it is there: whoever starts it alone wants it.
+    importlib.import_module("trainmaster.rest.application")
     certificate, key, ca = _find_certificate(options, clock)
     home = Home(options.state)
     listener, notes = open_listener(options.rest, home.find_port("rest"))
@@ -97,10 +99,16 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
     shared = Transport(config.server, tls=build_client_tls(bare), server_name=config.tls_server_name, most=128)
     sweeper = Sweeper(client, clock)
     backend = _build(options, client, bare, shared, sweeper, clock)
+
+    async def get_backend() -> Backend:
+        return backend
+
+    tls = build_tls(certificate, key)
+    gatekeeper = Gatekeeper(options.limits, descriptors=raise_descriptor_limit())
     try:
         async with (
             Scope("rest.sweep") as scope,
-            serving.serving_app(application.build_app(backend), listener, build_tls(certificate, key)),
+            serving_on_demand(listener, tls, get_backend, options.limits, clock, gatekeeper),
         ):
             scope.spawn_forever(sweeper.run(), name="rest.sweep")
             yield build_url(listener), ca

@@ -1,13 +1,14 @@
 """When the REST API of embedded mode is there: its address at once, its code later.
 
 Every start loads this module, so it imports nothing of `rest`. The services are loaded in a thread, a moment after the
-start, for the sweep of what a crash left (nobody may ever call); the web framework at the first connection.
+start, for the sweep of what a crash left (nobody may ever call); the web framework at the first request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from trainmaster.app.embedded import ControlPlane
     from trainmaster.rest.contract import Backend
     from trainmaster.rest.services.sweeping import Sweeper
+
+log = logging.getLogger(__name__)
 
 _SWEEP_AFTER_SECONDS = 5.0
 
@@ -46,7 +49,15 @@ class _Parts:
 
     async def sweep(self) -> None:
         await self._api.world.clock.sleep(_SWEEP_AFTER_SECONDS)
-        await (await self.get())[1].run()
+        while True:
+            try:
+                sweeper = (await self.get())[1]
+                break
+            except OSError:
+                # No descriptor is left to read the code with: that passes, and is no reason to end everything.
+                log.exception("cannot be loaded", extra={"action": "rest.load"})
+                await self._api.world.clock.sleep(_SWEEP_AFTER_SECONDS)
+        await sweeper.run()
 
 
 @asynccontextmanager
@@ -60,6 +71,7 @@ async def serving_rest(
     world.home.write_port(listener.getsockname()[1], "rest")
     parts = _Parts(api, logs)
     tls = build_tls(str(pki.server.certificate), str(pki.server.key))
-    async with Scope("rest.sweep") as scope, serving_on_demand(listener, tls, parts.get_backend):
+    serving = serving_on_demand(listener, tls, parts.get_backend, world.settings.limits, world.clock, api.gatekeeper)
+    async with Scope("rest.sweep") as scope, serving:
         scope.spawn_forever(parts.sweep(), name="rest.sweep")
         yield {"url": build_url(listener), "ca": str(pki.ca.certificate)}

@@ -1,4 +1,4 @@
-"""The REST API of a home: its socket is open when the server is ready, its code is loaded at the first connection.
+"""The REST API of a home: its socket is open when the server is ready, its code is loaded at the first request.
 
 So whoever does not use it pays nothing (the web framework takes a quarter of a second and 35 MB), and whoever does
 finds it at an address that `trainmaster status` tells from the first moment. This module is loaded by every start, so
@@ -15,11 +15,20 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import orjson
 
 from trainmaster.app.home import HomeError
 from trainmaster.app.settings import Rest
-from trainmaster.kit.scopes import Scope
+from trainmaster.edge.asgi import Application, AsgiServer, HeaderLines
+from trainmaster.edge.gatekeeper import Gatekeeper
+from trainmaster.edge.limits import EdgeLimits
+from trainmaster.edge.messages import Refusal
+from trainmaster.edge.server import BACKLOG
+from trainmaster.kit.clock import Clock
 
 if TYPE_CHECKING:
     from trainmaster.rest.contract import Backend
@@ -28,7 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BACKLOG = 1024
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that mean all, and where a client on this machine finds what listens there."""
 
@@ -55,7 +63,7 @@ def _build_refusal(settings: Rest, error: OSError) -> HomeError:
 
 def _listen(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.create_server((address, port), family=family, backlog=_BACKLOG)
+    listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
     listener.setblocking(False)
     return listener
 
@@ -78,43 +86,58 @@ def build_tls(certificate: str, key: str) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def serving_on_demand(
-    listener: socket.socket, tls: ssl.SSLContext, build_backend: BuildBackend
+    listener: socket.socket,
+    tls: ssl.SSLContext,
+    build_backend: BuildBackend,
+    limits: EdgeLimits,
+    clock: Clock,
+    gatekeeper: Gatekeeper | None = None,
 ) -> AsyncIterator[None]:
-    """Connections wait in the listener's queue until the code is there; leaving ends it all."""
+    """Connections are taken at once, the code is loaded at the first request; leaving ends it all."""
+
+    async def load() -> Application:
+        module = await asyncio.to_thread(_import_application)
+        app: Application = module.build_app(await build_backend())
+        # What was loaded stays; full collections need not walk it.
+        gc.freeze()
+        log.info("rest is loaded", extra={"action": "rest.loaded"})
+        return app
+
+    server = AsgiServer(load, listener, encode_refusal, limits, clock, gatekeeper=gatekeeper, tls=tls)
     try:
-        async with Scope("rest") as scope:
-            scope.spawn_guarded(_serve(listener, tls, build_backend), name="rest.serve")
+        async with server:
             yield
     finally:
         listener.close()
 
 
-async def _serve(listener: socket.socket, tls: ssl.SSLContext, build_backend: BuildBackend) -> None:
-    await _wait_readable(listener)
-    try:
-        application, serving = await asyncio.to_thread(_load)
-    except ImportError:
-        # Nobody must wait for an answer that never comes.
-        listener.close()
-        raise
-    app = application.build_app(await build_backend())
-    # What was loaded stays; full collections need not walk it.
-    gc.freeze()
-    async with serving.serving_app(app, listener, tls):
-        log.info("rest is loaded", extra={"action": "rest.loaded"})
-        await asyncio.get_running_loop().create_future()
-
-
-def _load() -> tuple[Any, Any]:
+def _import_application() -> ModuleType:
     """By name, in a thread: the imports take a quarter of a second, and jobs go on meanwhile."""
-    return importlib.import_module("trainmaster.rest.application"), importlib.import_module("trainmaster.rest.serving")
+    return importlib.import_module("trainmaster.rest.application")
 
 
-async def _wait_readable(listener: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    knocked = asyncio.Event()
-    loop.add_reader(listener.fileno(), knocked.set)
-    try:
-        await knocked.wait()
-    finally:
-        loop.remove_reader(listener.fileno())
+_KINDS = {
+    400: "bad-request",
+    408: "too-slow",
+    413: "too-large",
+    414: "too-large",
+    429: "too-many-requests",
+    431: "too-large",
+    500: "unexpected",
+    503: "unavailable",
+}
+
+
+def encode_refusal(refusal: Refusal) -> tuple[HeaderLines, bytes]:
+    """As a problem document (docs/rest.md), without the code of REST: it may not be loaded yet."""
+    problem = {
+        "type": f"urn:trainmaster:problem:{_KINDS.get(refusal.code, 'refused')}",
+        "title": HTTPStatus(refusal.code).phrase,
+        "status": refusal.code,
+        "detail": refusal.message,
+    }
+    headers = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store")]
+    headers.append((b"x-content-type-options", b"nosniff"))
+    if refusal.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % refusal.retry_after))
+    return headers, orjson.dumps(problem)

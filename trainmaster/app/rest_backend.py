@@ -83,7 +83,11 @@ def build_backend(
     rules = Rules(settings.max_nodes, settings.check_code)
     jobs = JobMaker(Templates(folders.templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
     history = HistoryDesk(folders.history)
-    limits = Limits(settings.max_body_bytes, proxies=TrustedProxies(edge.trusted_proxies))
+    limits = Limits(
+        settings.max_body_bytes,
+        stranger_body_bytes=edge.stranger_body_bytes,
+        proxies=TrustedProxies(edge.trusted_proxies),
+    )
     rates = Rates(clock, settings.requests_per_second, settings.request_burst)
     return Backend(
         callers,
@@ -96,7 +100,7 @@ def build_backend(
         check_ready,
         history,
         build_explain(clock),
-        Streams(),
+        Streams(edge.watchers, edge.watchers_per_user),
         NewJobs(jobs, history, folders.bundles),
         limits,
     )

@@ -74,5 +74,6 @@ class BodyChannel:
         self._waiting.clear()
         self._news.clear()
         if not self.is_complete:
+            # More may be there at once, even the end.
             self._faucet.go_on_with_body()
-        return piece, not self.is_complete
+        return piece, not self.is_complete or len(self._waiting) > 0

@@ -463,10 +463,13 @@ class Connection(asyncio.Protocol, Generic[R]):
             self._enter(Phase.STREAMING)
         self._transport.write(head)
 
-    async def send(self, payload: bytes) -> None:
-        """One chunk of a stream; waits while the reader is behind by more than the buffer limit."""
+    async def send(self, payload: bytes, *, chunked: bool = True) -> None:
+        """One piece of a stream; waits while the reader is behind by more than the buffer limit."""
         await self._wait_for_reader()
-        self.send_now(payload)
+        if chunked:
+            self.send_now(payload)
+        else:
+            self.write(payload)
         await self._wait_for_reader()
 
     async def _wait_for_reader(self) -> None:
@@ -484,10 +487,11 @@ class Connection(asyncio.Protocol, Generic[R]):
         assert self._transport is not None
         self._transport.write(b"%x\r\n%b\r\n" % (len(payload), payload))
 
-    def end_stream(self, keep_alive: bool) -> None:
+    def end_stream(self, keep_alive: bool, *, chunked: bool = True) -> None:
         if self.closing or self._transport is None:
             return
-        self._transport.write(b"0\r\n\r\n")
+        if chunked:
+            self._transport.write(b"0\r\n\r\n")
         if not keep_alive:
             self.close()
             return

@@ -30,6 +30,8 @@ class Limits:
     """Largest request body; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
     body_seconds: float = 30.0
     """Longest pause while a body arrives."""
+    stranger_body_bytes: int = 80 * 1024
+    """The same on paths that need no token."""
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     """Whose X-Forwarded-For says who calls."""
 

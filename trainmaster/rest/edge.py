@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from trainmaster.api.status import StatusError
+from trainmaster.edge.messages import Refusal
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.problems import Problem, build_unexpected, from_status
@@ -70,6 +71,7 @@ class _Exchange:
         self._id = backend.ids.uid()
         self._trail = Trail(backend.audit, backend.clock, self._id, scope["method"], scope["path"])
         self._caller: Caller | None = None
+        self._most_bytes = backend.limits.body_bytes
         self._read = 0
         self._whole = False
         self._instead: Problem | None = None
@@ -78,6 +80,9 @@ class _Exchange:
         self._done = False
 
     async def run(self, public: bool) -> None:
+        if public:
+            # Nobody needs to say who they are there, so nobody sends much.
+            self._most_bytes = min(self._most_bytes, self._backend.limits.stranger_body_bytes)
         state = self._scope.setdefault("state", {})
         state["request_id"] = self._id
         state["trail"] = self._trail
@@ -90,6 +95,7 @@ class _Exchange:
                 # For answers that go on for hours: the token may be revoked meanwhile.
                 state["identify"] = partial(self._backend.callers.identify, token)
                 self._trail.identity, self._caller.client.trail = self._caller.identity, self._trail
+                self._recognise(self._caller)
                 if not self._caller.is_administrator:
                     self._backend.rates.take(self._caller.identity.user)
             self._check_announced(headers.get(b"content-length", b""))
@@ -104,6 +110,17 @@ class _Exchange:
             log.exception("request failed", extra={"action": "rest.failed", "request": self._id})
             await self._refuse(build_unexpected(self._id))
 
+    def _recognise(self, caller: Caller) -> None:
+        """Tells the port whose connection this is."""
+        recognise = self._scope.get("recognise")
+        if recognise is not None:
+            try:
+                recognise(caller.identity.user, caller.is_administrator)
+            except Refusal as refusal:
+                raise Problem(
+                    429, "too-many-connections", refusal.message, hint="close some", retry_after=refusal.retry_after
+                ) from None
+
     def _find_client(self, forwarded_for: bytes) -> None:
         """Makes `scope["client"]` whoever calls, also behind proxies that are trusted."""
         peer = self._scope.get("client") or ("", 0)
@@ -111,11 +128,11 @@ class _Exchange:
         self._scope["client"] = (address, peer[1] if address == peer[0] else 0)
 
     def _check_announced(self, length: bytes) -> None:
-        if length.isdigit() and int(length) > self._backend.limits.body_bytes:
+        if length.isdigit() and (len(length) > 15 or int(length) > self._most_bytes):
             raise self._build_too_large()
 
     def _build_too_large(self) -> Problem:
-        limit = self._backend.limits.body_bytes
+        limit = self._most_bytes
         hint = f"at most {limit} bytes are taken; keep data in files or volumes and send only code"
         return Problem(413, "too-large", f"the body has more than {limit} bytes", hint=hint)
 
@@ -132,7 +149,7 @@ class _Exchange:
         if message["type"] == "http.request":
             self._read += len(message.get("body") or b"")
             self._whole = not message.get("more_body")
-            if self._read > self._backend.limits.body_bytes:
+            if self._read > self._most_bytes:
                 self._instead = self._build_too_large()
                 return {"type": "http.disconnect"}
         return message

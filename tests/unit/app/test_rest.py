@@ -15,7 +15,7 @@ from trainmaster.app.settings import Rest
 
 pytestmark = pytest.mark.unit
 
-HEAVY = ("fastapi", "starlette", "pydantic", "uvicorn", "trainmaster.rest")
+HEAVY = ("fastapi", "starlette", "pydantic", "trainmaster.rest")
 
 
 def test_a_start_loads_neither_the_framework_nor_the_services() -> None:

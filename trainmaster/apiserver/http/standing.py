@@ -47,9 +47,12 @@ class StandingStreams:
     def check_room(self, request: Request) -> None:
         """StatusError 429 when there are too many, of this user or in all."""
         limits, identity = self._limits, request.identity
-        mine = limits.watchers if MASTERS in identity.groups else limits.watchers_per_user
-        if len(self._streams) >= limits.watchers or self._users[identity.user] >= mine:
-            setting = "watchers_per_user" if len(self._streams) < limits.watchers else "watchers"
+        mine = most = limits.watchers
+        if MASTERS not in identity.groups:
+            # An eighth is for administrators.
+            mine, most = limits.watchers_per_user, most - most // 8
+        if len(self._streams) >= most or self._users[identity.user] >= mine:
+            setting = "watchers" if len(self._streams) >= most else "watchers_per_user"
             text = f"too many open watches, please try again later (limits.{setting})"
             raise status.too_many_requests(text, 1)
 

@@ -40,7 +40,7 @@ class Streams:
     def check(self, who: str) -> None:
         """Problem 429 when there are too many."""
         if self._open[who] >= self._most_of_one or self.count >= self._most:
-            text = f"{self._open[who]} streams are open for you, and {self.count} in all"
+            text = f"{self._open[who]} streams are open for you, and {self.count} in all (limits.watchers_per_user)"
             raise Problem(429, "too-many-streams", text, hint="close some; one stream has all workers", retry_after=5)
 
     @contextmanager
