@@ -63,6 +63,8 @@ is above that of the JobSet, the TrainJob controller replaces the JobSet (`api.t
 FIRST_ATTEMPT = "trainmaster.dev/first-attempt"
 """Annotation on JobSets and their Pods, by the TrainJob controller: the number of the JobSet's first attempt, where it
 is not 0. Attempts of a job are counted on over all its JobSets."""
+CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT})
+"""Annotations on JobSets that are books of their controllers: nobody's template sets them."""
 RERUN_OF = "trainmaster.dev/rerun-of"
 """Annotation on TrainJobs, by `trainmaster restart`: name and uid of the finished TrainJob that it repeats."""
 SHIPPED_HASH = "trainmaster.dev/shipped-hash"

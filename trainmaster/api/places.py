@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api.labels import COMPLETION_INDEX, JOB_INDEX, JOBSET_UID, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.numbers import find_count
 from trainmaster.api.training.restarts import read_first
 
 
@@ -56,4 +57,4 @@ def parse_place(path: str) -> Place:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isdigit() else 0
+    return find_count(text) or 0

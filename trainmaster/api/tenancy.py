@@ -162,11 +162,6 @@ def find_unix_user(namespace: Object) -> int | None:
     return None if text is None else int(text)
 
 
-def is_tenants(namespace: Object) -> bool:
-    """Whether the namespace belongs to a tenant, with or without a Unix user of its own; else it is the owner's."""
-    return TENANT in (namespace["metadata"].get("labels") or {}) or find_unix_user(namespace) is not None
-
-
 def build_namespace(name: str, unix_user: int | None) -> Object:
     metadata: Object = {"name": name, "labels": {TENANT: name}}
     if unix_user is not None:

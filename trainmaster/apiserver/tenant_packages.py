@@ -15,7 +15,7 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import PACKAGES
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
-from trainmaster.api.tenancy import is_tenants
+from trainmaster.api.tenancy import is_tenant
 from trainmaster.apiserver.admission import Attributes, Plugin
 from trainmaster.apiserver.state import State
 
@@ -43,7 +43,7 @@ class TenantPackages(Plugin):
 
     def _is_tenants(self, namespace: str) -> bool:
         record = self._state.store.get("namespaces", namespace)
-        return record is not None and is_tenants(self._state.parsed.get(record))
+        return record is not None and is_tenant(self._state.parsed.get(record))
 
 
 def find_problems(obj: Object) -> list[fields.FieldError]:

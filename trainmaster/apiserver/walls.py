@@ -12,7 +12,7 @@ from typing import Any
 
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.labels import DEVICES
+from trainmaster.api.labels import DEVICES, MIRROR
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS
 from trainmaster.api.tenancy import find_unix_user
@@ -59,6 +59,10 @@ def find_problems(pod: Object, user: int) -> Iterator[str]:
     for volume in spec.get("volumes") or ():
         if volume.get("hostPath") is not None:
             yield f"volume {volume.get('name')} is a hostPath; use an emptyDir or a PersistentVolumeClaim"
+    if spec.get("nodeName"):
+        yield "spec.nodeName is the scheduler's: a Pod that names its node would pass everybody who waits"
+    if MIRROR in (pod["metadata"].get("annotations") or {}):
+        yield f"annotation {MIRROR} is for parts of the control plane"
     if DEVICES in (pod["metadata"].get("annotations") or {}):
         yield f"annotation {DEVICES} is the scheduler's; ask for devices in resources.limits"
     shared: Mapping[str, Any] = spec.get("securityContext") or {}

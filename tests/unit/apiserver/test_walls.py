@@ -71,6 +71,7 @@ HOST_PATH = {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}
         ({"nodeName": "local"}, "spec.nodeName is the scheduler's"),
         ({"hostPID": True}, "spec.hostPID is not allowed"),
         ({"hostIPC": True}, "spec.hostIPC is not allowed"),
+        ({"nodeName": "local"}, "spec.nodeName is the scheduler's"),
         (HOST_PATH, "volume v is a hostPath"),
     ],
 )  # fmt: skip
@@ -85,6 +86,17 @@ def test_all_reasons_are_said_at_once() -> None:
     with pytest.raises(StatusError) as refused:
         create({**HOST_PATH, "hostNetwork": True, "containers": [container(privileged=True)]})
     assert refused.value.message.count(";") >= 2
+
+
+def test_nobody_passes_for_a_part_of_the_control_plane() -> None:
+    with pytest.raises(StatusError, match="parts of the control plane"):
+        create({}, {"kubernetes.io/config.mirror": "x"})
+
+
+@pytest.mark.parametrize("name", ["a\n9.9.9.9 b", "a b", "", "A"])
+def test_names_of_hosts_add_no_lines_to_the_hosts_file(name: str) -> None:
+    with pytest.raises(StatusError, match=r"hostAliases\[0\].hostnames\[0\]"):
+        create({"hostAliases": [{"ip": "1.2.3.4", "hostnames": [name]}]}, namespace="default")
 
 
 def test_nobody_takes_a_gpu_by_writing_down_that_he_has_it() -> None:

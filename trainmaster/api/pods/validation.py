@@ -67,6 +67,9 @@ def check_spec(spec: Object, path: str) -> list[FieldError]:
         errors += [fields.invalid(f"{path}.subdomain", value, text) for text in names.label(value)]
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         errors += check_address(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            place = f"{path}.hostAliases[{index}].hostnames[{number}]"
+            errors += [fields.invalid(place, name, text) for text in names.subdomain(name)]
     return errors + scheduling.check(spec, path)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from trainmaster.api.labels import FROM_TRAINJOB
+from trainmaster.api.labels import CONTROLLERS_OWN, FROM_TRAINJOB
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import strategic
 from trainmaster.api.schemas import load
@@ -98,15 +98,20 @@ def merge_metadata(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> O
     for name in _METADATA:
         own: dict[str, str] = {}
         for source in _list_own_metadata(trainjob):
-            own.update(source.get(name) or {})
+            own.update(_drop_books(source.get(name)))
         if own:
             changing[name] = sorted(own)
-        if values := {**(given.get(name) or {}), **own}:
+        if values := {**_drop_books(given.get(name)), **own}:
             merged[name] = values
     if changing:
         text = orjson.dumps(changing).decode()
         merged["annotations"] = {**merged.get("annotations", {}), FROM_TRAINJOB: text}
     return merged
+
+
+def _drop_books(values: Mapping[str, str] | None) -> dict[str, str]:
+    """Without what controllers write on JobSets: two would put right for ever what the other has written."""
+    return {key: value for key, value in (values or {}).items() if key not in CONTROLLERS_OWN}
 
 
 def _list_own_metadata(trainjob: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainmaster.api.labels import FIRST_ATTEMPT, RESTART
+from trainmaster.api.numbers import find_count
 
 Thing = Mapping[str, Any]
 _MOST = 2**31 - 1
@@ -18,9 +19,10 @@ _MOST = 2**31 - 1
 
 def parse_attempt(text: str) -> int:
     """ValueError when it is no number of an attempt."""
-    if not text.isascii() or not text.isdigit() or int(text) > _MOST:
+    number = find_count(text)
+    if number is None or number > _MOST:
         raise ValueError("must be a number of an attempt, 0 or above")
-    return int(text)
+    return number
 
 
 def read_wanted(trainjob: Thing) -> int:

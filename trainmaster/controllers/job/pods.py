@@ -16,6 +16,7 @@ from typing import Any
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.numbers import find_count
 from trainmaster.api.pods.phases import is_over
 from trainmaster.controllers.job.books import Slot, is_indexed
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
@@ -67,7 +68,7 @@ def get_failure_counts(pod: Object) -> tuple[int, int]:
 def find_number(pod: Object, key: str) -> int | None:
     """A number among the annotations."""
     text = (pod["metadata"].get("annotations") or {}).get(key, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return find_count(text)
 
 
 def is_active(pod: Object) -> bool:

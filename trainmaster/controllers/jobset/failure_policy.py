@@ -16,6 +16,7 @@ from typing import Any
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.numbers import find_count
 from trainmaster.api.patterns import is_found
 from trainmaster.controllers.jobset.places import is_suspended, list_job_restarts
 from trainmaster.controllers.jobset.status import Draft, get_replicated_name
@@ -119,7 +120,7 @@ def _count_series(jobset: Object, verdict: Verdict) -> int:
         return list_job_restarts(jobset, get_replicated_name(verdict.job))[verdict.index]
     base = (jobset["metadata"].get("annotations") or {}).get(labels.RESTART_SERIES, "0")
     restarts = int((jobset.get("status") or {}).get("restarts", 0))
-    return max(0, restarts - int(base)) if base.isdecimal() else restarts
+    return max(0, restarts - (find_count(base) or 0))
 
 
 def _made_progress(job: Object) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.numbers import find_count
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.training.failures import LAST_WORDS
 from trainmaster.client.view import View
@@ -153,7 +154,7 @@ def _name_signal(number: int) -> str | None:
 
 
 def _read_number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
+    return find_count(text)
 
 
 def _cut(text: str) -> str:

@@ -18,7 +18,7 @@ from trainmaster.api.labels import ENVIRONMENT, JOBSET_UID, PACKAGES
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES
 from trainmaster.api.status import NotFound
-from trainmaster.api.tenancy import is_tenants
+from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.kit.clock import Clock
@@ -168,7 +168,7 @@ class Images:
         if self._environments is None:
             raise ImageError("packages cannot be installed here")
         space = await self._client.get(NAMESPACES, pod["metadata"]["namespace"])
-        if is_tenants(space):
+        if is_tenant(space):
             bad = [f"{entry} {why}" for entry in asked if (why := packages.find_problem(entry))]
             if bad:
                 raise ImageError(f"annotation {PACKAGES}: {'; '.join(bad)}")
@@ -179,7 +179,7 @@ class Images:
             pod=pod,
             container=container["name"],
             namespace_uid=space["metadata"]["uid"],
-            is_tenants=is_tenants(space),
+            is_tenants=is_tenant(space),
             user=_find_user(pod, container),
             requirements=wanted,
             shown=tuple(dict.fromkeys(seen)),

@@ -17,6 +17,7 @@ from trainmaster.api.labels import FRAMEWORK, REST_FRAMEWORK, USER
 from trainmaster.api.lifecycle import policy as lifecycle
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.numbers import find_count
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
@@ -171,7 +172,7 @@ async def restart_job(
         _check_running(job, new_name)
         annotations = job["metadata"].get("annotations") or {}
         if key and annotations.get(RESTART_KEY, "").partition(" ")[0] == key:
-            return Restarted(name, int(annotations[RESTART_KEY].partition(" ")[2]), False)
+            return Restarted(name, find_count(annotations[RESTART_KEY].partition(" ")[2]) or 0, False)
         try:
             return Restarted(name, await _ask(client, job, key), False)
         except Conflict:
