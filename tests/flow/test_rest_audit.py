@@ -125,7 +125,7 @@ def test_a_sign_up_is_written_down_as_nobodys(tmp_path: Path) -> None:
         ]
         assert answer.json()["token"] not in rest.api.world.home.audit_log.read_text()
 
-    play(tmp_path, scene, replace(Settings(), rest=Rest(sign_up=True)))
+    play(tmp_path, scene, replace(Settings(), rest=Rest(sign_up="open")))
 
 
 def test_without_an_audit_log_requests_work_the_same(tmp_path: Path) -> None:

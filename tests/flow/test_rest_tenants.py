@@ -13,7 +13,9 @@ import pytest
 from tests.support.rest import RestApi, running_rest
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
+from trainmaster.api.tenancy import Allowance
 from trainmaster.app.settings import Rest, Settings
+from trainmaster.tenancy.invitations import Invitations
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.flow
@@ -148,19 +150,18 @@ def test_sign_up_is_closed_until_an_administrator_opens_it(tmp_path: Path) -> No
             statuses.add((await rest.call("POST", "/api/v1/signup", token=None, body=body)).status)
         assert statuses == {201, 429}
 
-    play(tmp_path / "open", opened, sign_up=True)
+    play(tmp_path / "open", opened, sign_up="open")
 
 
-@pytest.mark.parametrize("happened", ["rotate", "disable", "delete"])
+@pytest.mark.parametrize("happened", ["rotate", "disable"])
 def test_nobody_signs_up_as_a_tenant_that_was_there_before(tmp_path: Path, happened: str) -> None:
     """Its first token is gone, so nothing but the name says that it is somebody's."""
 
     async def scene(rest: RestApi) -> None:
         body = {"name": "ann"}
         assert (await rest.call("POST", "/api/v1/signup", token=None, body=body)).status == 201
-        method, path = ("DELETE", "") if happened == "delete" else ("POST", f"/{happened}")
         sent: dict[str, str] | None = {} if happened == "rotate" else None
-        done = await rest.call(method, f"/api/v1/tenants/ann{path}", token=rest.owner, body=sent)
+        done = await rest.call("POST", f"/api/v1/tenants/ann/{happened}", token=rest.owner, body=sent)
         assert done.status == 200, done.body
         stranger = await rest.call("POST", "/api/v1/signup", token=None, body=body)
         assert (stranger.status, stranger.json()["detail"]) == (409, "the name ann is taken")
@@ -168,7 +169,44 @@ def test_nobody_signs_up_as_a_tenant_that_was_there_before(tmp_path: Path, happe
             again = await rest.call("POST", "/api/v1/tenants", token=rest.owner, body={"name": "ann"})
             assert (again.status, "tenant enable ann" in again.json()["detail"]) == (409, True)
 
-    play(tmp_path, scene, sign_up=True)
+    play(tmp_path, scene, sign_up="open")
+
+
+def test_only_who_was_invited_signs_up_where_invitations_are_asked_for(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        refused = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "ann"})
+        assert (refused.status, refused.json()["type"].rpartition(":")[2]) == (403, "invitation-needed")
+        await Invitations(rest.client, rest.clock).invite("a code", Allowance(jobs=3), uses=1)
+        wrong = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "ann", "invitation": "another"})
+        assert wrong.status == 409
+        body = {"name": "kube-bad", "invitation": "a code"}
+        assert (await rest.call("POST", "/api/v1/signup", token=None, body=body)).status == 422
+        answer = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "ann", "invitation": "a code"})
+        assert answer.status == 201, answer.body
+        me = await rest.call("GET", "/api/v1/me", token=answer.json()["token"])
+        allowed = {entry["resource"]: entry["allowed"] for entry in me.json()["quota"]}
+        assert allowed["count/trainjobs.trainer.kubeflow.org"] == "3"
+        again = await rest.call("POST", "/api/v1/signup", token=None, body={"name": "bob", "invitation": "a code"})
+        assert (again.status, "used up" in again.json()["detail"]) == (409, True)
+
+    play(tmp_path, scene, sign_up="invited")
+
+
+def test_an_administrator_changes_what_a_tenant_may_have(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        token = await rest.add_tenant("ann")
+        body = {"jobs": 1, "memory": "2Gi"}
+        changed = await rest.call("PATCH", "/api/v1/tenants/ann", token=rest.owner, body=body)
+        assert changed.status == 200, changed.body
+        budgets = {entry["name"]: entry["allowed"] for entry in changed.json()["budgets"]}
+        assert (budgets["jobs"], budgets["memory"]) == ("1", "2Gi")
+        assert (await rest.call("PATCH", "/api/v1/tenants/ann", token=token, body=body)).status == 403
+        wrong = await rest.call("PATCH", "/api/v1/tenants/ann", token=rest.owner, body={"memory": "-1"})
+        assert wrong.status == 422
+        lifted = await rest.call("PATCH", "/api/v1/tenants/ann", token=rest.owner, body={"memory": None})
+        assert "memory" not in {entry["name"] for entry in lifted.json()["budgets"]}
+
+    play(tmp_path, scene)
 
 
 def test_a_tenant_who_sends_too_much_waits_and_an_administrator_does_not(tmp_path: Path) -> None:

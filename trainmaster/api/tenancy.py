@@ -31,9 +31,20 @@ NAME = "tenant"
 ROLE = "trainmaster-tenant"
 TOKEN_LABEL = "trainmaster.dev/tenant-token"
 SYSTEM_NAMESPACE = "kubeflow-system"
+TENANT_RECORD = "trainmaster-tenant-"
+"""ConfigMap in `SYSTEM_NAMESPACE` for each name that was ever given; outlives its tenant."""
+USER_RECORD = "trainmaster-unix-user-"
+"""ConfigMap in `SYSTEM_NAMESPACE` for each Unix user that was ever given: nobody is given the user id, and with it the
+files, of somebody else."""
 REGISTER = "trainmaster-tenants"
-"""ConfigMap in `SYSTEM_NAMESPACE`: tenant -> Unix user. An entry outlives its tenant, so that nobody is ever given the
-user id, and with it the files, of somebody else."""
+"""ConfigMap in `SYSTEM_NAMESPACE`: tenant -> Unix user, as earlier versions kept all of them in one."""
+CARRIED_OVER = "trainmaster.dev/carried-over"
+"""Annotation on `REGISTER`: every entry has its own objects."""
+RECORD_LABEL = "trainmaster.dev/tenant-record"
+SIGNED_UP = "trainmaster.dev/signed-up"
+"""Label on the record of a tenant that nobody added."""
+INVITATION = "trainmaster.dev/invitation"
+INVITATION_NAME = "trainmaster-invitation-"
 FIRST_USER = 611_000
 """Beyond what distributions and directories give to people; below the ranges of user namespaces."""
 LAST_USER = 699_999
@@ -58,6 +69,20 @@ OBJECT_KEYS = (
     "count/jobs.batch",
 )
 """Quota: what is counted by kind."""
+HARD_KEYS: Mapping[str, Sequence[str]] = {
+    "jobs": (JOBS_KEY,),
+    "cpu": ("requests.cpu", "limits.cpu"),
+    "memory": ("requests.memory", "limits.memory"),
+    "gpus": (GPU_KEY,),
+    "pods": ("pods",),
+    "pids": (PIDS,),
+    "objects": (*OBJECT_KEYS, EVENTS_KEY),
+    "object_bytes": (OBJECT_BYTES,),
+    "storage": (STORAGE, "requests.storage", "limits.ephemeral-storage"),
+}
+"""By field of an `Allowance`: the resources of the quota that hold it."""
+COMPLETED = "trainmaster.dev/allowance"
+"""Annotation on the quota: it was made by, or completed for, a version that knows all of these resources."""
 
 ROLE_BINDINGS = GVR("rbac.authorization.k8s.io", "v1", "rolebindings")
 RESOURCE_QUOTAS = GVR("", "v1", "resourcequotas")
@@ -105,18 +130,56 @@ class Allowance:
     """On disk: claims, outputs, work directories, scratch, logs and history together."""
 
     def to_hard(self) -> dict[str, str]:
-        hard = {JOBS_KEY: str(self.jobs), "pods": str(self.pods)}
-        for resource in ("cpu", "memory"):
-            amount: str = getattr(self, resource)
-            if amount:
-                hard |= {f"requests.{resource}": amount, f"limits.{resource}": amount}
-        if self.gpus is not None:
-            hard[GPU_KEY] = str(self.gpus)
-        hard |= {name: str(self.objects) for name in OBJECT_KEYS}
-        hard |= {EVENTS_KEY: str(2 * self.objects), PIDS: str(self.pids), OBJECT_BYTES: self.object_bytes}
-        if self.storage:
-            hard |= {STORAGE: self.storage, "requests.storage": self.storage, "limits.ephemeral-storage": self.storage}
-        return hard
+        given = {name: getattr(self, name) for name in HARD_KEYS}
+        changes = build_hard_changes({name: value for name, value in given.items() if value not in (None, "")})
+        return {name: amount for name, amount in changes.items() if amount is not None}
+
+
+ALLOWED = ("jobs", "cpu", "memory", "gpus", "pods", "pids", "objects", "object_bytes", "storage")
+"""The fields of an `Allowance`, in the order in which people are shown them."""
+
+
+def build_hard_changes(changes: Mapping[str, str | int | None]) -> dict[str, str | None]:
+    """By resource of the quota: what the fields of an allowance make of it. None lifts a limit."""
+    found: dict[str, str | None] = {}
+    for name, value in changes.items():
+        for key in HARD_KEYS[name]:
+            found[key] = None if value is None else str(value)
+        if name == "objects" and isinstance(value, int):
+            found[EVENTS_KEY] = str(2 * value)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One limit of a tenant and how much of it is used, for people."""
+
+    name: str
+    """As a field of `Allowance`; for objects with their kind: `objects of kind secrets`."""
+    resource: str
+    """As the quota names it."""
+    used: str
+    allowed: str
+
+
+def list_budgets(quota: Object) -> list[Budget]:
+    """Every limit that the quota sets, in the order of `ALLOWED`; what two resources mean the same is shown once."""
+    hard: Mapping[str, Any] = quota["spec"].get("hard") or {}
+    used: Mapping[str, Any] = (quota.get("status") or {}).get("used") or {}
+    found = []
+    for field_name in ALLOWED:
+        keys = [key for key in HARD_KEYS[field_name] if key in hard]
+        if field_name in ("cpu", "memory"):
+            # Both are held; what Pods may use is what counts, and never less than what they ask for.
+            keys = keys[-1:]
+        if field_name == "storage":
+            keys = keys[:1]
+        for key in keys:
+            shown = f"objects of kind {key.removeprefix('count/')}" if field_name == "objects" else field_name
+            found.append(Budget(shown, key, str(used.get(key, "0")), str(hard[key])))
+    known = {key for keys in HARD_KEYS.values() for key in keys}
+    found += [Budget(key, key, str(used.get(key, "0")), str(hard[key])) for key in sorted(set(hard) - known)]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +194,14 @@ class Tenant:
     unix_user: int | None = None
     tokens: Sequence[str] = field(default=())
     """When each of its tokens expires."""
+    budgets: Sequence[Budget] = field(default=())
 
     @property
     def state(self) -> str:
         return "Disabled" if self.disabled else "Active"
 
 
-def read_tenant(namespace: Object, secrets: Sequence[Object] = ()) -> Tenant:
+def read_tenant(namespace: Object, secrets: Sequence[Object] = (), quota: Object | None = None) -> Tenant:
     meta = namespace["metadata"]
     notes: Mapping[str, Any] = meta.get("annotations") or {}
     return Tenant(
@@ -147,6 +211,7 @@ def read_tenant(namespace: Object, secrets: Sequence[Object] = ()) -> Tenant:
         str(notes.get(DISABLED, "")),
         find_unix_user(namespace),
         tuple(sorted((secret["metadata"].get("annotations") or {}).get(EXPIRES, "") for secret in secrets)),
+        () if quota is None else tuple(list_budgets(quota)),
     )
 
 
@@ -172,6 +237,23 @@ def build_namespace(name: str, unix_user: int | None) -> Object:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
+def build_record(name: str, user: int | None, signed_up: bool) -> Object:
+    labels = {RECORD_LABEL: "true", **({SIGNED_UP: "true"} if signed_up else {})}
+    data = {"tenant": name, **({"unix-user": str(user)} if user is not None else {})}
+    metadata = {"name": TENANT_RECORD + name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def build_user_record(user: int, name: str) -> Object:
+    metadata = {"name": f"{USER_RECORD}{user}", "labels": {RECORD_LABEL: "true"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"tenant": name}}
+
+
+def find_recorded_user(record: Object) -> int | None:
+    text = (record.get("data") or {}).get("unix-user")
+    return None if text is None else int(text)
+
+
 def build_service_account() -> Object:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME}}
 
@@ -187,15 +269,17 @@ def build_role_binding(namespace: str) -> Object:
 
 
 def build_quota(allowance: Allowance) -> Object:
+    metadata = {"name": NAME, "annotations": {COMPLETED: "1"}}
     spec = {"hard": allowance.to_hard()}
-    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": NAME}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
 
 
-def build_limit_range(allowance: Allowance) -> Object | None:
+def build_limit_range(hard: Mapping[str, str]) -> Object | None:
     """A quota of CPUs or memory refuses Pods that name none; this names them: at most 1 CPU and 1Gi, or all that the
     tenant has where that is less."""
     amounts = {}
-    for name, usual, amount in (("cpu", "1", allowance.cpu), ("memory", "1Gi", allowance.memory)):
+    for name, usual in (("cpu", "1"), ("memory", "1Gi")):
+        amount = hard.get(f"limits.{name}")
         if amount:
             amounts[name] = amount if quantity.parse(amount) < quantity.parse(usual) else usual
     if not amounts:
@@ -204,22 +288,7 @@ def build_limit_range(allowance: Allowance) -> Object | None:
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": NAME}, "spec": spec}
 
 
-_FLAGS = {
-    JOBS_KEY: "jobs",
-    "pods": "pods",
-    "requests.cpu": "cpu",
-    "limits.cpu": "cpu",
-    "requests.memory": "memory",
-    "limits.memory": "memory",
-    GPU_KEY: "gpu",
-    PIDS: "pids",
-    OBJECT_BYTES: "object-bytes",
-    STORAGE: "storage",
-    "requests.storage": "storage",
-    "limits.ephemeral-storage": "storage",
-    EVENTS_KEY: "objects",
-    **dict.fromkeys(OBJECT_KEYS, "objects"),
-}
+_FLAGS = {key: {"gpus": "gpu"}.get(name, name.replace("_", "-")) for name, keys in HARD_KEYS.items() for key in keys}
 """By resource of the quota: the flag of `tenant set` that changes it."""
 
 

@@ -25,7 +25,7 @@ from trainmaster.app.home import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.rest import WILDCARDS, build_tls, build_url, open_listener, serving_on_demand
 from trainmaster.app.rest_backend import Folders, build_backend
-from trainmaster.app.rest_identities import add_oidc
+from trainmaster.app.rest_identities import add_oidc, build_sign_up
 from trainmaster.app.settings import Rest
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.auth.pki import Pki
@@ -141,7 +141,7 @@ def _build(
         add_oidc(ReviewingCallers(client, act), options.rest, act_as, clock),
         clock,
         SystemIds(),
-        tenants=TenantDesk(client, clock, sign_up=options.rest.sign_up, on_cluster=True),
+        tenants=TenantDesk(client, clock, sign_up=build_sign_up(options.rest), on_cluster=True),
         folders=Folders(options.templates, options.history, None),
         find_fields=find_fields,
         remind=sweeper.remind,

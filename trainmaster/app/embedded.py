@@ -33,7 +33,7 @@ from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStreams
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.http.usage import Meter, Usage
-from trainmaster.apiserver.local import SYSTEM
+from trainmaster.apiserver.local import SYSTEM, LocalClient
 from trainmaster.apiserver.registry import Registry
 from trainmaster.apiserver.room import Room
 from trainmaster.apiserver.sizes import ObjectLimits
@@ -52,6 +52,7 @@ from trainmaster.app.policies import NoEscalation, StorePolicies
 from trainmaster.app.rest import WILDCARDS
 from trainmaster.app.settings import Settings
 from trainmaster.app.signals import stop_on_signals
+from trainmaster.app.tenant_upgrade import upgrade_tenants
 from trainmaster.app.workloads import running_workloads
 from trainmaster.auth.identities import Credentials
 from trainmaster.auth.pki import Pki, build_server_tls
@@ -171,6 +172,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             api.registry.state.admission.add(Room(lambda: disk.shortage, SYSTEM.user))
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
             ensure_built_ins(api.registry)
+            await upgrade_tenants(LocalClient(api.registry), api.registry)
             pods = NO_PODS
             if settings.process.workloads:
                 damage = store.damage.describe() if store.damage is not None else ""

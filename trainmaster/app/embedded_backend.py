@@ -14,7 +14,8 @@ from trainmaster.api.lifecycle.terms import DEADLINE_FIELD, TTL_FIELD
 from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.rest_backend import Folders, build_backend, build_log_source
-from trainmaster.app.rest_identities import add_oidc
+from trainmaster.app.rest_identities import add_oidc, build_sign_up
+from trainmaster.app.tenant_remains import build_remains
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.offers import OVERRIDES, PATCHES
@@ -51,7 +52,12 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         world.clock,
         world.ids,
         tenants=TenantDesk(
-            client, world.clock, sign_up=world.settings.rest.sign_up, on_cluster=False, latest=get_latest
+            client,
+            world.clock,
+            sign_up=build_sign_up(world.settings.rest),
+            on_cluster=False,
+            latest=get_latest,
+            remains=build_remains(store, world.home.history),
         ),
         folders=Folders(world.home.templates, world.home.history, world.home.bundles),
         find_fields=_find_fields,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from trainmaster.api import quantity
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.edge.addresses import parse_network
 from trainmaster.kit.addresses import is_private
@@ -64,8 +65,21 @@ class Rest:
     """Of each caller who is no administrator, on average; 0 is no limit."""
     request_burst: int = 200
     """How many of them may come at once."""
-    sign_up: bool = False
-    """Anybody who reaches the port may become a tenant (docs/tenants.md). false: administrators add tenants."""
+    sign_up: Literal["off", "invited", "open"] = "off"
+    """Who may become a tenant without an administrator (docs/tenants.md): nobody, whoever has the code of an
+    invitation, or anybody who reaches the port. true and false mean open and off."""
+    sign_ups_per_hour: int = 360
+    """New tenants that come without an invitation, from everywhere together."""
+    sign_ups_per_hour_per_address: int = 20
+    """Attempts to sign up from one address (IPv6: one /64), half of them at once."""
+    sign_up_tenants: int = 1_000
+    """Most tenants that signed themselves up, those included of whom only records or files are left."""
+    sign_up_cpu: str = ""
+    """CPUs of a tenant that signs itself up, as `tenant add --cpu`. Empty: no limit."""
+    sign_up_memory: str = ""
+    """Its memory. Empty: no limit."""
+    sign_up_storage: str = ""
+    """Its storage. Empty: no limit."""
     check_code: bool = True
     """Refuse training code that the Python of the server cannot parse. false where jobs run on a newer Python."""
     oidc_issuer: str = ""
@@ -259,6 +273,12 @@ _MINIMA = {"limits.object_bytes": 64 * 1024, "limits.object_values": 10_000}
 _MAXIMA = {"server.port": 65535, "rest.port": 65535, "limits.json_depth": 200}
 
 
+# What an earlier version took.
+_ALIASES = {
+    "rest.sign_up": {"true": "open", "1": "open", "yes": "open", "false": "off", "0": "off", "no": "off"},
+}
+
+
 def list_settings() -> dict[str, Setting]:
     """Every setting by its key, "group.field", in order."""
     found = {}
@@ -302,6 +322,7 @@ def load(
     changed = {group: dataclasses.replace(getattr(base, group), **fields) for group, fields in groups.items()}
     settings = dataclasses.replace(base, **changed)
     _check_oidc(settings.rest)
+    _check_amounts(settings.rest)
     _check_proxies(settings.limits.trusted_proxies)
     return Effective(settings, sources)
 
@@ -325,6 +346,16 @@ def _check_oidc(rest: Rest) -> None:
         path = getattr(rest, key)
         if path and "://" not in path and not Path(path).is_file():
             raise SettingsError(f"rest.{key}: there is no file {path}")
+
+
+def _check_amounts(rest: Rest) -> None:
+    for key in ("sign_up_cpu", "sign_up_memory", "sign_up_storage"):
+        text = getattr(rest, key)
+        try:
+            if text and quantity.parse(text) <= 0:
+                raise ValueError
+        except ValueError:
+            raise SettingsError(f"rest.{key} must be an amount such as 4 or 16Gi, not {text!r}") from None
 
 
 def _check_proxies(proxies: tuple[str, ...]) -> None:
@@ -411,6 +442,7 @@ def check_value(setting: Setting, value: Any, source: Source) -> Any:
     kind, key = setting.type, setting.key
     wrong = SettingsError(f"{source}: {key} must be {_describe(kind)}, not {value!r}")
     if typing.get_origin(kind) is Literal:
+        value = _ALIASES.get(key, {}).get(str(value).lower(), value)
         if value not in typing.get_args(kind):
             raise wrong
         return value

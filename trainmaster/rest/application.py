@@ -18,7 +18,7 @@ from trainmaster.rest.edge import Edge
 from trainmaster.rest.problems import Problem, build_unexpected, from_status, from_validation
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS, list_methods
 from trainmaster.rest.services.tenants import to_problem
-from trainmaster.tenancy.tenants import TenantError
+from trainmaster.tenancy.errors import TenantError
 
 
 def build_routes(backend: Backend) -> FastAPI:

@@ -7,32 +7,24 @@ crash between any two writes the same command goes on where it stopped, and nobo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
 
 from trainmaster.api import tenancy
 from trainmaster.api.labels import ISOLATION
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
-from trainmaster.api.status import AlreadyExists, Conflict, NotFound
+from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from trainmaster.api.status import AlreadyExists, NotFound
 from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, ROLE_BINDINGS, Allowance, Tenant
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
 from trainmaster.kit.clock import Clock, format_time
+from trainmaster.tenancy.errors import TenantError, build_taken
+from trainmaster.tenancy.register import Register, Remains
 
 DEFAULT_LIFE = timedelta(days=90)
 SHORTEST_LIFE, LONGEST_LIFE = timedelta(minutes=10), timedelta(days=365)
-_TRIES = 20
-"""Of finding a free user id while others are added at the same time."""
 _FIRST_TOKEN = f"{NAME}-token-1"
-
-
-class TenantError(Exception):
-    """What cannot be done, and what to do instead; for people. `kind` is for programs."""
-
-    def __init__(self, text: str, kind: Literal["invalid", "exists", "missing", "refused"] = "refused") -> None:
-        super().__init__(text)
-        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +36,21 @@ class Issued:
 
 
 class Tenants:
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, remains: Remains | None = None) -> None:
         self._client = client
         self._clock = clock
+        self.register = Register(client, remains)
 
     async def add(
         self, name: str, allowance: Allowance, *, walled: bool, life: timedelta = DEFAULT_LIFE, fresh: bool = False
     ) -> Issued:
         """`walled`: its Pods run as a Unix user of its own; one machine only, and the node must be able to. `fresh`:
-        somebody whom nobody knows asks, so a name that was ever given is taken, whatever is left of its tenant."""
+        somebody whom nobody knows asks, so a name is taken as long as anything is left of its last tenant."""
         problem = tenancy.find_name_problem(name)
         if problem:
             raise TenantError(problem, "invalid")
         _check_life(life)
-        user = await self._reserve_user(name, fresh) if walled else None
+        user = await self.register.take(name, walled=walled, fresh=fresh)
         await self._make_namespace(name, user, fresh)
         await self._furnish(name, allowance)
         try:
@@ -71,6 +64,25 @@ class Tenants:
 
     async def get(self, name: str) -> Tenant:
         return await self._read(await self._find_namespace(name))
+
+    async def change(self, name: str, changes: Mapping[str, str | int | None]) -> Tenant:
+        """Fields of its `Allowance` to what they become; None lifts a limit. Holds from the next create on."""
+        await self._find_namespace(name)
+        hard = tenancy.build_hard_changes(changes)
+        try:
+            patch = {"spec": {"hard": hard}}
+            quota = await self._client.patch(RESOURCE_QUOTAS, NAME, PatchType.MERGE, patch, name)
+        except NotFound:
+            made = tenancy.build_quota(Allowance())
+            given = {key: amount for key, amount in hard.items() if amount is not None}
+            made["spec"]["hard"] |= given
+            quota = await self._client.create(RESOURCE_QUOTAS, made, name)
+        if {"cpu", "memory"} & set(changes):
+            limits = tenancy.build_limit_range(quota["spec"].get("hard") or {})
+            await self._remove(LIMIT_RANGES, NAME, name)
+            if limits is not None:
+                await self._ensure(LIMIT_RANGES, limits, name)
+        return await self.get(name)
 
     async def rotate(self, name: str, *, life: timedelta = DEFAULT_LIFE) -> Issued:
         """A new token; every earlier one is void before the new one exists."""
@@ -109,7 +121,7 @@ class Tenants:
             await self._client.create(NAMESPACES, tenancy.build_namespace(name, user))
         except AlreadyExists:
             if fresh:
-                raise _build_taken(name) from None
+                raise build_taken(name) from None
             found = await self._client.get(NAMESPACES, name)
             if (found["metadata"].get("labels") or {}).get(tenancy.TENANT) != name:
                 raise TenantError(
@@ -129,41 +141,12 @@ class Tenants:
                 raise _build_exists(name) from None
 
     async def _furnish(self, name: str, allowance: Allowance) -> None:
-        limits = tenancy.build_limit_range(allowance)
+        limits = tenancy.build_limit_range(allowance.to_hard())
         await self._ensure(RESOURCE_QUOTAS, tenancy.build_quota(allowance), name)
         if limits is not None:
             await self._ensure(LIMIT_RANGES, limits, name)
         await self._ensure(SERVICE_ACCOUNTS, tenancy.build_service_account(), name)
         await self._ensure(ROLE_BINDINGS, tenancy.build_role_binding(name), name)
-
-    async def _reserve_user(self, name: str, fresh: bool) -> int:
-        """Written down under the revision that was read, so two tenants never get the same."""
-        for _ in range(_TRIES):
-            register = await self._read_register()
-            entries: dict[str, str] = register.get("data") or {}
-            if name in entries:
-                if fresh:
-                    raise _build_taken(name)
-                return int(entries[name])
-            user = max((int(text) + 1 for text in entries.values()), default=tenancy.FIRST_USER)
-            if user > tenancy.LAST_USER:
-                raise TenantError(f"all user ids up to {tenancy.LAST_USER} are taken")
-            try:
-                changed = {**register, "data": {**entries, name: str(user)}}
-                await self._client.update(CONFIG_MAPS, changed, tenancy.SYSTEM_NAMESPACE)
-            except Conflict:
-                continue
-            return user
-        raise TenantError("too many tenants are being added at this moment; try again")
-
-    async def _read_register(self) -> Object:
-        place = (CONFIG_MAPS, tenancy.REGISTER, tenancy.SYSTEM_NAMESPACE)
-        try:
-            return await self._client.get(*place)
-        except NotFound:
-            empty = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": tenancy.REGISTER}}
-            await self._ensure(CONFIG_MAPS, empty, tenancy.SYSTEM_NAMESPACE)
-            return await self._client.get(*place)
 
     async def _renew(self, name: str, life: timedelta) -> Issued:
         taken = {secret["metadata"]["name"] for secret in await self._list_tokens(name)}
@@ -194,7 +177,12 @@ class Tenants:
     # Small helpers
 
     async def _read(self, namespace: Object) -> Tenant:
-        return tenancy.read_tenant(namespace, await self._list_tokens(namespace["metadata"]["name"]))
+        name = namespace["metadata"]["name"]
+        try:
+            quota: Object | None = await self._client.get(RESOURCE_QUOTAS, NAME, name)
+        except NotFound:
+            quota = None
+        return tenancy.read_tenant(namespace, await self._list_tokens(name), quota)
 
     async def _list_tokens(self, namespace: str) -> list[Object]:
         options = ListOptions(label_selector=f"{tenancy.TOKEN_LABEL}=true")
@@ -230,10 +218,6 @@ def _build_exists(name: str) -> TenantError:
     return TenantError(
         f"tenant {name} exists already; `trainmaster tenant rotate {name}` gives it a new token", "exists"
     )
-
-
-def _build_taken(name: str) -> TenantError:
-    return TenantError(f"the name {name} is taken", "exists")
 
 
 def _check_life(life: timedelta) -> None:

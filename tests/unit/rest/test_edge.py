@@ -31,6 +31,7 @@ from trainmaster.rest.services.making import NewJobs
 from trainmaster.rest.services.offers import Offers
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import NoRecords
+from trainmaster.rest.services.sign_up import SignUpRules
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.templates import Templates
 from trainmaster.rest.services.tenants import TenantDesk
@@ -64,7 +65,7 @@ def build_backend(callers: Any = None, limits: Limits | None = None) -> Backend:
     clock = SystemClock()
     jobs = JobMaker(Templates(), Offers(find_fields, clock), clock)
     known = callers or OnlyGood(_Silent())  # type: ignore[arg-type]
-    desk = TenantDesk(_Silent(), clock, sign_up=False, on_cluster=False)  # type: ignore[arg-type]
+    desk = TenantDesk(_Silent(), clock, sign_up=SignUpRules(), on_cluster=False)  # type: ignore[arg-type]
     reader, rates = JobReader(NoRecords(), clock), Rates(clock, 50.0, 200)
     return Backend(
         known,

@@ -16,7 +16,8 @@ from trainmaster.api.tenancy import Allowance
 from trainmaster.app.policies import StorePolicies
 from trainmaster.auth.service_accounts import ServiceAccountTokens
 from trainmaster.client.contract import Client
-from trainmaster.tenancy.tenants import TenantError, Tenants, check_walls
+from trainmaster.tenancy.errors import TenantError
+from trainmaster.tenancy.tenants import Tenants, check_walls
 from trainmaster.testing.cluster import SIGNING_SECRET, Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 

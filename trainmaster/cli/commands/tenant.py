@@ -2,7 +2,10 @@
 
   trainmaster tenant add ann                     a namespace, and a token that is shown once
   trainmaster tenant add ann --jobs 20 --gpu 2   with a quota
-  trainmaster tenant list
+  trainmaster tenant list                        all, with what they use
+  trainmaster tenant get ann                     one, with its use against every limit
+  trainmaster tenant set ann --memory 64Gi       another limit; `none` lifts it
+  trainmaster tenant invite --uses 5 --cpu 4     a code with which people sign up by themselves (rest.sign_up)
   trainmaster tenant rotate ann                  a new token; the old ones are void at once
   trainmaster tenant disable ann                 may do nothing any more; jobs go on
   trainmaster tenant delete ann --yes            with all that is in the namespace
@@ -16,7 +19,7 @@ import argparse
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trainmaster.api import quantity
 from trainmaster.api.resources import NODES
@@ -28,7 +31,11 @@ from trainmaster.cli.server import add_cluster, call, is_cluster
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import SystemClock
-from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, TenantError, Tenants, check_walls
+from trainmaster.kit.ids import SystemIds
+from trainmaster.tenancy import invitations
+from trainmaster.tenancy.errors import TenantError
+from trainmaster.tenancy.invitations import Invitation, Invitations
+from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, Tenants, check_walls
 
 T = TypeVar("T")
 
@@ -41,6 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--without-walls", action="store_true", help="also where Pods of tenants cannot be kept apart on this machine"
     )
     _add(commands, "list", "all tenants", named=False)
+    _add(commands, "get", "one tenant, with its use against every limit")
+    change = _add(commands, "set", "change what a tenant may have; `none` lifts a limit")
+    add_allowance(change, changing=True)
+    invite = _add(commands, "invite", "make a code with which people become tenants by themselves", named=False)
+    add_allowance(invite)
+    invite.add_argument("--uses", type=int, default=1, metavar="N", help="how many tenants (default 1)")
+    invite.add_argument("--lasts", default="", metavar="SPAN", help="how long the code is good: 12h (default 7d)")
+    _add(commands, "invitations", "those that are not used up", named=False)
+    withdraw = _add(commands, "withdraw", "make an invitation void", named=False)
+    withdraw.add_argument("id", metavar="ID", help="as `tenant invitations` shows it")
     _add(commands, "rotate", "a new token; the old ones are void", token=True)
     _add(commands, "enable", "let a disabled tenant in again, with a new token", token=True)
     _add(commands, "disable", "take away tokens and rights; jobs go on")
@@ -48,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete.add_argument("--yes", action="store_true", help="without it, only says what would go")
 
 
-def add_allowance(parser: argparse.ArgumentParser) -> None:
+def add_allowance(parser: argparse.ArgumentParser, *, changing: bool = False) -> None:
+    """`changing`: of a tenant that has limits already."""
     usual = Allowance()
     for flag, metavar, text in (
         ("--jobs", "N", f"TrainJobs at a time (default {usual.jobs})"),
@@ -61,7 +79,9 @@ def add_allowance(parser: argparse.ArgumentParser) -> None:
         ("--object-bytes", "AMOUNT", f"all its objects together (default {usual.object_bytes})"),
         ("--storage", "AMOUNT", "on disk, all it keeps together: 200Gi"),
     ):
-        parser.add_argument(flag, type=int if metavar == "N" else str, default=None, metavar=metavar, help=text)
+        shown = text.partition(" (default")[0] if changing else text
+        kind = str if changing or metavar != "N" else int
+        parser.add_argument(flag, type=kind, default=None, metavar=metavar, help=shown)
 
 
 def _add(
@@ -87,6 +107,11 @@ def run(options: argparse.Namespace, context: Context) -> int:
     actions: dict[str, Callable[[argparse.Namespace, Context], int]] = {
         "add": _run_add,
         "list": _run_list,
+        "get": _run_get,
+        "set": _run_set,
+        "invite": _run_invite,
+        "invitations": _run_invitations,
+        "withdraw": _run_withdraw,
         "rotate": _run_renewal,
         "enable": _run_renewal,
         "disable": _run_disable,
@@ -96,10 +121,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 
 def _do(context: Context, options: argparse.Namespace, work: Callable[[Tenants], Awaitable[T]]) -> T:
-    try:
-        return call(context, options, lambda client: work(Tenants(client, SystemClock())))
-    except TenantError as error:
-        raise exits.Failure(str(error)) from None
+    return _call(context, options, lambda client: work(Tenants(client, SystemClock())))
 
 
 def _run_renewal(options: argparse.Namespace, context: Context) -> int:
@@ -124,25 +146,33 @@ def _run_add(options: argparse.Namespace, context: Context) -> int:
                 raise TenantError(problem)
         return await Tenants(client, SystemClock()).add(options.name, allowance, walled=walled, life=life)
 
-    try:
-        issued = call(context, options, add)
-    except TenantError as error:
-        raise exits.Failure(str(error)) from None
-    return _show_issued(options, context, issued)
+    return _show_issued(options, context, _call(context, options, add))
 
 
 _LEAST = {"jobs": 1, "gpu": 0, "pods": 1, "pids": 8, "objects": 10}
 
 
 def _read_allowance(options: argparse.Namespace) -> Allowance:
-    given = {
+    return Allowance(**_read_amounts(options))
+
+
+def _read_amounts(options: argparse.Namespace) -> dict[str, Any]:
+    """Fields of an `Allowance` that were given, checked. None: its limit is to be lifted."""
+    given: dict[str, Any] = {
         name: getattr(options, name)
         for name in ("cpu", "memory", "object_bytes", "storage", *_LEAST)
         if getattr(options, name) is not None
     }
     for name, value in given.items():
         flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, int):
+        if value == "none":
+            given[name] = None
+            continue
+        if name in _LEAST:
+            try:
+                given[name] = value = int(value)
+            except ValueError:
+                raise exits.Failure(f"{flag} needs a whole number or none, not {value!r}", exits.USAGE) from None
             if value < _LEAST[name]:
                 raise exits.Failure(f"{flag} needs at least {_LEAST[name]}", exits.USAGE)
             continue
@@ -153,7 +183,7 @@ def _read_allowance(options: argparse.Namespace) -> Allowance:
             raise exits.Failure(f"{flag}: {value!r}: {error}", exits.USAGE) from None
     if "gpu" in given:
         given["gpus"] = given.pop("gpu")
-    return Allowance(**given)
+    return given
 
 
 def _read_life(options: argparse.Namespace) -> timedelta:
@@ -182,15 +212,92 @@ def _run_list(options: argparse.Namespace, context: Context) -> int:
     if options.output != "table":
         print_data(context, [{**asdict(tenant), "state": tenant.state} for tenant in found], options.output)
     elif found:
-        print_table(context, ("NAME", "STATE", "TOKEN UNTIL", "UNIX USER", "CREATED"), [_row(one) for one in found])
+        print_table(context, (*_COLUMNS, *(name.upper() for name in _SHOWN.values())), [_row(one) for one in found])
     else:
         context.note("there are no tenants; `trainmaster tenant add NAME` makes one")
     return exits.OK
 
 
+_COLUMNS = ("NAME", "STATE", "TOKEN UNTIL", "UNIX USER", "CREATED")
+_SHOWN = {
+    "jobs": "jobs",
+    "cpu": "cpu",
+    "memory": "memory",
+    "gpus": "gpus",
+    "pods": "pods",
+    "pids": "pids",
+    "object_bytes": "object bytes",
+    "storage": "storage",
+}
+"""Budgets with a column of their own; `tenant get` shows all."""
+
+
 def _row(tenant: Tenant) -> tuple[str, ...]:
     user = "none" if tenant.unix_user is None else str(tenant.unix_user)
-    return tenant.name, tenant.state, max(tenant.tokens, default="none"), user, tenant.created
+    budgets = {budget.name: f"{budget.used}/{budget.allowed}" for budget in tenant.budgets}
+    first = (tenant.name, tenant.state, max(tenant.tokens, default="none"), user, tenant.created)
+    return (*first, *(budgets.get(name, "-") for name in _SHOWN))
+
+
+def _run_get(options: argparse.Namespace, context: Context) -> int:
+    return _show_tenant(options, context, _do(context, options, lambda tenants: tenants.get(options.name)))
+
+
+def _run_set(options: argparse.Namespace, context: Context) -> int:
+    changes = _read_amounts(options)
+    if not changes:
+        raise exits.Failure("nothing to change: name a limit, such as --memory 64Gi", exits.USAGE)
+    return _show_tenant(options, context, _do(context, options, lambda tenants: tenants.change(options.name, changes)))
+
+
+def _show_tenant(options: argparse.Namespace, context: Context, tenant: Tenant) -> int:
+    if options.output != "table":
+        print_data(context, {**asdict(tenant), "state": tenant.state}, options.output)
+        return exits.OK
+    context.say(f"{tenant.name}: {tenant.state}, created {tenant.created}")
+    rows = [(budget.name.replace("_", " "), budget.used, budget.allowed) for budget in tenant.budgets]
+    print_table(context, ("LIMIT", "USED", "ALLOWED"), rows)
+    return exits.OK
+
+
+def _run_invite(options: argparse.Namespace, context: Context) -> int:
+    allowance, code = _read_allowance(options), SystemIds().token()
+    life = _read_life(options) if options.lasts else invitations.DEFAULT_LIFE
+
+    async def invite(client: Client) -> Invitation:
+        return await Invitations(client, SystemClock()).invite(code, allowance, uses=options.uses, life=life)
+
+    made = _call(context, options, invite)
+    if options.output != "table":
+        print_data(context, {"code": code, **asdict(made)}, options.output)
+        return exits.OK
+    context.say(code)
+    context.note(f"good for {made.uses} sign-up{'s' if made.uses > 1 else ''} until {made.expires}; shown this once")
+    return exits.OK
+
+
+def _run_invitations(options: argparse.Namespace, context: Context) -> int:
+    found = _call(context, options, lambda client: Invitations(client, SystemClock()).list_all())
+    if options.output != "table":
+        print_data(context, [asdict(one) for one in found], options.output)
+    elif found:
+        print_table(context, ("ID", "USES LEFT", "UNTIL"), [(one.id, str(one.uses), one.expires) for one in found])
+    else:
+        context.note("nobody is invited; `trainmaster tenant invite` makes a code")
+    return exits.OK
+
+
+def _run_withdraw(options: argparse.Namespace, context: Context) -> int:
+    _call(context, options, lambda client: Invitations(client, SystemClock()).withdraw(options.id))
+    context.note(f"invitation {options.id} is void")
+    return exits.OK
+
+
+def _call(context: Context, options: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
+    try:
+        return call(context, options, work)
+    except TenantError as error:
+        raise exits.Failure(str(error)) from None
 
 
 def _run_disable(options: argparse.Namespace, context: Context) -> int:

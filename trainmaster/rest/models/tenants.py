@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainmaster.api.tenancy import Allowance, Tenant
+from trainmaster.api.tenancy import Allowance, Budget, Tenant
 from trainmaster.rest.models.trainjobs import Amount, Count
 from trainmaster.tenancy.tenants import Issued
 
@@ -44,17 +44,38 @@ class AllowanceModel(BaseModel):
         )
 
 
+class AllowanceChange(BaseModel):
+    """What is to become different; null lifts a limit, and what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"memory": "64Gi", "gpus": None}]})
+
+    jobs: Count | None = Field(default=None, ge=1, le=100_000)
+    cpu: Amount | None = None
+    memory: Amount | None = None
+    gpus: Count | None = Field(default=None, ge=0, le=100_000)
+    pods: Count | None = Field(default=None, ge=1, le=100_000)
+    pids: Count | None = Field(default=None, ge=8, le=4_000_000)
+    objects: Count | None = Field(default=None, ge=10, le=1_000_000)
+    object_bytes: Amount | None = None
+    storage: Amount | None = None
+
+    def to_changes(self) -> dict[str, str | int | None]:
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
 class SignUp(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "ann"}]})
 
     name: str = Field(description="The tenant, which is also its namespace: lower-case letters, digits and dashes.")
+    invitation: str = Field(default="", max_length=200, description="The code that an administrator gave you.")
 
 
-class NewTenant(SignUp):
+class NewTenant(BaseModel):
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"name": "ann", "allowance": {"jobs": 20, "gpus": 2}}]}
     )
 
+    name: str = Field(description="The tenant, which is also its namespace: lower-case letters, digits and dashes.")
     allowance: AllowanceModel = Field(default_factory=AllowanceModel)
     token_days: Count = Field(default=90, ge=1, le=_LONGEST_DAYS, description="How long its token lives.")
     without_walls: bool = Field(
@@ -75,6 +96,7 @@ _TENANT: dict[str, Any] = {
     "created_at": "2026-11-15T20:00:00Z",
     "unix_user": 200_001,
     "tokens_expire_at": ["2027-02-13T20:00:00Z"],
+    "budgets": [{"name": "memory", "resource": "limits.memory", "used": "2Gi", "allowed": "64Gi"}],
 }
 _TOKEN: dict[str, Any] = {
     "tenant": "ann",
@@ -105,6 +127,17 @@ class TokenAnswer(BaseModel):
         return cls(tenant=issued.tenant, namespace=issued.namespace, token=issued.token, expires_at=issued.expires)
 
 
+class BudgetAnswer(BaseModel):
+    name: str = Field(description="As in the tenant's allowance.")
+    resource: str = Field(description="As the quota names it.")
+    used: str
+    allowed: str
+
+    @classmethod
+    def build(cls, budget: Budget) -> BudgetAnswer:
+        return cls(name=budget.name, resource=budget.resource, used=budget.used, allowed=budget.allowed)
+
+
 class TenantAnswer(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_TENANT]})
 
@@ -114,6 +147,7 @@ class TenantAnswer(BaseModel):
     created_at: str
     unix_user: int | None = Field(description="Whom its Pods run as on one machine; null without walls.")
     tokens_expire_at: list[str]
+    budgets: list[BudgetAnswer] = Field(description="Its use against every limit of its quota.")
 
     @classmethod
     def build(cls, tenant: Tenant) -> TenantAnswer:
@@ -124,6 +158,7 @@ class TenantAnswer(BaseModel):
             created_at=tenant.created,
             unix_user=tenant.unix_user,
             tokens_expire_at=list(tenant.tokens),
+            budgets=[BudgetAnswer.build(budget) for budget in tenant.budgets],
         )
 
 

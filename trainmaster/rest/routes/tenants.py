@@ -5,10 +5,20 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 
 from trainmaster.rest.context import BackendOf, CallerOf, TrailOf
-from trainmaster.rest.models.tenants import Me, NewTenant, NewToken, SignUp, TenantAnswer, Tenants, TokenAnswer, Use
+from trainmaster.rest.models.tenants import (
+    AllowanceChange,
+    Me,
+    NewTenant,
+    NewToken,
+    SignUp,
+    TenantAnswer,
+    Tenants,
+    TokenAnswer,
+    Use,
+)
 from trainmaster.rest.services.tenants import read_quota
 
 router = APIRouter(prefix="/api/v1", tags=["tenants"])
@@ -31,9 +41,10 @@ async def read_me(caller: CallerOf) -> Me:
 
 
 @router.post("/signup", summary="Become a tenant", status_code=201)
-async def sign_up(body: SignUp, backend: BackendOf, trail: TrailOf) -> TokenAnswer:
+async def sign_up(body: SignUp, backend: BackendOf, trail: TrailOf, request: Request) -> TokenAnswer:
     """Open only where the administrator has set `rest.sign_up`. Needs no token; gives one."""
-    return TokenAnswer.build(await backend.tenants.sign_up(body.name, trail))
+    address = request.client.host if request.client is not None else ""
+    return TokenAnswer.build(await backend.tenants.sign_up(body.name, trail, address, body.invitation))
 
 
 @router.get("/tenants", summary="All tenants")
@@ -57,6 +68,12 @@ async def add_tenant(body: NewTenant, caller: CallerOf, backend: BackendOf) -> T
 @router.get("/tenants/{name}", summary="One tenant")
 async def read_tenant(name: Name, caller: CallerOf, backend: BackendOf) -> TenantAnswer:
     return TenantAnswer.build(await backend.tenants.open(caller.client).get(name))
+
+
+@router.patch("/tenants/{name}", summary="Change what a tenant may have")
+async def change_tenant(name: Name, body: AllowanceChange, caller: CallerOf, backend: BackendOf) -> TenantAnswer:
+    """Holds from the next create on; what a tenant has already stays."""
+    return TenantAnswer.build(await backend.tenants.open(caller.client).change(name, body.to_changes()))
 
 
 @router.post("/tenants/{name}/rotate", summary="A new token; the old ones are void")

@@ -13,26 +13,36 @@ from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.callers import Caller, Latest, SeenClient, always_durable
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
-from trainmaster.rest.rates import Rates
+from trainmaster.rest.services.sign_up import Door, SignUpRules
 from trainmaster.rest.trail import Trail
-from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, TenantError, Tenants, check_walls
+from trainmaster.tenancy.errors import TenantError
+from trainmaster.tenancy.invitations import Invitations
+from trainmaster.tenancy.register import Remains
+from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, Tenants, check_walls
 
 
 class TenantDesk:
     """`own` acts as the REST API itself, for sign-up alone. `on_cluster`: containers are the walls."""
 
     def __init__(
-        self, own: Client, clock: Clock, *, sign_up: bool, on_cluster: bool, latest: Latest = always_durable
+        self,
+        own: Client,
+        clock: Clock,
+        *,
+        sign_up: SignUpRules,
+        on_cluster: bool,
+        latest: Latest = always_durable,
+        remains: Remains | None = None,
     ) -> None:
         self._own = own
         self._latest = latest
         self._clock = clock
-        self._sign_up = sign_up
         self._on_cluster = on_cluster
-        self._signed_up = Rates(clock, 0.1, 20)
+        self._door = Door(sign_up, clock)
+        self._remains = remains
 
     def open(self, client: Client) -> Tenants:
-        return Tenants(client, self._clock)
+        return Tenants(client, self._clock, self._remains)
 
     async def add(
         self,
@@ -52,21 +62,30 @@ class TenantDesk:
                 raise Problem(409, "no-walls", problem, hint=hint)
         return await self.open(client).add(name, allowance, walled=walled, life=life, fresh=fresh)
 
-    async def sign_up(self, name: str, trail: Trail) -> Issued:
-        if not self._sign_up:
-            raise Problem(
-                403, "sign-up-closed", "tenants are made by administrators here",
-                hint="ask one for `trainmaster tenant add`, or set rest.sign_up to true",
-            )  # fmt: skip
-        self._signed_up.take("anybody")
+    async def sign_up(self, name: str, trail: Trail, address: str, invitation: str = "") -> Issued:
+        self._door.knock(address, invitation)
         # Nobody called, so the edge neither waits for durability nor knows what was written.
         client = SeenClient(self._own, self._latest, trail)
         try:
-            issued = await self.add(client, name, Allowance(), life=DEFAULT_LIFE, without_walls=False, fresh=True)
+            issued = await self._let_in(client, name, invitation)
         except (TenantError, Problem) as error:
             raise _advise_nobody(error, name) from None
         await client.settle()
         return issued
+
+    async def _let_in(self, client: Client, name: str, invitation: str) -> Issued:
+        if not invitation:
+            await self._door.check_room(name, self.open(client).register)
+            return await self._add_stranger(client, name, self._door.rules.allowance)
+        allowance, give_back = await Invitations(client, self._clock).use(invitation)
+        try:
+            return await self._add_stranger(client, name, allowance)
+        except (TenantError, Problem):
+            await give_back()
+            raise
+
+    async def _add_stranger(self, client: Client, name: str, allowance: Allowance) -> Issued:
+        return await self.add(client, name, allowance, life=DEFAULT_LIFE, without_walls=False, fresh=True)
 
 
 def _advise_nobody(error: TenantError | Problem, name: str) -> Problem:

@@ -1,0 +1,94 @@
+"""Tenants of an earlier version get the limits that it did not know, once, when this one starts.
+
+What an administrator set stays as it is: only resources that the quota does not name are added, with the defaults of
+`tenant add`, or with twice what the tenant has where that is more. A quota that has been completed is marked, so
+whatever an administrator takes out of it later stays out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from trainmaster.api import quantity, tenancy
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES
+from trainmaster.api.status import NotFound
+from trainmaster.api.tenancy import COMPLETED, NAME, OBJECT_BYTES, OBJECT_KEYS, RESOURCE_QUOTAS, Allowance
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.quotas import list_counts
+from trainmaster.apiserver.registry import Registry
+from trainmaster.client.contract import Client, ListOptions, PatchType
+from trainmaster.tenancy.register import Register
+
+log = logging.getLogger(__name__)
+
+
+async def upgrade_tenants(client: Client, registry: Registry) -> int:
+    """How many quotas were completed. Every step may be repeated."""
+    carried = await Register(client).carry_over()
+    if carried:
+        log.info("tenants carried over", extra={"action": "tenants.carried_over", "count": carried})
+    done = 0
+    namespaces = await client.list(NAMESPACES, options=ListOptions(label_selector=tenancy.TENANT))
+    for namespace in namespaces.items:
+        name = namespace["metadata"]["name"]
+        if await _complete(client, registry, name):
+            log.info("quota completed", extra={"action": "tenants.completed", "tenant": name})
+            done += 1
+    return done
+
+
+async def _complete(client: Client, registry: Registry, name: str) -> bool:
+    try:
+        quota = await client.get(RESOURCE_QUOTAS, NAME, name)
+    except NotFound:
+        return False  # `tenant add` was interrupted, and goes on when it is repeated
+    if COMPLETED in (quota["metadata"].get("annotations") or {}):
+        return False
+    hard = build_completion(quota["spec"].get("hard") or {}, _count(registry, name))
+    await _complete_limits(client, name, hard)
+    patch = {"metadata": {"annotations": {COMPLETED: "1"}}, "spec": {"hard": hard}}
+    await client.patch(RESOURCE_QUOTAS, NAME, PatchType.MERGE, patch, name)
+    return True
+
+
+def build_completion(hard: Mapping[str, str], used: Mapping[str, int]) -> dict[str, str]:
+    """The quota with all that it did not name. `used`: numbers of objects and bytes that are there."""
+    found = dict(hard)
+    for name, usual in Allowance().to_hard().items():
+        needed = 2 * used.get(name, 0)
+        found.setdefault(name, usual if quantity.parse(usual) >= needed else str(needed))
+    for resource in ("cpu", "memory"):
+        if f"requests.{resource}" in hard:
+            found.setdefault(f"limits.{resource}", hard[f"requests.{resource}"])
+    return found
+
+
+def _count(registry: Registry, namespace: str) -> dict[str, int]:
+    used = {OBJECT_BYTES: registry.store.measure(namespace)}
+    for kind in registry.catalogue.kinds:
+        if kind.namespaced:
+            number = registry.store.count(stored.bucket(kind), f"{namespace}/")
+            used |= {name: number for name in list_counts(kind) if name in (*OBJECT_KEYS, tenancy.EVENTS_KEY)}
+    return used
+
+
+async def _complete_limits(client: Client, name: str, hard: Mapping[str, str]) -> None:
+    """A quota on limits wants every container to have one: where the LimitRange gives a request, now also a limit."""
+    wanted = tenancy.build_limit_range(hard)
+    if wanted is None:
+        return
+    try:
+        found = await client.get(LIMIT_RANGES, NAME, name)
+    except NotFound:
+        await client.create(LIMIT_RANGES, wanted, name)
+        return
+    limits: list[Object] = [dict(entry) for entry in found["spec"].get("limits") or ()]
+    given = wanted["spec"]["limits"][0]["default"]
+    for entry in limits:
+        if entry.get("type") == "Container":
+            requests = entry.get("defaultRequest") or {}
+            entry["default"] = {**{key: requests.get(key, amount) for key, amount in given.items()},
+                                **(entry.get("default") or {})}  # fmt: skip
+    await client.patch(LIMIT_RANGES, NAME, PatchType.MERGE, {"spec": {"limits": limits}}, name)
