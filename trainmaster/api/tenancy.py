@@ -215,12 +215,6 @@ def read_tenant(namespace: Object, secrets: Sequence[Object] = (), quota: Object
     )
 
 
-def is_tenant(namespace: Object) -> bool:
-    """Whether somebody has it who is not trusted: `tenancy` made it, or its Pods are bound to a Unix user."""
-    meta = namespace["metadata"]
-    return TENANT in (meta.get("labels") or {}) or UNIX_USER in (meta.get("annotations") or {})
-
-
 def find_unix_user(namespace: Object) -> int | None:
     """The user that Pods of this namespace run as; None where they may run as anybody."""
     text = (namespace["metadata"].get("annotations") or {}).get(UNIX_USER)

@@ -22,6 +22,7 @@ from trainmaster.api import quantity
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.edge.addresses import parse_network
 from trainmaster.kit.addresses import is_private
+from trainmaster.shim.egress import split_entry
 
 PREFIX = "TRAINMASTER_"
 # Read elsewhere: where the home is, which file, crash tests. Not settings, so they cannot stand in the file.
@@ -164,6 +165,12 @@ class Node:
     """Let Pods with a network of their own reach the outside through a proxy (pip, git, downloads)."""
     proxy: str = ""
     """The proxy that this machine itself must use, `http://host:port`; empty for none."""
+    tenant_egress: Literal["internet", "none", "all"] = "internet"
+    """How far that leads for Pods of tenants: internet, public addresses only; none, nothing; all, the local network
+    too. This machine's own addresses are never in it. The owner's Pods are not bound by it."""
+    tenant_egress_allow: tuple[str, ...] = ()
+    """What is open to Pods of tenants all the same, for example a package index or an object store nearby: host:port,
+    address:port, address or network (10.1.0.0/16)."""
     restart_seconds: float = 1.0
     """Pause before a container is restarted in place (restartPolicy Always, OnFailure) for the second time; it doubles
     with each restart. The first restart has none, and ten minutes of running start over. A kubelet: 10."""
@@ -324,6 +331,7 @@ def load(
     _check_oidc(settings.rest)
     _check_amounts(settings.rest)
     _check_proxies(settings.limits.trusted_proxies)
+    _check_opened(settings.node.tenant_egress_allow)
     return Effective(settings, sources)
 
 
@@ -366,6 +374,14 @@ def _check_proxies(proxies: tuple[str, ...]) -> None:
             raise SettingsError(
                 f"limits.trusted_proxies must name addresses or networks such as 10.0.0.0/8, not {text!r}"
             ) from None
+
+
+def _check_opened(entries: tuple[str, ...]) -> None:
+    for text in entries:
+        try:
+            split_entry(text)
+        except ValueError as error:
+            raise SettingsError(f"node.tenant_egress_allow: {error}") from None
 
 
 def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool) -> dict[str, Any]:

@@ -48,6 +48,7 @@ from trainmaster.node.machine.outcome import Rules
 from trainmaster.node.network import WaysOut
 from trainmaster.node.runner import Settings as NodeSettings
 from trainmaster.node.warm import WarmSettings
+from trainmaster.shim.egress import LAN
 
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
 """The API server itself, wherever a Pod reaches it: by the relay in its network, or where it listens just now."""
@@ -138,7 +139,13 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         keep_logs=partial(logs.keep, home.history),
         rules=Rules(restart=pause),
         level=isolation.level,
-        ways_out=WaysOut(str(home.server_json), egress=wanted.egress, upstream=wanted.proxy),
+        ways_out=WaysOut(
+            str(home.server_json),
+            egress=wanted.egress,
+            upstream=wanted.proxy,
+            tenant_egress=LAN if wanted.tenant_egress == "all" else wanted.tenant_egress,
+            tenant_allow=wanted.tenant_egress_allow,
+        ),
         hide=(str(home.root),),
         host_paths=wanted.host_paths,
         packages_mib=wanted.packages_mib,

@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from trainmaster.api.meta import Object
 from trainmaster.api.workloads import read_gang
 from trainmaster.node.launch.sandboxes import build_names
+from trainmaster.shim.egress import INTERNET
+from trainmaster.shim.egress import NONE as NO_EGRESS
+from trainmaster.shim.network import LONGEST_SEGMENT
 from trainmaster.shim.protocol import Relay
 
 POD_NETWORK = "10.244.0.0/16"
@@ -87,6 +90,11 @@ def get_gang(pod: Object) -> str:
         return gang
     subdomain = pod["spec"].get("subdomain")
     return f"{meta['namespace']}/{subdomain}" if subdomain else str(meta["uid"])
+
+
+def build_segment(owner: Object) -> str:
+    """By the uid of whose it is, which nobody chooses: names could be chosen so that two of them are one."""
+    return str(owner["metadata"]["uid"]).replace("-", "")[:LONGEST_SEGMENT]
 
 
 def list_peer_names(jobset: Object) -> list[tuple[str, str]]:
@@ -177,18 +185,26 @@ class WaysOut:
     egress: bool = True
     upstream: str = ""
     """The machine's own proxy, when it has one."""
+    tenant_egress: str = INTERNET
+    """How far the proxy leads for Pods of tenants (`shim.egress`); "none" takes it away."""
+    tenant_allow: tuple[str, ...] = ()
+    """What the owner has opened to them all the same."""
 
     @property
     def api(self) -> tuple[str, int] | None:
         """Where Pods reach the API server."""
         return (API_ADDRESS, API_PORT) if self.server_file else None
 
-    def build_relays(self) -> tuple[Relay, ...]:
+    def has_proxy(self, *, tenant: bool) -> bool:
+        return self.egress and not (tenant and self.tenant_egress == NO_EGRESS and not self.tenant_allow)
+
+    def build_relays(self, *, tenant: bool = False) -> tuple[Relay, ...]:
         relays = []
         if self.server_file:
             relays.append(Relay(API_ADDRESS, API_PORT, server_file=self.server_file))
-        if self.egress:
-            relays.append(Relay(PROXY_ADDRESS, PROXY_PORT, upstream=self.upstream))
+        if self.has_proxy(tenant=tenant):
+            reach, allow = (self.tenant_egress, self.tenant_allow) if tenant else ("", ())
+            relays.append(Relay(PROXY_ADDRESS, PROXY_PORT, upstream=self.upstream, reach=reach, allow=allow))
         return tuple(relays)
 
     def build_lines(self) -> tuple[Line, ...]:
@@ -196,9 +212,9 @@ class WaysOut:
             return ()
         return ((API_ADDRESS, *build_service_names("kubernetes", "default", "default")),)
 
-    def build_variables(self, hosts: Sequence[Line]) -> dict[str, str]:
+    def build_variables(self, hosts: Sequence[Line], *, tenant: bool = False) -> dict[str, str]:
         """For pip, curl, git and the like. Upper case only: gRPC reads the lower-case names, and must not."""
-        if not self.egress:
+        if not self.has_proxy(tenant=tenant):
             return {}
         proxy = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
         direct = ["localhost", "127.0.0.1", "::1", API_ADDRESS, POD_NETWORK, ".svc", ".cluster.local"]

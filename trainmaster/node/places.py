@@ -21,14 +21,15 @@ from pathlib import Path
 import orjson
 
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS
+from trainmaster.api.resources import JOB_SETS, NAMESPACES
 from trainmaster.api.status import NotFound
+from trainmaster.api.tenancy import is_tenants
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.contract import Client
 from trainmaster.node.found import Found
 from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
 from trainmaster.node.launch.sandboxes import build_aliases, build_names, build_sandbox
-from trainmaster.node.network import Addresses, Line, WaysOut, build_hosts, get_gang, list_peer_names
+from trainmaster.node.network import Addresses, Line, WaysOut, build_hosts, build_segment, get_gang, list_peer_names
 from trainmaster.node.ports import PortLeases, find_free
 from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec, write_whole
@@ -54,6 +55,7 @@ class Places:
     _addresses: Addresses = field(default_factory=Addresses)
     _members: dict[str, set[str]] = field(default_factory=dict)
     _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    _segments: dict[str, str] = field(default_factory=dict)
 
     def restore(self, pod: Object, found: Found) -> None:
         """What the Pod's directory says it was given."""
@@ -76,7 +78,8 @@ class Places:
         if pod["spec"].get("hostNetwork"):
             return Site(directory, self.level, api=self._find_api(uid), variables=variables)
         hosts = await self._build_hosts(pod)
-        proxied = {**self.ways_out.build_variables(hosts), **variables}
+        is_tenants = bool(await self._find_segment(pod))
+        proxied = {**self.ways_out.build_variables(hosts, tenant=is_tenants), **variables}
         return Site(directory, self.level, address=hosts[0][0], api=self.ways_out.api, variables=proxied)
 
     def _find_api(self, uid: str) -> tuple[str, int] | None:
@@ -111,10 +114,31 @@ class Places:
             return build_sandbox(pod, prepared, cgroup=group, hide=self.hide, relays=relays)
         hosts = await self._build_all_hosts(pod)
         self.note_given(pod)
-        relays = self.ways_out.build_relays()
+        segment = await self._find_segment(pod)
+        relays = self.ways_out.build_relays(tenant=bool(segment))
         return build_sandbox(
-            pod, prepared, hosts=hosts, prefix=self._addresses.prefix, cgroup=group, hide=self.hide, relays=relays
+            pod,
+            prepared,
+            hosts=hosts,
+            prefix=self._addresses.prefix,
+            cgroup=group,
+            hide=self.hide,
+            relays=relays,
+            segment=segment,
         )
+
+    async def _find_segment(self, pod: Object) -> str:
+        """Which part of the switch the Pod is on: in a tenant's namespace, one that it has for itself; else ""."""
+        gang, name = get_gang(pod), pod["metadata"]["namespace"]
+        if gang not in self._segments:
+            try:
+                namespace = await self.client.get(NAMESPACES, name)
+            except NotFound:
+                # Whoever it belonged to: it is on its way out, and alone until then.
+                self._segments[gang] = build_segment(pod)
+            else:
+                self._segments[gang] = build_segment(namespace) if is_tenants(namespace) else ""
+        return self._segments[gang]
 
     async def _build_all_hosts(self, pod: Object) -> tuple[Line, ...]:
         own = await self._build_hosts(pod)
@@ -156,6 +180,7 @@ class Places:
         if not members:
             self._members.pop(gang, None)
             self._peers.pop(gang, None)
+            self._segments.pop(gang, None)
             self._ports.release(gang)
             self._addresses.release(gang)
 

@@ -1,5 +1,8 @@
 """The Pods' network: one switch per home in a network namespace of its own, one namespace with a veth per Pod.
 
+A switch has segments, bridges that nothing connects: all of the owner's Pods are on one, those of each tenant on one of
+their own. The switch's namespace has no address and forwards nothing, so no packet gets from one to another.
+
 The machine's own network is never touched. Nobody has to clean up either: the switch lives while a descriptor of it is
 open, in the zygote or in any shim, and a Pod's namespace (with its end of the veth) goes with its shim. A new zygote
 finds the switch again through the living shims (`find_switch`).
@@ -27,6 +30,8 @@ MTU = 65535
 """The largest: nothing leaves the machine, and gloo is a quarter faster than with 1500."""
 PORTS_PER_BRIDGE = 900
 """A Linux bridge takes 1,024 ports; some of the first one's lead to the other bridges."""
+LONGEST_SEGMENT = 11
+"""An interface's name has 15 characters; a bridge's has its number in it."""
 INTERFACE = "eth0"
 _LOOPBACK = 1
 RECORD = "sandbox.json"
@@ -112,15 +117,17 @@ def build_record(switch: int) -> dict[str, int]:
     return {"switch": switch, "inode": os.fstat(switch).st_ino}
 
 
-def connect_pod(switch: int, address: str, prefix: int, relays: Sequence[Relay], *, may_return: bool) -> PodNetwork:
-    """A namespace with `address` on the switch, and a listener for each relay."""
+def connect_pod(
+    switch: int, address: str, prefix: int, relays: Sequence[Relay], *, may_return: bool, segment: str = ""
+) -> PodNetwork:
+    """A namespace with `address` on a segment of the switch, and a listener for each relay."""
     network = ipaddress.ip_network(f"{address}/{prefix}", strict=False)
     number = int(ipaddress.ip_address(address)) - int(network.network_address)
 
     def work() -> list[int]:
         setns(switch, CLONE_NEWNET)
         with Netlink() as link:
-            bridge = ensure_bridge(link, number // PORTS_PER_BRIDGE)
+            bridge = ensure_bridge(link, number // PORTS_PER_BRIDGE, segment)
             unshare(CLONE_NEWNET)
             _disable_ipv6("default")
             namespace = open_namespace("net")
@@ -162,14 +169,21 @@ def listen(address: str, port: int) -> socket.socket:
     return listener
 
 
-def ensure_bridge(link: Netlink, number: int) -> int:
-    """Index of bridge `number` of the switch we are in; all others hang on the first. Two shims may do this at once."""
-    name, up, down = f"br{number}", f"u{number}", f"d{number}"
+def ensure_bridge(link: Netlink, number: int, segment: str = "") -> int:
+    """Index of bridge `number` of a segment of the switch we are in; all others hang on its first. Two shims may do
+    this at once."""
+    if segment and not (segment.isascii() and segment.isalnum() and len(segment) <= LONGEST_SEGMENT):
+        raise OSError(errno.EINVAL, f"{segment!r} is no name for a segment")
+    first, name = (f"{segment or 'br'}{'.' if segment else ''}{part}" for part in (0, number))
+    if segment and not _find_index(first):
+        with contextlib.suppress(FileExistsError):
+            link.add_bridge(first)
+    up, down = (f"{letter}{segment}{'.' if segment else ''}{number}" for letter in "ud")
     if number and not (_find_index(name) and _find_index(up)):
         with contextlib.suppress(FileExistsError):
             link.add_bridge(name)
         with contextlib.suppress(FileExistsError):
-            link.add_pair(up, down, bridge=socket.if_nametoindex("br0"), mtu=MTU)
+            link.add_pair(up, down, bridge=socket.if_nametoindex(first), mtu=MTU)
         link.set_up(socket.if_nametoindex(down), bridge=socket.if_nametoindex(name))
     return socket.if_nametoindex(name)
 

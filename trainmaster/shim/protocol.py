@@ -86,6 +86,10 @@ class Relay:
     """In place of `host`: a JSON file whose `server` is the URL of where connections are taken now."""
     upstream: str = ""
     """For a proxy: the machine's own proxy, `http://[user:password@]host:port`, through which it must go."""
+    reach: str = ""
+    """For a proxy: how far it leads (`egress`); "" for the owner's jobs."""
+    allow: tuple[str, ...] = ()
+    """For a proxy that does not lead everywhere: what the owner has opened all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,8 @@ class SandboxSpec:
     """Name of the group between the node's and the Pod's, which all Pods of a tenant share; empty for none."""
     tenant_limits: Limits = field(default_factory=Limits)
     """Of all of them together."""
+    segment: str = ""
+    """Of the switch: Pods of one segment reach each other and nobody else. "": the one that the owner's Pods share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,7 @@ class Exited:
     """What the program left as its termination message, or the log's last lines, cut to 4096 bytes."""
 
 
-_NEWER = frozenset({"layer", "sub_path"})
+_NEWER = frozenset({"layer", "sub_path", "reach", "allow", "segment"})
 """Fields that shims of before cannot read: left out where they say nothing."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
@@ -247,7 +253,7 @@ def encode(value: SandboxSpec | ContainerSpec | Identity | Started | Exited) -> 
 def describe(value: Any) -> dict[str, Any]:
     """The fields of a record by name, for JSON. As `asdict` without its copies: a shim does little else."""
     fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
-    return {name: _describe_one(found) for name, found in fields.items() if found != "" or name not in _NEWER}
+    return {name: _describe_one(found) for name, found in fields.items() if found not in ("", ()) or name not in _NEWER}
 
 
 def _describe_one(value: Any) -> Any:
@@ -268,7 +274,7 @@ def _restore(name: str, value: Any) -> Any:
     if name in ("limits", "tenant_limits"):
         return Limits(**value)
     if name == "relays":
-        return tuple(Relay(**entry) for entry in value)
+        return tuple(Relay(**{**entry, "allow": tuple(entry.get("allow") or ())}) for entry in value)
     if name == "mounts":
         return tuple(Mount(**entry) for entry in value)
     if name in ("hosts", "rlimits"):

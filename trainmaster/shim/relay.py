@@ -6,6 +6,9 @@ connection, serves with a thread each (it is a process of its own), and dies wit
 work while no control plane runs.
 
 The proxy does not lead to the machine's own loopback or link-local addresses: what listens there trusts local users.
+For tenants it leads to none of the machine's addresses, and to private ones only as the owner says (`egress`). Where
+all goes through the machine's own proxy, names are resolved there; then addresses are judged, and names that mean
+something on this machine.
 Asked for the place of a forward, it is that forward: there are Kubernetes clients that send everything to a proxy that
 the environment names, also what NO_PROXY excepts.
 """
@@ -15,9 +18,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
-import ipaddress
 import json
 import os
+import re
 import signal
 import socket
 import threading
@@ -25,12 +28,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from trainmaster.shim import egress
 from trainmaster.shim.linux import set_parent_death_signal, set_process_name
 from trainmaster.shim.protocol import Relay
 
 _HEAD_LIMIT = 64 * 1024
 _CONNECT_SECONDS = 30.0
 _CHUNK = 256 * 1024
+_RESOLVE_SECONDS = 2.0
+_HOST = re.compile(r"[a-z0-9._:%-]+")
+_TARGET = re.compile(r"[!-\[\]-~]+")
+"""Printable ASCII without the backslash, which some read as a slash."""
+_METHOD = re.compile(r"[A-Z]+")
 
 
 class Refused(Exception):
@@ -48,6 +57,8 @@ class Request:
     port: int
     head: bytes
     """What is sent on: empty for CONNECT, else the request in origin form."""
+    abroad: bytes = b""
+    """The same for another proxy, without the empty line at its end."""
 
 
 def start(listeners: Sequence[int], relays: Sequence[Relay]) -> int:
@@ -99,7 +110,7 @@ def _accept(listener: socket.socket, relay: Relay, relays: Sequence[Relay]) -> N
 def _serve(client: socket.socket, relay: Relay, relays: Sequence[Relay]) -> None:
     with client:
         try:
-            server = _forward(relay) if is_forward(relay) else _propose(client, relay.upstream, relays)
+            server = _forward(relay) if is_forward(relay) else _propose(client, relay, relays)
         except Refused as error:
             _refuse(client, error.status, str(error))
             return
@@ -138,16 +149,18 @@ def read_server(path: str) -> tuple[str, int]:
     return where.hostname, where.port or 443
 
 
-def _propose(client: socket.socket, upstream: str, relays: Sequence[Relay]) -> socket.socket:
+def _propose(client: socket.socket, relay: Relay, relays: Sequence[Relay]) -> socket.socket:
     """Reads the client's request and connects where it wants to go."""
     head, rest = read_head(client)
     request = parse_request(head)
     near = find_forward(relays, request.host, request.port)
-    if upstream and near is None:
-        server = _connect_upstream(upstream, head)
+    if relay.upstream and near is None:
+        check_abroad(request, relay)
+        # What is not everybody's to ask is put into words of ours, so that both proxies read the same in them.
+        server = _connect_upstream(relay.upstream, request.abroad if relay.reach else head)
         server.sendall(rest)
         return server
-    server = _connect(request.host, request.port) if near is None else _forward(near)
+    server = _connect(request.host, request.port, relay) if near is None else _forward(near)
     if request.method == "CONNECT":
         client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
     server.sendall(request.head + rest)
@@ -175,6 +188,8 @@ def parse_request(head: bytes) -> Request:
     if len(parts) != 3:
         raise Refused("400 Bad Request", "the first line is not a request to a proxy")
     method, target, version = parts
+    if not _TARGET.fullmatch(target):
+        raise Refused("400 Bad Request", "the address has characters that must be escaped")
     where = urlsplit(f"//{target}" if method == "CONNECT" else target)
     try:
         host, port = where.hostname, where.port
@@ -182,23 +197,55 @@ def parse_request(head: bytes) -> Request:
         raise Refused("400 Bad Request", f"{target} has no valid port") from None
     if not host or (method != "CONNECT" and where.scheme != "http"):
         raise Refused("400 Bad Request", "this is a proxy: ask with CONNECT host:port or http://host/path")
+    if not _HOST.fullmatch(host) or not _METHOD.fullmatch(method) or version not in ("HTTP/1.1", "HTTP/1.0"):
+        raise Refused("400 Bad Request", "the first line is not a request to a proxy")
+    port = port or (443 if method == "CONNECT" else 80)
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if method == "CONNECT":
-        return Request(method, host, port or 443, b"")
+        return Request(method, host, port, b"", f"CONNECT {place} HTTP/1.1\r\nHost: {place}".encode())
     path = (where.path or "/") + (f"?{where.query}" if where.query else "")
     kept = [line for line in lines if not line.lower().startswith(("proxy-", "connection:", "keep-alive:"))]
     # One request for each connection: the next one might go to another host.
     sent = "\r\n".join((f"{method} {path} {version}", *kept, "Connection: close", "", ""))
-    return Request(method, host, port or 80, sent.encode("latin-1"))
+    others = [line for line in kept if not line.lower().startswith("host:")]
+    words = (f"{method} http://{place}{path} {version}", f"Host: {place}", *others, "Connection: close")
+    return Request(method, host, port, sent.encode("latin-1"), "\r\n".join(words).encode("latin-1"))
 
 
-def _connect(host: str, port: int) -> socket.socket:
+def check_abroad(request: Request, relay: Relay) -> None:
+    """Before another proxy is asked, which resolves names itself: what the name means here is all that is known."""
+    if not relay.reach:
+        found = _resolve(request.host, request.port, socket.AI_NUMERICHOST)
+    else:
+        found = _resolve_soon(request.host, request.port)
+    for address in found:
+        check_address(address, relay, request.host, request.port)
+
+
+def _resolve_soon(host: str, port: int) -> list[str]:
+    """A machine that can only use a proxy may have no name service, and waits long for it in vain."""
+    found: list[str] = []
+    work = threading.Thread(target=lambda: found.extend(_resolve(host, port)), daemon=True)
+    work.start()
+    work.join(_RESOLVE_SECONDS)
+    return list(found)
+
+
+def _resolve(host: str, port: int, flags: int = 0) -> list[str]:
+    try:
+        return [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)]
+    except (socket.gaierror, UnicodeError):
+        return []
+
+
+def _connect(host: str, port: int, relay: Relay) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        raise Refused("502 Bad Gateway", f"{host}: {error.strerror}") from None
+    except (socket.gaierror, UnicodeError) as error:
+        raise Refused("502 Bad Gateway", f"{host}: {error}") from None
     failure: OSError | None = None
     for family, kind, protocol, _, address in found:
-        check_address(str(address[0]))
+        check_address(str(address[0]), relay, host, port)
         server = socket.socket(family, kind, protocol)
         server.settimeout(_CONNECT_SECONDS)
         try:
@@ -212,12 +259,13 @@ def _connect(host: str, port: int) -> socket.socket:
     raise Refused("502 Bad Gateway", f"{host}:{port}: {failure}")
 
 
-def check_address(text: str) -> None:
-    address = ipaddress.ip_address(text.partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    for one in (address, mapped):
-        if one is not None and (one.is_loopback or one.is_link_local or one.is_unspecified or one.is_multicast):
-            raise Refused("403 Forbidden", f"{text} belongs to the machine itself: Pods are not let through to it")
+def check_address(text: str, relay: Relay, host: str = "", port: int = 0) -> None:
+    address = egress.parse_address(text)
+    if relay.reach and egress.is_opened(relay.allow, host, port, address):
+        return
+    refusal = egress.find_refusal(address, relay.reach)
+    if refusal:
+        raise Refused("403 Forbidden", f"{text} {refusal}")
 
 
 def _connect_upstream(upstream: str, head: bytes) -> socket.socket:

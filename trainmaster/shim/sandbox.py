@@ -200,7 +200,12 @@ class Sandbox:
         socket.sethostname(self.pod.hostname)
         if self.pod.network == OWN_NETWORK:
             self._network = network.connect_pod(
-                _ground.switch, self.pod.address, self.pod.prefix, self.pod.relays, may_return=self._may_return
+                _ground.switch,
+                self.pod.address,
+                self.pod.prefix,
+                self.pod.relays,
+                may_return=self._may_return,
+                segment=self.pod.segment,
             )
         self._shm = make_shm(self._find_shm_size())
         self._etc = etc.write_files(self.paths.directory, self.pod, _ground.common)

@@ -45,8 +45,9 @@ def test_what_is_not_understood_is_refused(head: bytes) -> None:
     "address", ["127.0.0.1", "127.9.9.9", "::1", "169.254.169.254", "fe80::1%eth0", "0.0.0.0", "::ffff:127.0.0.1"]
 )
 def test_the_machine_itself_is_out_of_reach(address: str) -> None:
-    with pytest.raises(Refused):
-        check_address(address)
+    for reach in ("", "lan", "internet", "none"):
+        with pytest.raises(Refused):
+            check_address(address, Relay("10.96.0.2", 3128, reach=reach))
 
 
 def test_a_server_is_looked_up_in_its_file(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_a_server_is_looked_up_in_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "10.0.0.7", "2606:2800::1"])
 def test_other_addresses_are_not(address: str) -> None:
-    check_address(address)
+    check_address(address, Relay("10.96.0.2", 3128))
 
 
 def test_the_proxy_knows_the_forwards_beside_it() -> None:

@@ -22,6 +22,7 @@ def build_sandbox(
     cgroup: str = "",
     hide: Sequence[str] = (),
     relays: Sequence[Relay] = (),
+    segment: str = "",
 ) -> SandboxSpec:
     """`hosts` are the lines of the Pod itself and its peers; those of hostAliases are put behind them.
 
@@ -49,6 +50,7 @@ def build_sandbox(
         tenant_limits=prepared.budget.limits if prepared.budget is not None else Limits(),
         hide=tuple(hide),
         relays=tuple(relays),
+        segment=segment,
     )
 
 
