@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 
@@ -105,11 +106,15 @@ def commit(path: str | os.PathLike[str], *, step: int | None = None) -> None:
 
 def find_newest(folder: Path) -> Path | None:
     """The complete checkpoint whose marker is the youngest; None when there is none."""
-    newest: tuple[int, str] | None = None
     try:
-        names = os.listdir(folder)
+        return choose_newest(folder, os.listdir(folder))
     except FileNotFoundError:
         return None
+
+
+def choose_newest(folder: Path, names: Iterable[str]) -> Path | None:
+    """The same among these names."""
+    newest: tuple[int, str] | None = None
     for name in names:
         if name.startswith(".") or name.endswith((*_UNFINISHED, MARKER)):
             continue

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from trainmaster import checkpoint
+from trainmaster.node import results as node_results
 from trainmaster.node.results import OUTPUT, Results
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec
 
@@ -83,7 +84,8 @@ def make_pod(index: int, attempt: int, life: int = 0) -> dict[str, Any]:
 
 def give(root: Path, index: int, attempt: int, *, restart: int = 0, life: int = 0) -> dict[str, str]:
     spec = ContainerSpec("node", restart, ("true",), {"A": "b"}, "/")
-    return Results(root).give(make_pod(index, attempt, life), "tj", spec, PLAIN).env
+    results = Results(root)
+    return results.give(make_pod(index, attempt, life), "tj", spec, PLAIN, results.find_newest("tj")).env
 
 
 def test_all_ranks_of_an_attempt_resume_from_the_same_one_whenever_they_start(tmp_path: Path) -> None:
@@ -98,6 +100,21 @@ def test_all_ranks_of_an_attempt_resume_from_the_same_one_whenever_they_start(tm
     os.utime(later / checkpoint.MARKER, ns=(2**61, 2**61))
     assert give(tmp_path, 1, 1)[checkpoint.RESUME_FROM] == str(saved)
     assert give(tmp_path, 1, 1, restart=1)[checkpoint.RESUME_FROM] == str(later)
+
+
+def test_odd_names_and_very_many_of_them_stop_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(give(tmp_path, 0, 0)[checkpoint.DIRECTORY])
+    saved = save(folder / "one", as_directory=True)
+    checkpoint.commit(saved)
+    for name in (b"bad\xff", b"two\nlines", b"\x1b[31m"):
+        checkpoint.commit(save(folder / os.fsdecode(name), as_directory=True))
+    (folder / "loop").symlink_to("loop")
+    os.mkfifo(folder / "pipe")
+    os.mkfifo(folder / f"pipe{checkpoint.MARKER}")
+    os.utime(folder / f"pipe{checkpoint.MARKER}", ns=(0, 0))
+    assert give(tmp_path, 0, 1)[checkpoint.RESUME_FROM] == str(saved)
+    monkeypatch.setattr(node_results, "_MOST_NAMES", 0)
+    assert give(tmp_path, 0, 2)[checkpoint.RESUME_FROM] == ""
 
 
 def test_a_resumed_job_goes_on_from_what_it_saved_before_it_was_suspended(tmp_path: Path) -> None:

@@ -9,15 +9,16 @@ Used by `trainmaster purge`.
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
-from collections.abc import Iterator
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.node.found import is_locked
 from trainmaster.shim.protocol import Paths
+from trainmaster.shim.trees import Walk, remove_tree
 
 STATE = {
     "store": "all objects: jobs, runtimes, namespaces, quotas",
@@ -120,7 +121,8 @@ def remove(home: Home, plan: Plan) -> None:
             for name in going:
                 if name not in ("lock", "server.json", ASIDE):
                     _move(home.root / name, aside)
-            shutil.rmtree(aside)
+            if not remove_tree(aside):
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(aside))
         except OSError as error:
             text = f"{error.filename or home.root} cannot be removed: {error.strerror}"
             raise HomeError(f"{text}: is it another user's? Do it as root; what is left lies in {aside}") from None
@@ -142,13 +144,4 @@ def _move(path: Path, aside: Path) -> None:
 def _measure(path: Path) -> int:
     if not path.is_dir() or path.is_symlink():
         return path.lstat().st_size
-    return sum(_list_sizes(path))
-
-
-def _list_sizes(folder: Path) -> Iterator[int]:
-    for root, _, files in os.walk(folder):
-        for name in files:
-            try:
-                yield os.lstat(os.path.join(root, name)).st_size
-            except OSError:
-                continue  # a job at work removed it
+    return sum(entry.status.st_size for entry in Walk(str(path)) if not stat.S_ISDIR(entry.status.st_mode))

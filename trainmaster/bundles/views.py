@@ -1,7 +1,7 @@
 """A bundle as a Pod sees it: a copy of its own, and what a program added to it.
 
 Used by the node. `copy_tree` makes the copy (where the kernel can lay a writable layer over the bundle none is made);
-`list_new` compares either of them with the bundle: what is new or changed is what the program wrote.
+what is not the same in the bundle is what the program wrote.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,28 +66,8 @@ def _give(path: str, mode: int, owner: Owner) -> None:
         os.chown(path, owner.user, owner.group)
 
 
-def list_new(view: Path, tree: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """(path, status) of files and links in the view that the bundle does not have, or has otherwise."""
-    yield from _list_new(str(view), str(tree), "")
-
-
-def _list_new(view: str, tree: str, base: str) -> Iterator[tuple[str, os.stat_result]]:
-    for entry in sorted(os.scandir(f"{view}/{base}"), key=lambda item: item.name):
-        path = f"{base}{entry.name}"
-        if entry.name in LEFT_OUT:
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _list_new(view, tree, f"{path}/")
-            continue
-        status = entry.stat(follow_symlinks=False)
-        if stat.S_ISLNK(status.st_mode):
-            if not _is_same_link(entry.path, f"{tree}/{path}") and is_inside(path, os.readlink(entry.path)):
-                yield path, status
-        elif stat.S_ISREG(status.st_mode) and not _is_same_file(status, f"{tree}/{path}"):
-            yield path, status
-
-
-def _is_same_file(status: os.stat_result, below: str) -> bool:
+def is_same_file(status: os.stat_result, below: Path) -> bool:
+    """Whether the bundle's file is that one: by size and time stamp."""
     try:
         other = os.lstat(below)
     except (FileNotFoundError, NotADirectoryError):
@@ -96,11 +75,15 @@ def _is_same_file(status: os.stat_result, below: str) -> bool:
     return stat.S_ISREG(other.st_mode) and (status.st_size, status.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
-def _is_same_link(path: str, below: str) -> bool:
-    return os.path.islink(below) and os.readlink(below) == os.readlink(path)
+def is_same_link(target: str, below: Path) -> bool:
+    return os.path.islink(below) and os.readlink(below) == target
 
 
 def is_inside(path: str, target: str) -> bool:
-    """Whether a link at that path, with that target, leads to a place in the same tree."""
-    place = os.path.normpath(os.path.join(os.path.dirname(path), target))
-    return not os.path.isabs(target) and place != ".." and not place.startswith("../")
+    """Whether a link at that path, with that target, leads to a place in the same tree.
+
+    `..` may stand at the beginning only: after the name of another link nobody can say where it leads.
+    """
+    names = [name for name in target.split("/") if name not in ("", ".")]
+    up = next((number for number, name in enumerate(names) if name != ".."), len(names))
+    return not target.startswith("/") and ".." not in names[up:] and up <= path.count("/")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.bundles.views import is_inside
+from trainmaster.shim.trees import Walk
 
 RESULTS = "results"
 """Folder of checkpoints and outputs below the archive, by TrainJob uid."""
@@ -39,6 +40,8 @@ class Output:
     """Seconds of the epoch."""
     link: str = ""
     """Where it leads, for a symbolic link."""
+    root: Path = Path()
+    """The directory that was looked through, which is nobody's but ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +81,32 @@ def list_workdirs(archive: Path, uid: str) -> list[Workdir]:
     return sorted(found, key=lambda workdir: (-workdir.attempt, -workdir.kept_at, workdir.pod))
 
 
-def _list_below(root: Path, prefix: str, base: str = "") -> Iterator[Output]:
+def _list_below(root: Path, prefix: str) -> Iterator[Output]:
+    """By descriptor: the job may run, and exchange a directory for a link to somewhere else meanwhile."""
     try:
-        entries = list(os.scandir(root / base))
-    except (FileNotFoundError, NotADirectoryError):
+        walk = Walk(os.fspath(root))
+    except OSError:
         return
-    for entry in entries:
-        path = f"{base}{entry.name}"
-        if entry.is_dir(follow_symlinks=False):
-            yield from _list_below(root, prefix, f"{path}/")
-            continue
+    for entry in walk:
+        status = entry.status
         try:
-            status = entry.stat(follow_symlinks=False)
-            link = os.readlink(entry.path) if stat.S_ISLNK(status.st_mode) else ""
-        except FileNotFoundError:
+            link = os.readlink(entry.name, dir_fd=entry.directory) if stat.S_ISLNK(status.st_mode) else ""
+        except OSError:
             continue  # a job that runs may remove what it wrote
-        if stat.S_ISREG(status.st_mode) or (link and is_inside(path, link)):
-            yield Output(f"{prefix}{path}", Path(entry.path), status.st_size, status.st_mtime, link)
+        if stat.S_ISREG(status.st_mode) or (link and is_inside(entry.path, link)):
+            source = root / entry.path
+            yield Output(f"{prefix}{entry.path}", source, status.st_size, status.st_mtime, link, root)
+
+
+def open_output(output: Output) -> int:
+    """A descriptor of the file, if it still is one: what became a link or a pipe since is an OSError."""
+    from trainmaster.shim import beneath  # noqa: PLC0415 - for few, and `run` lists outputs at every end
+
+    root = beneath.open_directory(os.fspath(output.root))
+    try:
+        return beneath.open_file(root, os.fspath(output.source.relative_to(output.root)))
+    finally:
+        os.close(root)
 
 
 def choose(outputs: Sequence[Output], asked: Sequence[str]) -> tuple[list[Output], list[str]]:

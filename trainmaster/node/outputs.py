@@ -6,15 +6,17 @@
 Called when the Pod is over, before its end is reported, and once more before its directory goes: whoever removes it may
 not know the Pod any more. Files are linked, not copied, into a directory of another name, which is renamed when it is
 whole; so a crash anywhere loses nothing, and nobody finds half of it. Results that were removed meanwhile (history, or
-the job's author) stay removed.
+the job's author) stay removed. The files are a program's: they are reached by descriptor (`shim.trees`), and what is
+neither a file nor a link inside the directory is left out.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
-import shutil
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,21 @@ import orjson
 from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
 from trainmaster.bundles.store import Store
-from trainmaster.bundles.views import list_new
+from trainmaster.bundles.views import LEFT_OUT, is_inside, is_same_file, is_same_link
 from trainmaster.history.results import ABOUT, FILES, WORKDIRS
 from trainmaster.node.volumes.contract import Volume
+from trainmaster.shim import beneath
 from trainmaster.shim.protocol import write_whole
 from trainmaster.shim.rootfs import COPY
+from trainmaster.shim.trees import Entry, Walk, copy_data, remove_tree
+
+log = logging.getLogger(__name__)
 
 NOTE = "code.json"
+MOST_FILES = 100_000
+"""Of one Pod that are kept: whoever writes more of them wants them in an archive."""
+_MOST_LEVELS, _MOST_BYTES = 100, 2000
+"""Of a path: others can hardly be opened by name, and nobody meant them."""
 _NOT_LINKED = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 
 
@@ -70,16 +80,40 @@ class Outputs:
         view = _find_view(Path(note["view"]), layered=note["layered"])
         if not home.is_dir() or target.exists() or view is None:
             return 0
-        found = list(list_new(view, Store(self.bundles).get_place(note["digest"]) / "tree"))
-        if not found:
-            return 0
+        tree = Store(self.bundles).get_place(note["digest"]) / "tree"
         partial = home / WORKDIRS / f".{directory.name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        for path, _ in found:
-            _keep_file(view / path, partial / FILES / path)
-        write_whole(os.fspath(partial / ABOUT), orjson.dumps(note["about"]))
-        partial.rename(target)
-        return len(found)
+        remove_tree(partial)
+        count = 0
+        for entry in list_new(view, tree):
+            if count == MOST_FILES:
+                log.warning("not all files kept", extra={"action": "node.outputs_cut", "pod": directory.name})
+                break
+            _keep_file(entry, partial / FILES / entry.path)
+            count += 1
+        if count:
+            write_whole(os.fspath(partial / ABOUT), orjson.dumps(note["about"]))
+            partial.rename(target)
+        return count
+
+
+def list_new(view: Path, tree: Path) -> Iterator[Entry]:
+    """Files and links in the view that the bundle does not have, or has otherwise."""
+    walk = Walk(os.fspath(view))
+    for entry in walk:
+        if entry.name in LEFT_OUT:
+            walk.skip()
+        elif _is_too_deep(entry.path):
+            continue
+        elif stat.S_ISLNK(entry.status.st_mode):
+            link = os.readlink(entry.name, dir_fd=entry.directory)
+            if not is_same_link(link, tree / entry.path) and is_inside(entry.path, link):
+                yield entry
+        elif stat.S_ISREG(entry.status.st_mode) and not is_same_file(entry.status, tree / entry.path):
+            yield entry
+
+
+def _is_too_deep(path: str) -> bool:
+    return path.count("/") > _MOST_LEVELS or len(os.fsencode(path)) > _MOST_BYTES
 
 
 def _find_view(place: Path, *, layered: bool) -> Path | None:
@@ -88,11 +122,29 @@ def _find_view(place: Path, *, layered: bool) -> Path | None:
     return next((found for found in places if found.is_dir()), None)
 
 
-def _keep_file(source: Path, target: Path) -> None:
+def _keep_file(entry: Entry, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        os.link(source, target, follow_symlinks=False)
+        os.link(entry.name, target, src_dir_fd=entry.directory, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NOT_LINKED:
             raise
-        shutil.copy2(source, target, follow_symlinks=False)
+        if stat.S_ISLNK(entry.status.st_mode):
+            os.symlink(os.readlink(entry.name, dir_fd=entry.directory), target)
+        else:
+            _copy_file(entry, target)
+
+
+def _copy_file(entry: Entry, target: Path) -> None:
+    source = beneath.open_file(entry.directory, entry.name)
+    try:
+        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            copy_data(source, copy)
+            status = os.fstat(source)
+            os.fchmod(copy, stat.S_IMODE(status.st_mode) & 0o777)
+            os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+        finally:
+            os.close(copy)
+    finally:
+        os.close(source)

@@ -12,6 +12,7 @@ of the same attempt (the job was suspended and resumed, or a Job replaced that P
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,24 +27,34 @@ from trainmaster.node.launch.containers import INSIDE
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 
 OUTPUT = "TRAINMASTER_OUTPUT_DIR"
+_CHECKPOINTS = "checkpoints"
+_MOST_NAMES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
     root: Path
 
-    def give(self, pod: Object, trainjob: str, spec: ContainerSpec, level: str) -> ContainerSpec:
-        """The spec with the directories of that TrainJob (a uid); as it is for Pods that belong to none ("")."""
+    def find_newest(self, trainjob: str) -> str:
+        """Name of the newest complete checkpoint; "" when there is none. For a thread: the directory is a program's,
+        which can fill it with names."""
+        if not trainjob:
+            return ""
+        return find_newest_name(self.root / trainjob / _CHECKPOINTS)
+
+    def give(self, pod: Object, trainjob: str, spec: ContainerSpec, level: str, newest: str = "") -> ContainerSpec:
+        """The spec with the directories of that TrainJob (a uid); as it is for Pods that belong to none ("").
+        `newest`: what `find_newest` found."""
         place = find_place(pod)
         if place is None or not trainjob:
             return spec
         folder = self.root / trainjob
-        checkpoints, outputs = folder / "checkpoints", folder / "outputs"
+        checkpoints, outputs = folder / _CHECKPOINTS, folder / "outputs"
         for path in (checkpoints, outputs):
             path.mkdir(parents=True, exist_ok=True)
             # Ranks may run under other users than the server; the directories around are closed to them.
             path.chmod(0o777)
-        chosen = self._choose(folder, checkpoints, place, pod["metadata"]["uid"], spec.attempt)
+        chosen = self._choose(folder, newest, place, pod["metadata"]["uid"], spec.attempt)
         seen = (str(checkpoints), str(outputs)) if level == PLAIN else (f"{INSIDE}/checkpoints", f"{INSIDE}/outputs")
         given = {
             checkpoint.DIRECTORY: seen[0],
@@ -54,9 +65,7 @@ class Results:
         mounts = () if level == PLAIN else (Mount(seen[0], str(checkpoints)), Mount(seen[1], str(outputs)))
         return replace(spec, env={**given, **spec.env}, mounts=(*spec.mounts, *mounts))
 
-    def _choose(self, folder: Path, checkpoints: Path, place: Place, uid: str, restart: int) -> str:
-        newest = checkpoint.find_newest(checkpoints)
-        name = "" if newest is None else newest.name
+    def _choose(self, folder: Path, name: str, place: Place, uid: str, restart: int) -> str:
         if restart:
             # The container alone was restarted, in place: nobody else has to agree.
             return name
@@ -68,6 +77,17 @@ class Results:
             note["seats"][seat] = uid
             write_whole(os.fspath(path), orjson.dumps(note))
         return str(note["checkpoint"])
+
+
+def find_newest_name(folder: Path) -> str:
+    """As `checkpoint.find_newest`, among names that can stand in a variable, and not more of them than anybody has."""
+    try:
+        with os.scandir(folder) as scan:
+            names = [entry.name for entry in itertools.islice(scan, _MOST_NAMES)]
+    except OSError:
+        return ""
+    found = checkpoint.choose_newest(folder, [name for name in names if name.isprintable()])
+    return "" if found is None else found.name
 
 
 def _read_note(path: Path) -> dict[str, Any] | None:

@@ -133,6 +133,7 @@ class PodRunner:
             os.makedirs(f"{site.directory}/{_NOTICE_FOLDER}", 0o755, exist_ok=True)
             prepared = await self._launcher.prepare(pod, site)
             trainjob = await self._find_trainjob(pod)
+            newest = await self._find_newest(trainjob)
             if self._outputs is not None:
                 self._outputs.note(pod, trainjob, prepared.volumes, site.directory)
         except LaunchError as error:
@@ -149,7 +150,7 @@ class PodRunner:
             except LaunchError as error:
                 refused[item] = error
                 continue
-            spec = self._add_results(pod, trainjob, self._add_notice(spec, site.directory))
+            spec = self._add_results(pod, trainjob, newest, self._add_notice(spec, site.directory))
             found = decide_warm(pod, spec, prepared.images[item.container], self._settings.warm, self._settings.level)
             wish = wish or found
             specs.append(spec if found is None else replace(spec, warm=found.key))
@@ -169,10 +170,15 @@ class PodRunner:
             return None
         return place
 
-    def _add_results(self, pod: Object, trainjob: str, spec: ContainerSpec) -> ContainerSpec:
+    async def _find_newest(self, trainjob: str) -> str:
+        if self._settings.results is None or not trainjob:
+            return ""
+        return await asyncio.to_thread(Results(self._settings.results).find_newest, trainjob)
+
+    def _add_results(self, pod: Object, trainjob: str, newest: str, spec: ContainerSpec) -> ContainerSpec:
         if self._settings.results is None:
             return spec
-        return Results(self._settings.results).give(pod, trainjob, spec, self._settings.level)
+        return Results(self._settings.results).give(pod, trainjob, spec, self._settings.level, newest)
 
     def _add_notice(self, spec: ContainerSpec, directory: str) -> ContainerSpec:
         folder = f"{directory}/{_NOTICE_FOLDER}"

@@ -72,6 +72,17 @@ def make_inside(root: int, path: str, making: Making) -> int:
         return _walk(root, path, inside=True, making=making)
 
 
+def open_file(root: int, path: str) -> int:
+    """A file to be read, to which no link leads; OSError when it is anything but a file: nobody waits for a pipe."""
+    place = _open(root, path, linux.RESOLVE_BENEATH | linux.RESOLVE_NO_SYMLINKS)
+    try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise OSError(errno.EINVAL, f"{path} is not a file")
+        return os.open(get_path(place), os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(place)
+
+
 def open_directory(path: str) -> int:
     """One whose own path nobody but us can change: the directory to begin with."""
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -97,13 +108,16 @@ def _open(root: int, path: str, resolve: int) -> int:
                 break
             if error.errno != errno.EAGAIN:
                 raise
-    return _walk(root, path, inside=resolve == linux.RESOLVE_IN_ROOT)
+    most_links = 0 if resolve & linux.RESOLVE_NO_SYMLINKS else _MOST_LINKS
+    return _walk(root, path, inside=bool(resolve & linux.RESOLVE_IN_ROOT), most_links=most_links)
 
 
-def _walk(root: int, path: str, *, inside: bool = False, making: Making | None = None) -> int:
+def _walk(
+    root: int, path: str, *, inside: bool = False, making: Making | None = None, most_links: int = _MOST_LINKS
+) -> int:
     if path.startswith("/") and not inside:
         raise LeadsOut(path)
-    walker = _Walker(root, path, inside)
+    walker = _Walker(root, path, inside, most_links)
     try:
         return walker.walk(making)
     finally:
@@ -111,12 +125,12 @@ def _walk(root: int, path: str, *, inside: bool = False, making: Making | None =
 
 
 class _Walker:
-    def __init__(self, root: int, path: str, inside: bool) -> None:
+    def __init__(self, root: int, path: str, inside: bool, most_links: int) -> None:
         self._path = path
+        self._links_left = most_links
         self._inside = inside
         self._held = [os.dup(root)]
         self._names = path.split("/")[::-1]
-        self._links = 0
 
     def walk(self, making: Making | None) -> int:
         while self._names:
@@ -159,8 +173,8 @@ class _Walker:
             target = os.readlink("", dir_fd=handle)
         finally:
             os.close(handle)
-        self._links += 1
-        if self._links > _MOST_LINKS:
+        self._links_left -= 1
+        if self._links_left < 0:
             raise OSError(errno.ELOOP, f"{self._path} has too many links")
         if target.startswith("/"):
             if not self._inside:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from trainmaster.shim.protocol import OWN_NETWORK, Mount, SandboxSpec, write_whole
 
 _BLOCK = 4096
+_MOST = 1 << 20
+"""A Pod whose user may write the file can make it as long as it likes; so much of it is overwritten."""
 _LOCAL = (("127.0.0.1", "localhost"), ("::1", "localhost", "ip6-localhost", "ip6-loopback"))
 _RESOLV = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
 
@@ -57,7 +59,10 @@ def rewrite_hosts(directory: str, lines: Sequence[Sequence[str]]) -> None:
     path = f"{directory}/etc/hosts"
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.pwrite(handle, build_hosts(lines, os.fstat(handle).st_size), 0)
+        size = os.fstat(handle).st_size
+        os.pwrite(handle, build_hosts(lines, min(size, _MOST)), 0)
+        if size > _MOST:
+            os.ftruncate(handle, _MOST)
     finally:
         os.close(handle)
 

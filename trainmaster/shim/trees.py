@@ -263,3 +263,22 @@ def _let_owner_in(name: str, directory: int | None) -> None:
         os.chmod(f"/proc/self/fd/{place}", 0o700)
     finally:
         os.close(place)
+
+
+def copy_data(source: int, target: int) -> None:
+    """What was written into a file, and not the holes between: a sparse file stays one."""
+    size, place = os.fstat(source).st_size, 0
+    os.ftruncate(target, size)
+    while place < size:
+        try:
+            place = os.lseek(source, place, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole is left
+                return
+            raise
+        end = os.lseek(source, place, os.SEEK_HOLE)
+        while place < end:
+            piece = os.pread(source, min(end - place, 1 << 20), place)
+            if not piece:
+                return  # somebody cut it
+            place += os.pwrite(target, piece, place)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sys
 from pathlib import Path
 
 import orjson
 import pytest
 
+from tests.support.deep import deep_tree
 from tests.unit.history.test_archive import GONE, make_trainjob
 from trainmaster.api.code import build_annotations
 from trainmaster.api.meta import Object
 from trainmaster.app.home import Home
 from trainmaster.cli import exits
 from trainmaster.cli.commands.code import parse_size
-from trainmaster.cli.commands.outputs import describe_outputs, get_directory
+from trainmaster.cli.commands.outputs import copy, describe_outputs, get_directory
 from trainmaster.cli.context import Context
 from trainmaster.cli.main import main
 from trainmaster.history.archive import Archive
 from trainmaster.history.record import Sources, build_record
+from trainmaster.history.results import list_outputs
 
 pytestmark = pytest.mark.unit
 
@@ -91,6 +95,53 @@ def test_files_are_copied_and_nothing_is_overwritten_unasked(shell: Shell, tmp_p
     assert shell.run("outputs", "get", "b", "notes.txt", "--to", str(target), "--overwrite") == exits.OK
     assert (target / "notes.txt").read_text() == "n"
     assert sorted(path.name for path in target.iterdir()) == ["model", "notes.txt"]
+
+
+def test_names_and_trees_that_are_traps_harm_nobody(shell: Shell, tmp_path: Path) -> None:
+    folder = get_directory(Home(shell.home), "u2")
+    for name in (b"\x1b[2Jclear", b"two\nlines", b"bad\xff"):
+        (folder / os.fsdecode(name)).write_text("odd")
+    os.mkfifo(folder / "pipe")
+    os.symlink("/etc", folder / "etc")
+    os.symlink(".", folder / "here")
+    os.symlink("here/here/../../../../..", folder / "dots")
+    with deep_tree(folder, 3 * sys.getrecursionlimit()):
+        check_traps(shell, tmp_path / "to")
+
+
+def check_traps(shell: Shell, target: Path) -> None:
+    assert shell.run("outputs", "list", "b") == exits.OK
+    assert "\x1b" not in shell.out
+    assert shell.run("outputs", "list", "b", "-o", "json") == exits.OK
+    shell.out.encode()
+    names = ["model", "here", "two\nlines", os.fsdecode(b"bad\xff")]
+    assert shell.run("outputs", "get", "b", *names, "--to", str(target)) == exits.OK
+    assert len(os.listdir(target)) == 4
+    assert shell.run("outputs", "get", "b", "etc", "--to", str(target)) == exits.FAILED
+    assert shell.run("outputs", "get", "b", "pipe", "--to", str(target)) == exits.FAILED
+
+
+@pytest.mark.parametrize("became", ["link", "pipe", "nothing", "linked directory"])
+def test_a_file_that_becomes_something_else_is_not_copied(tmp_path: Path, became: str) -> None:
+    """A job that runs can do that between the listing and the copy."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "w").write_text("secret")
+    outputs = tmp_path / "results" / "u" / "outputs"
+    (outputs / "model").mkdir(parents=True)
+    file = outputs / "model" / "w"
+    file.write_text("own")
+    (found,) = list_outputs(tmp_path, "u")
+    file.unlink()
+    if became == "link":
+        file.symlink_to(tmp_path / "secret" / "w")
+    if became == "pipe":
+        os.mkfifo(file)
+    if became == "linked directory":
+        file.parent.rmdir()
+        file.parent.symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match=r"link|file|No such"):
+        copy(found, tmp_path / "to" / "w")
+    assert os.listdir(tmp_path / "to") == []
 
 
 def test_without_a_target_a_directory_of_the_jobs_name_is_made(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from tests.support.deep import deep_tree
 from tests.unit.node.making import make_pod, make_prepared
 from trainmaster.api import code as words
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
@@ -22,6 +24,7 @@ from trainmaster.node.outputs import Outputs
 from trainmaster.node.volumes import code
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.protocol import BIND, FULL, OVERLAY, PLAIN, USER, ContainerSpec, Mount, decode, encode
+from trainmaster.shim.trees import Entry
 
 pytestmark = pytest.mark.unit
 
@@ -184,10 +187,10 @@ def test_a_crash_in_the_middle_keeps_nothing_half_and_the_next_try_all(
         (stage.view / name).write_text(name)
     keep_file, calls = outputs._keep_file, iter(range(10))
 
-    def crash(source: Path, target: Path) -> None:
+    def crash(entry: Entry, target: Path) -> None:
         if next(calls) == 1:
             raise OSError(28, "No space left on device")
-        keep_file(source, target)
+        keep_file(entry, target)
 
     monkeypatch.setattr(outputs, "_keep_file", crash)
     with pytest.raises(OSError, match="No space left"):
@@ -219,3 +222,52 @@ def test_across_file_systems_files_are_copied(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "link", refuse)
     assert stage.outputs.keep(stage.directory) == 1
     assert (stage.kept / "files/loss.csv").read_text() == "1\n"
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_working_directory_that_is_a_trap_is_kept_as_far_as_it_is_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    stage = Stage(tmp_path)
+    stage.note()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "shadow").write_text("secret")
+    os.symlink(tmp_path / "secret", stage.view / "absolute")
+    os.symlink("../../../secret", stage.view / "up")
+    os.symlink(".", stage.view / "here")
+    os.symlink("here/here/here/here/../../../../../../secret", stage.view / "dots")
+    os.mkfifo(stage.view / "pipe")
+    odd = os.fsdecode(b"a\nb\xff\x1b[31m")
+    (stage.view / odd).write_text("odd")
+    with (stage.view / "sparse").open("wb") as file:
+        file.write(b"begin")
+        file.seek(1 << 40)
+        file.write(b"end")
+    if not linked:
+
+        def refuse(*args: object, **options: object) -> None:
+            raise OSError(18, "Invalid cross-device link")
+
+        monkeypatch.setattr(os, "link", refuse)
+    files = stage.kept / "files"
+    with deep_tree(stage.view, 3 * sys.getrecursionlimit(), files):
+        assert stage.outputs.keep(stage.directory) > 0
+        check_kept(files, odd)
+
+
+def check_kept(files: Path, odd: str) -> None:
+    shallow = [name for name in os.listdir(files) if name != "d"]
+    assert sorted(shallow) == sorted(["here", odd, "sparse"])
+    assert not any("shadow" in names for _, _, names in os.walk(files))
+    status = (files / "sparse").stat()
+    assert (status.st_size, status.st_blocks < 1000) == ((1 << 40) + 3, True)
+
+
+def test_no_more_files_are_kept_than_anybody_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(tmp_path)
+    stage.note()
+    for number in range(10):
+        (stage.view / str(number)).write_text("")
+    monkeypatch.setattr(outputs, "MOST_FILES", 4)
+    assert stage.outputs.keep(stage.directory) == 4
+    assert len(stage.list_kept()) == 5

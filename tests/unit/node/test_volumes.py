@@ -172,6 +172,35 @@ def test_an_empty_dir_keeps_its_content_when_made_again(tmp_path: Path) -> None:
     assert (volume.size_limit, volume.scratch, volume.read_only) == (1 << 20, True, False)
 
 
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/x", "a/.."])
+def test_a_file_that_would_lie_outside_of_its_volume_is_not_written(tmp_path: Path, path: str) -> None:
+    """The API refuses it; a Pod that was let in by an earlier version may have it."""
+    with pytest.raises(VolumeError, match="outside of its volume"):
+        write_files(str(tmp_path / "pod" / "v"), {path: File(b"1")}, "one")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("trap", ["directory", "link"])
+def test_memory_of_another_user_is_not_used(tmp_path: Path, trap: str) -> None:
+    """Everybody may make directories on the memory file system, also under our name."""
+    memory, theirs = tmp_path / "shm", tmp_path / "theirs"
+    memory.mkdir()
+    (theirs / "u").mkdir(parents=True)
+    (theirs / "u" / "kept").touch()
+    place = memory / f"trainmaster-{os.getuid()}"
+    if trap == "link":
+        place.symlink_to(theirs)
+    else:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a directory away")
+        place.mkdir()
+        os.chown(place, 61234, 61234)
+    with pytest.raises(VolumeError, match="belongs to another user"):
+        empty_dir.make("v", {"medium": "Memory"}, str(tmp_path / "pod"), "u", memory)
+    empty_dir.remove_memory("u", memory)
+    assert (theirs / "u" / "kept").exists()
+
+
 def test_medium_memory_lies_on_the_memory_file_system(tmp_path: Path) -> None:
     memory = tmp_path / "shm"
     memory.mkdir()

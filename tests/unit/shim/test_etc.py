@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from trainmaster.shim.etc import build_hosts, build_nsswitch
-from trainmaster.shim.security import build_filter
+from trainmaster.shim.etc import build_hosts, build_nsswitch, rewrite_hosts
 
 pytestmark = pytest.mark.unit
 
@@ -25,23 +26,17 @@ def test_a_shorter_version_fills_the_old_size() -> None:
     assert len(build_hosts([], len(long))) == len(long)
 
 
+def test_a_file_that_a_pod_made_huge_is_cut_and_not_read(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    hosts = tmp_path / "etc" / "hosts"
+    with hosts.open("wb") as file:
+        file.truncate(1 << 40)
+    rewrite_hosts(str(tmp_path), [("10.244.0.2", "a-0")])
+    assert hosts.stat().st_size == 1 << 20
+    assert b"a-0" in hosts.read_bytes()[:4096]
+
+
 def test_names_come_from_files_only() -> None:
     text = build_nsswitch("passwd: files\nhosts: files dns\nservices: db files\n")
     assert text == "passwd: files\nservices: db files\nhosts: files\n"
     assert build_nsswitch("") == "hosts: files\n"
-
-
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_filter_is_made_of_whole_instructions_and_every_jump_lands(machine: str) -> None:
-    program = build_filter(machine)
-    count = len(program) // 8
-    assert len(program) % 8 == 0
-    for position in range(count):
-        code, true, false = program[position * 8], program[position * 8 + 2], program[position * 8 + 3]
-        if code in (0x15, 0x35, 0x45):
-            assert position + 1 + max(true, false) < count
-    assert program[-8] == program[-16] == 0x06
-
-
-def test_an_unknown_machine_has_no_filter() -> None:
-    assert build_filter("riscv64") == b""

@@ -141,5 +141,16 @@ def test_a_personality_is_asked_for_and_not_made_dangerous(machine: str) -> None
         assert call(machine, (135, 92), value) == refused(errno.EPERM)
 
 
+def test_the_filter_is_made_of_whole_instructions_and_every_jump_lands(machine: str) -> None:
+    program = build_filter(machine)
+    count = len(program) // 8
+    assert len(program) % 8 == 0
+    for position in range(count):
+        code, true, false = program[position * 8], program[position * 8 + 2], program[position * 8 + 3]
+        if code in (0x15, 0x25, 0x35, 0x45):
+            assert position + 1 + max(true, false) < count
+    assert program[-8] == 0x06
+
+
 def test_an_unknown_machine_has_no_filter() -> None:
     assert build_filter("riscv64") == b""

@@ -9,31 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.deep import deep_tree
 from trainmaster.shim import trees
 from trainmaster.shim.trees import Walk, remove_tree
 
 pytestmark = pytest.mark.unit
 
 
-def make_deep(root: Path, depth: int) -> None:
-    """Deeper than a path can say and than Python's recursion goes."""
-    handle = os.open(root, os.O_RDONLY)
-    for number in range(depth):
-        os.mkdir("d", dir_fd=handle)
-        below = os.open("d", os.O_RDONLY, dir_fd=handle)
-        os.close(os.open(f"f{number}", os.O_CREAT | os.O_WRONLY, dir_fd=below))
-        os.close(handle)
-        handle = below
-    os.close(handle)
-
-
 @pytest.fixture
 def deep(tmp_path: Path) -> Iterator[Path]:
     root = tmp_path / "deep"
     root.mkdir()
-    make_deep(root, 3 * sys.getrecursionlimit())
-    yield root
-    remove_tree(root)
+    with deep_tree(root, 3 * sys.getrecursionlimit()):
+        yield root
 
 
 def count_open() -> int:

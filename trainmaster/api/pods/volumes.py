@@ -94,8 +94,11 @@ def _check_files(source: Object, path: str) -> list[FieldError]:
         errors += _check_mode(item, "mode", where)
     for index, part in enumerate(source.get("sources") or ()):
         for kind, projection in part.items():
+            where = f"{path}.sources[{index}].{kind}"
             if kind in ("configMap", "secret", "downwardAPI"):
-                errors += _check_files(projection, f"{path}.sources[{index}].{kind}")
+                errors += _check_files(projection, where)
+            elif kind in ("serviceAccountToken", "clusterTrustBundle"):
+                errors += _check_file_path(projection.get("path"), f"{where}.path")
     return errors
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +27,8 @@ from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
-from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs
+from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output
+from trainmaster.shim.trees import copy_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     elif not found:
         context.note(f"{options.job} has left no files so far: programs write them to $TRAINMASTER_OUTPUT_DIR")
     else:
-        rows = [(output.path, format_bytes(output.bytes), _format_time(output.modified)) for output in found]
+        rows = [(_show(output.path), format_bytes(output.bytes), _format_time(output.modified)) for output in found]
         print_table(context, ("PATH", "SIZE", "MODIFIED"), rows)
     return exits.OK
 
@@ -149,15 +149,32 @@ def copy(output: Output, target: Path) -> None:
         if output.link:
             os.symlink(output.link, draft)
         else:
-            shutil.copy2(output.source, draft, follow_symlinks=False)
+            _copy_file(output, draft)
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
 
 
+def _copy_file(output: Output, draft: Path) -> None:
+    source = open_output(output)
+    try:
+        with draft.open("xb") as target:
+            copy_data(source, target.fileno())
+            status = os.fstat(source)
+            os.fchmod(target.fileno(), status.st_mode & 0o777)
+            os.utime(target.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+    finally:
+        os.close(source)
+
+
 def _to_data(output: Output) -> dict[str, object]:
-    data = {"path": output.path, "bytes": output.bytes, "modified": _format_time(output.modified)}
-    return {**data, "link": output.link} if output.link else data
+    data = {"path": _show(output.path), "bytes": output.bytes, "modified": _format_time(output.modified)}
+    return {**data, "link": _show(output.link)} if output.link else data
+
+
+def _show(path: str) -> str:
+    """Names are bytes, of which not all are text."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _format_time(seconds: float) -> str:

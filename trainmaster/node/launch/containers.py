@@ -36,6 +36,8 @@ from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, Paths
 INSIDE = "/trainmaster"
 """Where a sandboxed program sees what the node gives to its Pod."""
 _ENV = ".pod-env"
+_MOST_PLACES = 200
+"""Directories of a PATH in which we look for a program; where there are more, the container looks itself."""
 DEFAULT_MESSAGE = "/dev/termination-log"
 MESSAGE_VARIABLE = "TRAINMASTER_TERMINATION_LOG"
 """On the plain level: where the termination message goes, for programs whose own text cannot be rewritten."""
@@ -220,6 +222,8 @@ def _resolve_program(argv: list[str], env: dict[str, str], layout: Layout, site:
             raise LaunchError(START_ERROR, f'exec: "{program}": no such file or not executable')
         return tuple(argv)
     own = f"{site.directory}/work"
+    if site.level != PLAIN and env["PATH"].count(":") >= _MOST_PLACES:
+        return tuple(argv)
     found = shutil.which(program, path=env["PATH"].replace(layout.work, own))
     if found is None:
         if site.level == PLAIN:

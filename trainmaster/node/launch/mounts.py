@@ -17,6 +17,8 @@ from trainmaster.shim.protocol import OVERLAY, Mount
 
 API_ACCESS_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 SHM = "/dev/shm"
+MOST_MOUNTS = 500
+"""Of one container: each is looked at while others wait."""
 
 
 def get_kubeconfig(site: Site) -> str:
@@ -38,7 +40,11 @@ class Bound:
 
 def resolve_mounts(container: Object, prepared: Prepared, variables: Mapping[str, str]) -> list[Bound]:
     """In the order in which they must be mounted: a path before the paths below it."""
-    found = [_resolve(container["name"], entry, prepared, variables) for entry in container.get("volumeMounts") or ()]
+    asked = container.get("volumeMounts") or ()
+    if len(asked) > MOST_MOUNTS:
+        text = f'container "{container["name"]}" has {len(asked)} volumeMounts; this node mounts {MOST_MOUNTS}'
+        raise LaunchError(UNSUPPORTED, text)
+    found = [_resolve(container["name"], entry, prepared, variables) for entry in asked]
     targets = {entry.target for entry in found}
     own = prepared.volumes.get(API_ACCESS)
     if own is not None and API_ACCESS_PATH not in targets:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.api import quantity
-from trainmaster.node.volumes.contract import Volume
+from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.trees import remove_tree
 
 MEMORY = Path("/dev/shm")
@@ -24,6 +24,7 @@ def make(name: str, source: Mapping[str, Any], directory: str, uid: str, memory_
     size = int(quantity.parse(limit)) if limit else 0
     memory, note = source.get("medium") == "Memory", ""
     if memory and memory_root.is_dir() and os.access(memory_root, os.W_OK):
+        _make_own(memory_root)
         place = f"{get_memory_directory(uid, memory_root)}/{name}"
     else:
         if memory:
@@ -35,13 +36,42 @@ def make(name: str, source: Mapping[str, Any], directory: str, uid: str, memory_
     return Volume(name, place, memory=memory, size_limit=size, scratch=True, note=note)
 
 
+def _make_own(memory_root: Path) -> None:
+    """The directory of all our Pods there. Everybody may write to the memory file system: what somebody else has made
+    under that name, or a link, could be exchanged at any moment."""
+    place = _get_own(memory_root)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(place, 0o700)
+    if not _is_own(place):
+        raise VolumeError(f"{place} belongs to another user: an emptyDir of medium Memory would not be safe there")
+
+
+def _is_own(place: str) -> bool:
+    try:
+        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(handle)
+        if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+            os.fchmod(handle, 0o700)
+        return status.st_uid == os.geteuid()
+    finally:
+        os.close(handle)
+
+
+def _get_own(memory_root: Path) -> str:
+    return f"{memory_root}/trainmaster-{os.getuid()}"
+
+
 def get_memory_directory(uid: str, memory_root: Path = MEMORY) -> str:
-    return f"{memory_root}/trainmaster-{os.getuid()}/{uid}"
+    return f"{_get_own(memory_root)}/{uid}"
 
 
 def remove_memory(uid: str, memory_root: Path = MEMORY) -> None:
     """What a Pod left on the memory file system, and the directory of all Pods with the last one."""
-    directory = get_memory_directory(uid, memory_root)
-    remove_tree(directory)
+    if not _is_own(_get_own(memory_root)):
+        return
+    remove_tree(get_memory_directory(uid, memory_root))
     with contextlib.suppress(OSError):
-        os.rmdir(os.path.dirname(directory))
+        os.rmdir(_get_own(memory_root))

@@ -15,7 +15,7 @@ from trainmaster.shim import beneath
 
 def make_sub_path(root: str, sub: str) -> None:
     """Links that lead out of the volume are refused, as the kubelet does."""
-    if os.path.isabs(sub) or ".." in Path(sub).parts:
+    if os.path.isabs(sub) or ".." in Path(sub).parts or "\0" in sub:
         raise VolumeError(f"subPath {sub!r} must be a relative path without '..'")
     handle = beneath.open_directory(root)
     try:

@@ -7,9 +7,11 @@ link to it, and each visible name is a link through `..data`. A change writes a 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from trainmaster.node.volumes.contract import VolumeError
+from trainmaster.shim.trees import remove_tree
 
 DATA = "..data"
 
@@ -35,20 +37,24 @@ SERVER = Owner()
 def write_files(directory: str, files: Mapping[str, File], token: str, owner: Owner = SERVER) -> bool:
     """Makes `directory` show exactly `files`; keys are relative paths. `token` names the new set. False: no change.
 
-    A crash at any point leaves the old set in place, and the next call removes what was left behind.
+    A crash at any point leaves the old set in place, and the next call removes what was left behind. VolumeError for
+    a path that would lead out of the directory: the API refuses those, but Pods that it let in before may have one.
     """
+    for path in files:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise VolumeError(f"file {path!r} would lie outside of its volume")
     os.makedirs(directory, mode=0o755, exist_ok=True)
     current = _read_link(f"{directory}/{DATA}")
     if current is not None and _read_all(f"{directory}/{current}") == dict(files):
         return False
     fresh = f"..{token}"
-    shutil.rmtree(f"{directory}/{fresh}", ignore_errors=True)
+    remove_tree(f"{directory}/{fresh}")
     _write_set(f"{directory}/{fresh}", files, owner)
     _swap(directory, DATA, fresh)
     _link_names(directory, files)
     for name in os.listdir(directory):
         if name.startswith("..") and name not in (DATA, fresh):
-            shutil.rmtree(f"{directory}/{name}", ignore_errors=True)
+            remove_tree(f"{directory}/{name}")
     return True
 
 
