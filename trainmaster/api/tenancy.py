@@ -215,6 +215,11 @@ def read_tenant(namespace: Object, secrets: Sequence[Object] = (), quota: Object
     )
 
 
+def is_tenant(namespace: Object) -> bool:
+    """Whether the namespace belongs to a tenant, with or without a Unix user of its own; else it is the owner's."""
+    return TENANT in (namespace["metadata"].get("labels") or {}) or find_unix_user(namespace) is not None
+
+
 def find_unix_user(namespace: Object) -> int | None:
     """The user that Pods of this namespace run as; None where they may run as anybody."""
     text = (namespace["metadata"].get("annotations") or {}).get(UNIX_USER)

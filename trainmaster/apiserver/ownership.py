@@ -19,7 +19,7 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
-from trainmaster.api.tenancy import is_tenants
+from trainmaster.api.tenancy import is_tenant
 from trainmaster.apiserver.admission import Attributes, Operation, Plugin
 from trainmaster.apiserver.state import State
 
@@ -63,7 +63,7 @@ class Ownership(Plugin):
 
     def _is_tenant(self, namespace: str) -> bool:
         record = self._state.store.get("namespaces", namespace)
-        return record is not None and is_tenants(self._state.parsed.get(record))
+        return record is not None and is_tenant(self._state.parsed.get(record))
 
     def _find_owner_problems(
         self, attributes: Attributes, owners: Sequence[Object], before: Sequence[Object]

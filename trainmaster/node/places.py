@@ -23,7 +23,7 @@ import orjson
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, NAMESPACES
 from trainmaster.api.status import NotFound
-from trainmaster.api.tenancy import is_tenants
+from trainmaster.api.tenancy import is_tenant
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.contract import Client
 from trainmaster.node.found import Found
@@ -137,7 +137,7 @@ class Places:
                 # Whoever it belonged to: it is on its way out, and alone until then.
                 self._segments[gang] = build_segment(pod)
             else:
-                self._segments[gang] = build_segment(namespace) if is_tenants(namespace) else ""
+                self._segments[gang] = build_segment(namespace) if is_tenant(namespace) else ""
         return self._segments[gang]
 
     async def _build_all_hosts(self, pod: Object) -> tuple[Line, ...]:

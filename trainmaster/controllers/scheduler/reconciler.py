@@ -22,7 +22,7 @@ from trainmaster.api.node_policy import NAME, NAMESPACE, is_node_policy, read_no
 from trainmaster.api.pods.phases import is_over
 from trainmaster.api.pods.requests import GPU
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NAMESPACES, NODES, PODS
-from trainmaster.api.tenancy import is_tenants
+from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch, Refusal, Write
 from trainmaster.controllers.ownership import is_terminating
@@ -126,7 +126,7 @@ def _find_apart(view: View, gang: Gang) -> str:
     all namespaces is told names by `explain`."""
     name = gang.label.partition("/")[0]
     namespace = view.find(NAMESPACES, "", name)
-    return name if namespace is not None and is_tenants(namespace) else ""
+    return name if namespace is not None and is_tenant(namespace) else ""
 
 
 def _say_stuck(gang: Gang, text: str) -> Waiting:
