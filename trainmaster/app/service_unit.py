@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmaster.app.descriptors import WANTED
+
 _NOT_AGAIN = "2 5"
 """Exit codes of `trainmaster up`: a wrong setting, another server."""
 
@@ -48,6 +50,8 @@ def render(unit: Unit) -> str:
         "Delegate=yes",
         "OOMPolicy=continue",
         "TasksMax=infinity",
+        "# Every connection is a descriptor.",
+        f"LimitNOFILE={WANTED}",
     ]
     if unit.user:
         service.insert(0, f"User={unit.user}")

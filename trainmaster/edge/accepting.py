@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _PER_TURN = 32
 _PAUSE_SECONDS = 0.2
+_MOMENT_SECONDS = 0.02
+"""Until those who gave way are closed."""
 _SHUTDOWN_SECONDS = 5.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -122,18 +124,18 @@ class Acceptor:
             sock.close()
 
     def _pause(self, error: OSError) -> None:
-        """No descriptor is left: strangers make room, whoever waits longest is turned away, and others get time."""
+        """No descriptor is left: strangers make room, or whoever waits longest is turned away, and others get time."""
         if not self._was_exhausted:
             log.warning("no descriptor is left", extra={"action": "edge.exhausted", "error": str(error)})
         self._was_exhausted = True
-        self._gatekeeper.make_room()
-        if self._reserve is not None:
+        made = sum(self._gatekeeper.make_room() for _ in range(_PER_TURN))
+        if not made and self._reserve is not None:
             os.close(self._reserve)
             with suppress(OSError):
                 self._listener.accept()[0].close()
             self._reserve = _open_reserve()
         self._loop.remove_reader(self._listener.fileno())
-        self._loop.call_later(_PAUSE_SECONDS, self._resume)
+        self._loop.call_later(_MOMENT_SECONDS if made else _PAUSE_SECONDS, self._resume)
 
     def _resume(self) -> None:
         if not self._is_closed:

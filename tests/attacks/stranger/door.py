@@ -12,6 +12,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 SECONDS = 30.0
+MIB = 1024 * 1024
+
+
+def read_memory(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) * 1024
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ def read_all(sock: socket.socket, seconds: float = SECONDS) -> bytes:
 def send_until_cut(sock: socket.socket, piece: bytes, most: int) -> int:
     """How many bytes the server took before it stopped reading or closed."""
     sent = 0
-    sock.settimeout(3)
+    sock.settimeout(1)
     try:
         while sent < most:
             sock.sendall(piece)
