@@ -34,6 +34,7 @@ from trainmaster.apiserver.quotas import QuotaAdmission
 from trainmaster.apiserver.runtime_use import RuntimeUse
 from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
+from trainmaster.apiserver.storage_quota import StorageQuota
 from trainmaster.apiserver.tenant_limits import TenantLimits
 from trainmaster.apiserver.tenant_packages import TenantPackages
 from trainmaster.apiserver.trainer_admission import TrainerAdmission
@@ -74,6 +75,7 @@ class Registry:
             RuntimeUse(store),
             PolicyAdmission(),
             GangSizes(self.state),
+            StorageQuota(self.state),
             QuotaAdmission(self.state),
         ):
             self.state.admission.add(plugin)

@@ -68,6 +68,12 @@ class DiskWatch:
                 log.warning("disk not looked at", extra={"action": "disk.unseen", "error": str(error)})
             await self._clock.sleep(LOOK_SECONDS)
 
+    def find_shortage(self) -> str:
+        """Looks again before anybody is refused: room may have been made a moment ago."""
+        if self.shortage:
+            self.look()
+        return self.shortage
+
     def look(self) -> None:
         free, total = find_space(self._home.root)
         floor = decide_floor(total, self._reserve)

@@ -169,7 +169,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             stack.callback(api.close)
             disk = DiskWatch(home, store, world.clock, settings.storage.reserve_mib * MIB)
             await stack.enter_async_context(disk.running())
-            api.registry.state.admission.add(Room(lambda: disk.shortage, SYSTEM.user))
+            api.registry.state.admission.add(Room(disk.find_shortage, SYSTEM.user))
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
             ensure_built_ins(api.registry)
             await upgrade_tenants(LocalClient(api.registry), api.registry)

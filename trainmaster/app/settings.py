@@ -193,7 +193,8 @@ class Node:
     pods: int = 1000
     """Pods that may run at one time."""
     min_free_disk_mib: int = 1024
-    """Below so much free space on the disk of the home no new Pods are started."""
+    """Below so much free space on the disk of the home (on a small disk a tenth of it) no new Pods are started, and
+    Pods that took the space are evicted: those over their own limit first, then tenants', the owner's last."""
     labels: tuple[str, ...] = ()
     """Labels of the Node, key=value, besides those that are found and over them."""
 

@@ -38,7 +38,7 @@ from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
-from trainmaster.history import logs
+from trainmaster.history import holdings, logs
 from trainmaster.kit.backoff import Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -137,6 +137,8 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         results=home.results,
         bundles=home.bundles,
         keep_logs=partial(logs.keep, home.history),
+        list_kept=partial(holdings.list_directories, home.history),
+        min_free_disk=wanted.min_free_disk_mib * 1024**2,
         rules=Rules(restart=pause),
         level=isolation.level,
         ways_out=WaysOut(

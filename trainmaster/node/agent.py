@@ -28,7 +28,9 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.access import ShimAccess
 from trainmaster.node.cri_logs import CriLogReader
+from trainmaster.node.disk_usage import DiskUsage
 from trainmaster.node.errands import ErrandRunner
+from trainmaster.node.eviction import Eviction
 from trainmaster.node.images.catalogue import Images, ImageSettings
 from trainmaster.node.images.contract import Errands
 from trainmaster.node.images.environments import Environments, InstallLimits
@@ -48,6 +50,7 @@ from trainmaster.node.runner import PodRunner, Settings
 from trainmaster.node.service_names import ServiceNames
 from trainmaster.node.shim_link import ShimError
 from trainmaster.node.status import Facts, build_status
+from trainmaster.node.storage_guard import GuardActions, GuardedPod, StorageGuard
 from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
 from trainmaster.node.tracked import TrackedPod, is_mirror, track
 from trainmaster.node.workloads import Workloads
@@ -55,6 +58,7 @@ from trainmaster.shim.protocol import PLAIN
 
 log = logging.getLogger(__name__)
 
+EVICTED = "Evicted"
 PATIENCE = 2.0
 """Seconds that a status waits for containers that are being started: mostly it can say at once that they run."""
 _OWN_FIELDS = (
@@ -82,15 +86,30 @@ class NodeAgent:
         """By gang: Pods whose object is gone and whose processes may not be, yet."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._supervisor = Supervisor(settings.root, self._note, settings.level)
-        workloads = Workloads(client)
+        self._workloads = workloads = Workloads(client)
         places = Places(settings.root, client, workloads, settings.level, settings.ways_out, settings.hide)
         self._errands = ErrandRunner(self._supervisor, places, os.geteuid())
-        self._launcher = build_launcher(client, workloads, clock, settings, self._evict, self._errands, self._announce)
+        usage = DiskUsage(clock)
+        self._launcher = build_launcher(
+            client, workloads, clock, settings, self._evict, self._errands, self._announce, usage
+        )
         self._runner = PodRunner(settings, self._supervisor, self._launcher, places, clock)
         self._names = ServiceNames(client, clock, places, lambda: [pod.obj for pod in self._pods.values()])
         access = ShimAccess(self._supervisor)
         self._performer = Performer(client, recorder, self._runner, access, clock, self._queue)
         self._logs: CriLogReader | None = None
+        beside = settings.root.parent
+        actions = GuardActions(self._list_guarded, self._carry_out, self._drop_scratch, self._list_kept)
+        self._guard = StorageGuard(
+            client,
+            clock,
+            usage,
+            actions,
+            disk=settings.root,
+            claims=settings.claims or beside / "volumes",
+            environments=settings.environments or beside / "environments",
+            min_free=settings.min_free_disk,
+        )
 
     @property
     def logs(self) -> CriLogReader:
@@ -114,6 +133,7 @@ class NodeAgent:
                     scope.spawn_forever(self._names.follow(), name="node.services")
                     scope.spawn_forever(self._names.work(), name="node.names")
                 scope.spawn_forever(self._follow(), name="node.pods")
+                scope.spawn_forever(self._guard.work(), name="node.disk")
                 for number in range(self._settings.workers):
                     scope.spawn_forever(self._work(), name=f"node.worker.{number}")
                 yield self
@@ -194,10 +214,37 @@ class NodeAgent:
         self._queue.add(happening.uid)
 
     def _evict(self, uid: str, message: str) -> None:
-        pod = self._pods.get(uid)
+        """It took more than it may: as upstream a failure of its own, and no disruption."""
+        self._carry_out(Eviction(uid, message))
+
+    def _carry_out(self, eviction: Eviction) -> None:
+        pod = self._pods.get(eviction.uid)
         if pod is not None:
-            pod.change(lambda state: end_pod(pod.plan, state, Ending("Evicted", message, "TerminationByKubelet")))
-            self._queue.add(uid)
+            disruption = "TerminationByKubelet" if eviction.is_disruption else ""
+            ending = Ending(EVICTED, eviction.message, disruption, grace=0.0)
+            pod.change(lambda state: end_pod(pod.plan, state, ending))
+            self._queue.add(pod.uid)
+
+    async def _list_guarded(self) -> list[GuardedPod]:
+        """Pods as the guard of the disk sees them."""
+        found = []
+        for pod in tuple(self._pods.values()):
+            directory = str(self._settings.root / pod.uid)
+            trainjob = (await self._workloads.resolve(pod.obj)).trainjob
+            results = str(self._settings.results / trainjob) if trainjob and self._settings.results else ""
+            over = pod.is_settled or is_over(pod.obj)
+            found.append(GuardedPod(pod.obj, directory, over, results, self._launcher.list_claims(pod.uid)))
+        return found
+
+    async def _drop_scratch(self, uid: str) -> None:
+        pod = self._pods.get(uid)
+        if pod is not None and pod.is_settled:
+            await self._runner.drop_scratch(uid)
+
+    async def _list_kept(self, namespace: str) -> list[str]:
+        if self._settings.list_kept is None:
+            return []
+        return [str(path) for path in await asyncio.to_thread(self._settings.list_kept, namespace)]
 
     def _announce(self, uid: str, sentence: str) -> None:
         """Why the Pod's containers are not there yet, for those who look at its status."""
@@ -247,9 +294,17 @@ class NodeAgent:
         await self._performer.perform(pod, step.instructions)
         if step.wake_after is not None:
             self._queue.add_after(pod.uid, max(step.wake_after, 0.001))
+        await self._tell_eviction(pod)
         await self._report(pod)
         if any(isinstance(instruction, Confirm) for instruction in step.instructions):
             await self._confirm(pod)
+
+    async def _tell_eviction(self, pod: TrackedPod) -> None:
+        assert pod.state is not None
+        ending = pod.state.ending
+        if ending is not None and ending.reason == EVICTED and EVICTED not in pod.said:
+            pod.said.add(EVICTED)
+            await self._performer.say(pod, ending.reason, ending.message, warning=True, action="Stopping")
 
     async def _adopt(self, pod: TrackedPod) -> None:
         """Before the workers come to it, if its state is not known; they try again what fails here."""
@@ -298,7 +353,11 @@ class NodeAgent:
         Pod's directory goes."""
         if pod.is_settled:
             return
+        ending = None if pod.state is None else pod.state.ending
         try:
+            if ending is not None and ending.reason == EVICTED:
+                # It had to go to make room; keeping what it wrote would make none.
+                await self._runner.drop_scratch(pod.uid)
             await self._runner.keep_outputs(pod.uid)
         except OSError as error:
             text = f"the files in rank 0's working directory could not be kept: {error}"
@@ -371,6 +430,7 @@ def build_launcher(
     exceeded: Exceeded,
     errands: Errands,
     announce: Announce,
+    usage: DiskUsage,
 ) -> Launcher:
     beside = settings.root.parent
     images = ImageSettings(
@@ -385,7 +445,8 @@ def build_launcher(
     )
     limits = InstallLimits(space=settings.packages_mib << 20, host_paths=settings.host_paths)
     environments = Environments(images.root, settings.environ, clock, errands, limits)
-    return Launcher(client, clock, launch, Images(client, images, workloads, environments), exceeded, announce=announce)
+    found = Images(client, images, workloads, environments)
+    return Launcher(client, clock, launch, found, exceeded, usage, announce)
 
 
 def _get_phase(pod: Object) -> str:

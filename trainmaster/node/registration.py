@@ -32,7 +32,7 @@ from trainmaster.kit.clock import Clock, format_micro_time, format_time
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.devices import Found, Inventory
 from trainmaster.node.hardware import Hardware, Health, read_hardware
-from trainmaster.node.pressure import MIB, Finding, judge, merge_taints
+from trainmaster.node.pressure import MIB, Finding, decide_thresholds, is_disk_short, judge, merge_taints
 from trainmaster.node.status import ADDRESS
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,10 @@ LOOK_SECONDS = 10.0
 LEASE_SECONDS, LEASE_LASTS = 30.0, 120
 """Upstream renews every 10 s because others take Pods away from a silent node; here nobody does."""
 HEARTBEAT_SECONDS = 300.0
+DISK_SECONDS = 1.0
+"""How often the free disk is looked at: whoever fills it is fast."""
+DISK_HOLD_SECONDS = 60.0
+"""DiskPressure stays so long after the disk was short, so that Pods which were evicted do not fill it again at once."""
 DECLARED = "trainmaster.dev/declared-labels"
 """Annotation on the Node: the labels that the policy put there, so that they go when the policy drops them."""
 _OWN_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
@@ -97,6 +101,7 @@ class NodeKeeper:
         self._leased_at: float | None = None
         self._heard_at = 0.0
         self._told: tuple[str, ...] = ()
+        self._disk_short_at: float | None = None
         self.trouble = "the node has not been registered yet"
         """Why the Node object is not true; empty while it is."""
 
@@ -109,12 +114,29 @@ class NodeKeeper:
 
     async def _work(self) -> None:
         while True:
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._wait_for_look()
             try:
                 await self.look()
             except (StatusError, OSError) as error:
                 self.trouble = f"the Node object could not be written: {error}"
                 log.warning("node not written", extra={"action": "node.unwritten", "error": str(error)})
+
+    async def _wait_for_look(self) -> None:
+        """Or less, when the disk is short of a sudden: nothing new may be bound to it."""
+        for _ in range(round(LOOK_SECONDS / DISK_SECONDS)):
+            await self._clock.sleep(DISK_SECONDS)
+            known = self._disk_short_at is not None
+            if self._is_disk_short(self._read_health()) and not known:
+                return
+
+    def _is_disk_short(self, health: Health) -> bool:
+        """Now, or a short while ago."""
+        known = self._disk_short_at is not None
+        if is_disk_short(health, self._shape.min_free_disk_mib * MIB, before=known):
+            self._disk_short_at = self._clock.boot()
+        elif self._disk_short_at is not None and self._clock.boot() - self._disk_short_at > DISK_HOLD_SECONDS:
+            self._disk_short_at = None
+        return self._disk_short_at is not None
 
     async def look(self) -> None:
         """Reads the machine, and writes what the API does not say yet."""
@@ -125,7 +147,9 @@ class NodeKeeper:
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, self._inventory.read, declared, before)
         now = self._clock.now()
-        new = build_node(self._shape, self._hardware, old, found.devices, policy, now, self._read_health())
+        health = self._read_health()
+        was_short = self._is_disk_short(health)
+        new = build_node(self._shape, self._hardware, old, found.devices, policy, now, health, disk_was_short=was_short)
         stored = await self._write(old, new)
         await self._tell(old, stored, policy, found)
         await self._renew(now)
@@ -205,11 +229,15 @@ def build_node(
     policy: NodePolicy,
     now: datetime,
     health: Health | None = None,
+    *,
+    disk_was_short: bool = False,
 ) -> Object:
     """The Node as it should be, except for what others may have put on it. Pure."""
     conditions = list_conditions(old or {})
     before = {kind: is_true(conditions, kind) for kind in _OWN_CONDITIONS}
-    findings = judge(health, shape.min_free_disk_mib * MIB, before) if health is not None else []
+    findings = []
+    if health is not None:
+        findings = judge(health, shape.min_free_disk_mib * MIB, before, disk_was_short=disk_was_short)
     annotations = {DEVICES: render_devices(devices), DECLARED: ",".join(sorted(policy.labels))}
     if shape.isolation:
         annotations[ISOLATION] = shape.isolation
@@ -272,7 +300,7 @@ def _build_amounts(
     kept = _KEPT_MEMORY if shape.memory_mib is None else 0
     allocatable = {**capacity, "memory": f"{max(0, memory - kept) // 1024}Ki"}
     if health is not None:
-        free = max(0, health.disk_bytes - shape.min_free_disk_mib * MIB)
+        free = max(0, health.disk_bytes - decide_thresholds(health.disk_bytes, shape.min_free_disk_mib * MIB)[0])
         capacity["ephemeral-storage"] = f"{health.disk_bytes // 1024}Ki"
         allocatable["ephemeral-storage"] = f"{free // 1024}Ki"
     # The last GPU that goes must be seen to go.

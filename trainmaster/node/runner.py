@@ -32,7 +32,7 @@ from trainmaster.node.machine.outcome import RULES, Rules, end_pod
 from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
 from trainmaster.node.machine.steps import Notice, Start
 from trainmaster.node.network import WaysOut
-from trainmaster.node.outputs import Outputs
+from trainmaster.node.outputs import NOTE, Outputs
 from trainmaster.node.places import Places
 from trainmaster.node.recovery import rebuild_state
 from trainmaster.node.results import Results
@@ -40,6 +40,7 @@ from trainmaster.node.shim_link import ShimError, ShimGone
 from trainmaster.node.supervisor import Supervisor, SupervisorError
 from trainmaster.node.warm import OFF, WarmSettings, Wish, decide_warm
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
+from trainmaster.shim.trees import remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +50,13 @@ NOTICE_VARIABLE = checkpoint.STOP_NOTICE
 _NOTICE_FOLDER = "notice"
 _NOTICE_FILE = "stop.json"
 _PLACE_FILE = "place"
+_SCRATCH = ("volumes", "scratch", "work")
+"""Below a Pod's directory."""
 
 KeepLogs: TypeAlias = Callable[[str, Path], object]
 """(place, Pod directory): see `api.places`. Called in a thread."""
+ListKept: TypeAlias = Callable[[str], Sequence[Path]]
+"""(namespace): directories. Called in a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,10 @@ class Settings:
     """Where checkpoints and outputs of TrainJobs are; None: they have no place of their own."""
     keep_logs: KeepLogs | None = None
     """Where logs go when a Pod's directory does; None: they go with it."""
+    list_kept: ListKept | None = None
+    """Finds what jobs of a namespace left on the disk, for its budget; None: nothing is kept."""
+    min_free_disk: int = 1024**3
+    """Bytes of the disk below which Pods that took it have to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +246,8 @@ class PodRunner:
         path = self._settings.root / uid / _NOTICE_FOLDER / _NOTICE_FILE
         try:
             write_whole(os.fspath(path), orjson.dumps(content), 0o644)
-        except FileNotFoundError:
-            log.debug("no directory for a stop notice", extra={"uid": uid})
+        except OSError as error:  # gone, or the disk is full: it is stopped all the same
+            log.debug("no stop notice", extra={"uid": uid, "error": str(error)})
 
     async def keep_outputs(self, uid: str) -> None:
         """What rank 0 wrote into its working directory. An error keeps the Pod's directory: it is tried again.
@@ -251,6 +260,14 @@ class PodRunner:
             failpoints.hit("node.before_outputs")
             await asyncio.to_thread(self._outputs.keep, directory)
             failpoints.hit("node.after_outputs")
+
+    async def drop_scratch(self, uid: str) -> None:
+        """What a Pod that is over took of the disk and nobody is promised: all but its records and logs."""
+        await self._supervisor.close(uid)
+        directory = self._settings.root / uid
+        (directory / NOTE).unlink(missing_ok=True)
+        for name in _SCRATCH:
+            await asyncio.to_thread(remove_tree, directory / name)
 
     async def settle(self, uid: str) -> None:
         """The Pod is over: its sandbox goes, its records and logs stay."""

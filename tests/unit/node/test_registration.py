@@ -18,7 +18,7 @@ from trainmaster.engine.events import EventRecorder
 from trainmaster.node.devices import Inventory
 from trainmaster.node.hardware import Hardware, Health, read_hardware, read_health
 from trainmaster.node.nvml import Nvml
-from trainmaster.node.registration import LOOK_SECONDS, NodeKeeper, NodeShape
+from trainmaster.node.registration import DISK_HOLD_SECONDS, LOOK_SECONDS, NodeKeeper, NodeShape
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -154,6 +154,8 @@ def test_a_full_disk_keeps_new_pods_away_until_there_is_room_again() -> None:
         setting.health = replace(WELL, disk_free_bytes=GIB + GIB // 10)
         assert get_status(await setting.look(), "DiskPressure") == "True", "a little more is not enough"
         setting.health = WELL
+        assert get_status(await setting.look(), "DiskPressure") == "True", "what was evicted must not come back at once"
+        await setting.cluster.clock.sleep(DISK_HOLD_SECONDS)
         node = await setting.look()
         assert get_status(node, "DiskPressure") == "False"
         assert not node["spec"].get("taints")
@@ -190,6 +192,7 @@ def test_what_others_put_on_the_node_stays() -> None:
         setting.health = replace(WELL, disk_free_bytes=0)
         await setting.look()
         setting.health = WELL
+        await setting.cluster.clock.sleep(DISK_HOLD_SECONDS)
         node = await setting.look()
         assert node["metadata"]["labels"]["rack"] == "7"
         assert node["spec"] == {"taints": [taint], "unschedulable": True}

@@ -256,6 +256,13 @@ class Launcher:
 
     # While it runs
 
+    def list_claims(self, uid: str) -> tuple[str, ...]:
+        """Directories of claims of our own class that the Pod may write to."""
+        live = self._live.get(uid)
+        below = f"{self._settings.claims}/"
+        volumes = () if live is None else live.made.values()
+        return tuple(volume.source for volume in volumes if volume.source.startswith(below) and not volume.read_only)
+
     async def update(self, pod: Object) -> None:
         """The Pod object changed: files that show its labels and annotations follow."""
         live = self._live.get(pod["metadata"]["uid"])

@@ -97,7 +97,9 @@ class _Pass:
         if self.state.stop_seen is None:
             self.state = replace(self.state, stop_seen=self.now.boot)
         assert self.state.stop_seen is not None
-        return self.state.stop_seen + self.plan.grace
+        ending = self.state.ending
+        grace = self.plan.grace if ending is None or ending.grace is None else ending.grace
+        return self.state.stop_seen + grace
 
     def _stop(self, deadline: float, reason: str) -> None:
         if not self.state.is_noticed:

@@ -120,6 +120,8 @@ class Ending:
     message: str
     disruption: str = ""
     """Reason of the DisruptionTarget condition; empty for none."""
+    grace: float | None = None
+    """Seconds to stop in; None leaves it to the Pod."""
 
 
 @dataclass(frozen=True, slots=True)

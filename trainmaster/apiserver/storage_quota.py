@@ -1,0 +1,50 @@
+"""A namespace that keeps more on the disk than its quota `trainmaster.dev/storage` allows gets nothing new that writes.
+
+The node measures and writes `status.used` (`node.storage_guard`); here creates of Pods, jobs and claims are refused
+while it is above `spec.hard`. Deleting goes on, and with what it frees creates go on too.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api import quantity, status
+from trainmaster.api.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.tenancy import STORAGE, build_raise_advice
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.state import State
+
+_WRITERS = frozenset({"pods", "persistentvolumeclaims", "trainjobs", "jobs", "jobsets"})
+_BUCKET = "resourcequotas"
+
+
+class StorageQuota(Plugin):
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.plural in _WRITERS
+
+    def validate(self, attributes: Attributes) -> None:
+        if attributes.operation is not Operation.CREATE or attributes.subresource:
+            return
+        store, prefix = self._state.store, f"{attributes.namespace}/"
+        if not store.count(_BUCKET, prefix):
+            return
+        for record in store.scan(_BUCKET, prefix):
+            problem = find_problem(stored.parse(record.value))
+            if problem:
+                raise status.forbidden(attributes.kind.gvr, attributes.name, problem)
+
+
+def find_problem(quota: Object) -> str:
+    """Why nothing new may be written under this quota; "" when it may."""
+    hard = (quota["spec"].get("hard") or {}).get(STORAGE)
+    used = ((quota.get("status") or {}).get("used") or {}).get(STORAGE)
+    if hard is None or used is None or quantity.parse(used) <= quantity.parse(hard):
+        return ""
+    meta = quota["metadata"]
+    return (
+        f"exceeded quota: {meta['name']}, used: {STORAGE}={used}, limited: {STORAGE}={hard}: delete jobs, outputs or "
+        f"claims first; {build_raise_advice(meta['namespace'], {STORAGE: used})}"
+    )
