@@ -270,6 +270,7 @@ _MAY_BE_ZERO = frozenset(
         "server.port",
         "rest.port",
         "rest.requests_per_second",
+        "limits.requests_per_second",
         "node.cpus",
         "node.memory_mib",
         "node.gpus",

@@ -5,18 +5,17 @@
 Everything else is 404. Who asks is found out with a TokenReview for the audience of that one TrainJob, remembered for a
 minute; the Pod that the token is bound to must work for the job, and is looked up in the operator's watch cache. What a
 report must look like and what is stored of it is decided in `api/training/reports.py`, as on one machine. Every replica
-serves, the leader or not. A small HTTP/1.1 of its own: this mode brings no API server.
+serves, the leader or not.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import re
+import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -29,6 +28,10 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.view import View
+from trainmaster.edge.connection import Connection
+from trainmaster.edge.limits import EdgeLimits
+from trainmaster.edge.messages import IncomingRequest, Refusal
+from trainmaster.edge.server import EdgeServer, open_listener
 from trainmaster.kit.buckets import Buckets
 from trainmaster.kit.clock import Clock
 
@@ -39,9 +42,8 @@ PER_SECOND, BURST = 1.0, 10
 _TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")
 _PATH = re.compile(r"/apis/trainer\.kubeflow\.org/v1alpha1/namespaces/([^/?]+)/trainjobs/([^/?]+)/status")
 _REMEMBER_SECONDS, _REMEMBERED = 60.0, 4096
-_HEAD_LIMIT = 16 * 1024
-_IDLE_SECONDS, _READ_SECONDS = 120.0, 10.0
-_MOST_CONNECTIONS = 2000
+LIMITS = EdgeLimits(header_bytes=16 * 1024, body_bytes=reports.LARGEST, body_seconds=10.0, connections=2000)
+"""Reports are small, and nothing else is taken here."""
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 _POD_UID = "authentication.kubernetes.io/pod-uid"
 
@@ -63,7 +65,6 @@ class StatusServer:
         self._buckets = Buckets(clock, per_second=PER_SECOND, burst=BURST)
         self._senders: dict[bytes, tuple[float, Sender]] = {}
         """By a hash of token and audience: until when, and who."""
-        self._connections = 0
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Object]:
         """The status code and the JSON of the answer."""
@@ -139,60 +140,54 @@ class StatusServer:
         extra = user.get("extra") or {}
         return Sender(*(str((extra.get(key) or [""])[0]) for key in (_POD_NAME, _POD_UID)))
 
-    # ---- HTTP ------------------------------------------------------------------
+    def listening(self, tls: ssl.SSLContext | None, host: str, port: int) -> StatusPort:
+        """Serves while it is entered. OSError when the port cannot be had."""
+        return StatusPort(self, tls, host, port, self._clock)
 
-    @asynccontextmanager
-    async def listening(self, tls: ssl.SSLContext, host: str, port: int) -> AsyncIterator[int]:
-        """Yields the port. OSError when it cannot be had."""
-        server = await asyncio.start_server(self._serve, host, port, ssl=tls, limit=_HEAD_LIMIT)
+
+class StatusPort(EdgeServer[IncomingRequest]):
+    """HTTP/1.1 around the server, with the limits of every port."""
+
+    make_request = IncomingRequest
+
+    def __init__(self, server: StatusServer, tls: ssl.SSLContext | None, host: str, port: int, clock: Clock) -> None:
+        super().__init__(LIMITS, clock, tls=tls, name="status")
+        self._server = server
+        self._where = (host, port)
+
+    def open_socket(self) -> socket.socket:
+        return open_listener(*self._where)
+
+    def serve(self, request: IncomingRequest, connection: Connection[IncomingRequest]) -> None:
+        connection.task = self._scope.spawn_guarded(self._answer(request, connection), name="status.request")
+
+    async def _answer(self, request: IncomingRequest, connection: Connection[IncomingRequest]) -> None:
+        path = request.target.partition("?")[0]
         try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            server.close()
+            code, content = await self._server.answer(request.method, path, request.headers, request.body)
+        except OSError:
+            code, content = 503, StatusError(503, "ServiceUnavailable", "the cluster does not answer").to_object()
+        connection.task = None
+        if code == 200:
+            try:
+                # Connections are counted per TrainJob.
+                self.gatekeeper.recognise(connection.visitor, path, is_privileged=False)
+            except Refusal:
+                request.keep_alive = False
+        connection.answer(encode_answer(code, content, request.keep_alive), request.keep_alive)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
-        try:
-            while self._connections <= _MOST_CONNECTIONS and await self._exchange(reader, writer):
-                pass
-        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or does not speak HTTP: nobody is left to tell
-        finally:
-            self._connections -= 1
-            writer.close()
-
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request; whether another may follow."""
-        async with asyncio.timeout(_IDLE_SECONDS):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        first, *lines = head.split("\r\n")
-        method, target, version = first.split(" ")
-        headers = {key.strip().lower(): text.strip() for key, _, text in (line.partition(":") for line in lines) if key}
-        length = int(headers.get("content-length") or 0)
-        if "transfer-encoding" in headers or not 0 <= length <= reports.LARGEST:
-            code = 411 if "transfer-encoding" in headers else 413
-            error = StatusError(code, "RequestEntityTooLarge", "Payload too large")
-            await _write(writer, code, error.to_object(), close=True)
-            return False
-        if headers.get("expect", "").lower() == "100-continue":
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        async with asyncio.timeout(_READ_SECONDS):
-            body = await reader.readexactly(length)
-        code, content = await self.answer(method, target.partition("?")[0], headers, body)
-        close = version != "HTTP/1.1" or headers.get("connection", "").lower() == "close"
-        await _write(writer, code, content, close=close)
-        return not close
+    def refuse(self, refusal: Refusal, connection: Connection[IncomingRequest]) -> None:
+        content = StatusError(refusal.code, refusal.reason, refusal.message).to_object()
+        connection.answer(encode_answer(refusal.code, content, False), keep_alive=False, linger=True)
 
 
-async def _write(writer: asyncio.StreamWriter, code: int, content: Object, *, close: bool) -> None:
+def encode_answer(code: int, content: Object, keep_alive: bool) -> bytes:
     body = orjson.dumps(content)
     lines = [
         f"HTTP/1.1 {code} {HTTPStatus(code).phrase}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
         *(["Retry-After: 1"] if code == 429 else []),
-        *(["Connection: close"] if close else []),
+        *([] if keep_alive else ["Connection: close"]),
     ]
-    writer.write("\r\n".join((*lines, "", "")).encode() + body)
-    async with asyncio.timeout(_READ_SECONDS):
-        await writer.drain()
+    return "\r\n".join((*lines, "", "")).encode() + body

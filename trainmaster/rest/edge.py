@@ -126,6 +126,7 @@ class _Exchange:
         peer = self._scope.get("client") or ("", 0)
         address = self._backend.limits.proxies.find_client(peer[0], forwarded_for.decode("latin-1"))
         self._scope["client"] = (address, peer[1] if address == peer[0] else 0)
+        self._trail.address = address
 
     def _check_announced(self, length: bytes) -> None:
         if length.isdigit() and (len(length) > 15 or int(length) > self._most_bytes):

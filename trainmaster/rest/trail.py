@@ -52,6 +52,8 @@ class Trail:
         self._path = path[:_LONGEST_PATH]
         self._noted = False
         self.identity = ANONYMOUS
+        self.address = ""
+        """Of whoever calls, behind proxies too."""
 
     def note(self, deed: Deed, code: int) -> None:
         """An object was written, or the server behind refused it."""
@@ -72,6 +74,7 @@ class Trail:
             {
                 "time": self._clock.now(),
                 "requestId": self._request_id,
+                "address": self.address,
                 "user": self.identity.user,
                 "groups": self.identity.groups,
                 "verb": deed.verb,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any, cast
 
 import orjson
 import pytest
 
+from tests.unit.apiserver.http.wire import FakeTransport
 from tests.unit.controllers.trainjob.test_verdict import Stage as Pods
 from tests.unit.controllers.world import World
 from trainmaster.api.meta import GVR, Object
@@ -17,7 +17,8 @@ from trainmaster.api.training.reports import LARGEST, build_audience, build_path
 from trainmaster.app.status_server import BURST, StatusServer
 from trainmaster.client.contract import Client
 from trainmaster.client.view import View
-from trainmaster.testing.virtual import VirtualClock, run_virtual
+from trainmaster.edge.connection import Connection
+from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
 
 pytestmark = pytest.mark.unit
 
@@ -43,31 +44,16 @@ class Cluster:
         return self.world.merge(gvr, name, patch, namespace)
 
 
-class Line:
-    """The two ends of a connection, without a socket."""
-
-    def __init__(self, server: StatusServer) -> None:
-        self.server = server
-        self.sent = b""
-        self.is_closed = False
-
-    def write(self, data: bytes) -> None:
-        self.sent += data
-
-    async def drain(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    async def talk(self, data: bytes) -> list[int]:
-        """The status codes of the answers, until the client hangs up."""
-        reader = asyncio.StreamReader(limit=16 * 1024)
-        reader.feed_data(data)
-        reader.feed_eof()
-        await self.server._serve(reader, cast(Any, self))
-        assert self.is_closed
-        return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", self.sent)]
+async def speak(server: StatusServer, data: bytes) -> list[int]:
+    """The status codes of the answers on one connection."""
+    port, transport = server.listening(None, "127.0.0.1", 0), FakeTransport()
+    async with port:
+        connection = Connection(port)
+        connection.connection_made(transport)
+        connection.data_received(data)
+        await settle()
+        connection.connection_lost(None)
+    return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", transport.sent)]
 
 
 def build_post(content: Object | bytes, token: str = "good", *more: str, path: str = PATH) -> bytes:
@@ -87,7 +73,7 @@ def talk(*requests: bytes) -> tuple[list[int], Object, Cluster]:
         pods = Pods()
         cluster = Cluster(pods)
         server = StatusServer(cast(Client, cluster), cast(View, pods), VirtualClock())
-        codes = await Line(server).talk(b"".join(requests))
+        codes = await speak(server, b"".join(requests))
         status: Object = pods.get(TRAIN_JOBS, "tj").get("status") or {}
         return codes, status, cluster
 
@@ -109,7 +95,7 @@ def test_reports_come_on_one_connection_and_a_token_is_looked_at_once() -> None:
         pytest.param(build_post(REPORT, path=build_path("default", "other")), 403, id="another audience"),
         pytest.param(build_post(REPORT, path="/healthz"), 404, id="another path"),
         pytest.param(build_post(b"{"), 422, id="no JSON"),
-        pytest.param(b"GET " + PATH.encode() + b" HTTP/1.1\r\n\r\n", 404, id="another method"),
+        pytest.param(b"GET " + PATH.encode() + b" HTTP/1.1\r\nHost: x\r\n\r\n", 404, id="another method"),
         pytest.param(build_post(REPORT, "good", "Connection: close"), 200, id="the client wants no more"),
     ],
 )
@@ -122,11 +108,13 @@ def test_every_request_gets_its_answer(request_: bytes, code: int) -> None:
     ("data", "codes"),
     [
         pytest.param(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (LARGEST + 1), [413], id="too large"),
-        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", [413], id="less than nothing"),
-        pytest.param(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", [411], id="without a length"),
-        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n", [], id="no number"),
-        pytest.param(b"\x16\x03\x01\r\n\r\n", [], id="not HTTP"),
-        pytest.param(b"A" * 40_000, [], id="a head without end"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", [400], id="less than nothing"),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", [404], id="no length"
+        ),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n", [400], id="no number"),
+        pytest.param(b"\x16\x03\x01\r\n\r\n", [400], id="not HTTP"),
+        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"A" * 40_000, [431], id="a head without end"),
         pytest.param(build_post(REPORT)[:-3], [], id="cut short"),
     ],
 )
@@ -146,6 +134,6 @@ def test_a_token_of_another_namespace_is_refused() -> None:
         cluster = Cluster(World())
         cluster.user = {"username": "system:serviceaccount:other:default"}
         server = StatusServer(cast(Client, cluster), cast(View, cluster.world), VirtualClock())
-        assert await Line(server).talk(build_post(REPORT)) == [403]
+        assert await speak(server, build_post(REPORT)) == [403]
 
     run_virtual(main())

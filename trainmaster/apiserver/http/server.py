@@ -253,6 +253,7 @@ class ApiServer(EdgeServer[Request]):
             entry = {
                 "time": self._clock.now(),
                 "requestId": request.id,
+                "address": self._find_address(request),
                 "user": request.identity.user,
                 "groups": request.identity.groups,
                 "verb": route.verb,
@@ -266,6 +267,11 @@ class ApiServer(EdgeServer[Request]):
             if request.impersonator:
                 entry["impersonator"] = request.impersonator
             self._audit.write(entry)
+
+    def _find_address(self, request: Request) -> str:
+        """Of whoever calls, behind proxies too."""
+        peer = "" if request.visitor is None else request.visitor.address
+        return self.gatekeeper.proxies.find_client(peer, request.headers.get("x-forwarded-for", ""))
 
     async def _finish_later(self, request: Request, connection: Peer, work: Awaitable[Response]) -> None:
         try:

@@ -184,6 +184,7 @@ def test_writes_are_audited_without_their_bodies_and_the_file_rotates(tmp_path: 
     assert (last["user"], last["verb"], last["resource"], last["namespace"], last["code"]) == (
         "owner", "create", "configmaps", "default", 409,
     )  # fmt: skip
+    assert last["address"] == "127.0.0.1"
     assert last["requestId"] and last["time"].startswith("2026-01-01T00:00:00")
 
 
