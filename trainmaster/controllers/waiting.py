@@ -46,7 +46,8 @@ def find_annotated(obj: Object) -> Mapping[str, Any] | None:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
+    is_ours = isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("reason", "message"))
+    return value if is_ours else None
 
 
 def build_annotation_patch(obj: Object, waiting: Waiting | None, now: datetime) -> dict[str, Any] | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.api.labels import CONTROLLERS_OWN
+from trainmaster.api.labels import CONTROLLERS_OWN, WAITING
 from trainmaster.api.numbers import find_count
 from trainmaster.api.training.overrides import merge_metadata
+from trainmaster.controllers.waiting import find_annotated
 
 pytestmark = pytest.mark.unit
 
@@ -18,6 +19,11 @@ def test_what_is_no_short_number_is_none(text: object) -> None:
 
 def test_a_number_is_one() -> None:
     assert (find_count("0"), find_count("0012"), find_count("2147483648")) == (0, 12, 2147483648)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"reason": 1, "message": []}', '{"reason": "x"}', "null", "[" * 3000])
+def test_a_stranger_s_words_about_waiting_are_nobody_s(text: str) -> None:
+    assert find_annotated({"metadata": {"annotations": {WAITING: text}}}) is None
 
 
 def test_templates_do_not_write_the_books_of_controllers() -> None:

@@ -110,7 +110,7 @@ def merge_metadata(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> O
 
 
 def _drop_books(values: Mapping[str, str] | None) -> dict[str, str]:
-    """Without what controllers write on JobSets: two would put right for ever what the other has written."""
+    """Without what controllers write on JobSets: they read it as their own, and a stranger's text made them fail."""
     return {key: value for key, value in (values or {}).items() if key not in CONTROLLERS_OWN}
 
 
