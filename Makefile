@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test heavy check sim format bench clean
+.PHONY: help setup venv demo test heavy check sim fuzz format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,12 @@ check: venv ## The quick lane: format, lint, types, imports and unit tests (unde
 SEEDS ?= 2000
 sim: venv ## Run SEEDS=n seeded worlds with faults (ARGS="--from 7000" or ARGS="--seed 4711" for one with its timeline)
 	@$(RUN) tools/sim.py --seeds $(SEEDS) $(ARGS)
+
+MINUTES ?= 20
+SECONDS ?= $$(( $(MINUTES) * 60 ))
+SEED ?=
+fuzz: venv ## Generated attacks for MINUTES=n or SECONDS=n, with bounds (SEED=n again; ARGS="--replay FILE"); needs root
+	@$(RUN) tools/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 format: venv ## Format the code and sort imports
 	@$(RUN) -m ruff check --quiet --fix --select I .

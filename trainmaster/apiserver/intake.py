@@ -32,6 +32,7 @@ _VALIDATION = {
 }
 _LONGEST_MANAGER = 128
 _LOCKS = frozenset(("uid", "resourceVersion"))
+_STATUS_PARTS = frozenset(("metadata", "status"))
 
 
 def check_options(options_kind: str, options: WriteOptions) -> None:
@@ -66,7 +67,8 @@ def decode(call: Call, kind: Kind, obj: Object, options: WriteOptions) -> None:
 
 def is_clean_status(kind: Kind, obj: Object, patch: Object) -> bool:
     """The patch is one of status and locks alone, and the status needs nothing from decoding."""
-    if not all(name == "status" or (name == "metadata" and _LOCKS.issuperset(patch[name] or ())) for name in patch):
+    locks = patch.get("metadata") or {}
+    if not patch.keys() <= _STATUS_PARTS or not isinstance(locks, dict) or not _LOCKS.issuperset(locks):
         return False
     return is_clean(kind, obj, "status")
 

@@ -80,7 +80,7 @@ def _fill_in(pod: Object, limit: Object) -> None:
             if added:
                 resources[section] = {**known, **added}
             if named:
-                notes.append(f"{', '.join(named)} {word} for container {container['name']}")
+                notes.append(f"{', '.join(named)} {word} for container {container.get('name', '')}")
     if notes:
         annotations = pod["metadata"].setdefault("annotations", {})
         annotations.setdefault(_ANNOTATION, "LimitRanger plugin set: " + "; ".join(notes))

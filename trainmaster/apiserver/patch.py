@@ -99,6 +99,8 @@ def apply(state: State, call: Call, target: Target, body: Any, options: WriteOpt
         raise status.bad_request(text)
     kind, wanted = target.kind, body
     given = (wanted.get("apiVersion") or "", wanted.get("kind") or "")
+    if not isinstance(given[0], str) or not isinstance(given[1], str):
+        raise status.bad_request("error decoding patch: apiVersion and kind must be strings")
     if given != (kind.api_version, kind.kind):
         group, slash, version = given[0].rpartition("/")
         raise status.bad_request(f"invalid object type: {group if slash else ''}/{version}, Kind={given[1]}")

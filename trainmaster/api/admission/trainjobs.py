@@ -45,9 +45,9 @@ _INITIALIZER_VOLUME = "initializer"
 
 
 def admit_create(trainjob: Object, lookup: Lookup, *, embedded: bool) -> Findings:
-    reference = trainjob["spec"]["runtimeRef"]
+    reference = (trainjob.get("spec") or {}).get("runtimeRef") or {}
     gvr = snapshots.find_runtime_gvr(reference)
-    if gvr is None:
+    if gvr is None or not reference.get("name"):
         return Findings(refusal=f"unsupported runtime: {reference.get('kind')}.{reference.get('apiGroup')}")
     namespace = trainjob["metadata"]["namespace"] if gvr == TRAINING_RUNTIMES else ""
     runtime = lookup.find(gvr, namespace, reference["name"])
@@ -71,8 +71,10 @@ def admit_update(new: Object, old: Object, lookup: Lookup) -> Findings:
 
 
 def _admit_change(new: Object, old: Object, lookup: Lookup) -> Findings:
-    if new["spec"] == old["spec"]:
+    if new.get("spec") == old.get("spec"):
         return Findings()
+    if not new.get("spec") or not old.get("spec"):
+        return Findings(refusal="spec is required")
     changed = [shape for shape in overrides.SHAPES if new["spec"].get(shape) != old["spec"].get(shape)]
     metadata = any(new["spec"].get(name) != old["spec"].get(name) for name in ("labels", "annotations"))
     if not changed and not metadata:
@@ -106,7 +108,7 @@ def find_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
 
 def find_live_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
     """The runtime that the TrainJob names, as it is now."""
-    reference = trainjob["spec"]["runtimeRef"]
+    reference = (trainjob.get("spec") or {}).get("runtimeRef") or {}
     gvr = snapshots.find_runtime_gvr(reference)
     if gvr is None:
         return None

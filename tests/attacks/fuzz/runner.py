@@ -1,0 +1,289 @@
+"""Sends attacks to a running server and judges it: it lives, never answers 500, logs no traceback, keeps its bounds.
+
+Workers are threads; who asks `/livez` all the while is a process of its own, so that making attacks delays no clock.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import multiprocessing
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.attacks.fuzz.attack import Attack
+from tests.attacks.fuzz.generators import STANDING, make_attacks
+from tests.attacks.fuzz.objects import BODIES, build_object
+from tests.attacks.site import Caller, Site
+
+MOST_RSS_MIB = 300
+MOST_STALL_SECONDS = 0.25
+SECONDS_PER_ATTACK = 15.0
+_WORKERS = 3
+_BROKEN = frozenset({500, 502})
+"""503 says that something is not there yet, 501 and 505 that we do not do it."""
+_KEPT_OPEN = 0.3
+"""How long raw bytes wait for an answer; many of them deserve none."""
+
+
+@dataclass
+class Outcome:
+    sent: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    broken: list[tuple[Attack, str]] = field(default_factory=list)
+    slowest: list[tuple[float, Attack]] = field(default_factory=list)
+    rss_mib: float = 0.0
+    worst_livez: float = 0.0
+    """As another connection saw it."""
+    worst_stall: float = 0.0
+    """The same without the time in which the machine gave the server no processor."""
+    p99_livez: float = 0.0
+    stalled: list[tuple[float, str]] = field(default_factory=list)
+    alive: bool = True
+
+    def summarize(self) -> str:
+        by_kind = " ".join(f"{kind}:{count}" for kind, count in sorted(self.sent.items()))
+        codes = " ".join(f"{code}:{count}" for code, count in sorted(self.codes.items()))
+        return (
+            f"{self.sent.total()} attacks ({by_kind}); answers {codes}; broken {len(self.broken)}; "
+            f"max RSS {self.rss_mib:.0f} MiB; livez worst {self.worst_livez * 1000:.0f} ms "
+            f"(stall {self.worst_stall * 1000:.0f} ms), p99 {self.p99_livez * 1000:.1f} ms"
+        )
+
+
+class _Worker:
+    """One after the other, on connections that are kept while the server keeps them."""
+
+    def __init__(self, site: Site, outcome: Outcome, lock: threading.Lock) -> None:
+        self._site = site
+        self._outcome = outcome
+        self._lock = lock
+        self._connections: dict[tuple[str, str], http.client.HTTPSConnection] = {}
+        self._context = ssl.create_default_context(cafile=str(site.server.ca))
+        self.current: Attack | None = None
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def run(self, attacks: Iterable[Attack], end: float) -> None:
+        for attack in attacks:
+            if time.monotonic() >= end or self._site.server.process.poll() is not None:
+                break
+            self.current = attack
+            began = time.monotonic()
+            codes = self._send_raw(attack) if attack.is_raw else [self._send(attack)]
+            self._note(attack, codes, time.monotonic() - began)
+        self.current = None
+
+    def _note(self, attack: Attack, codes: list[str], seconds: float) -> None:
+        with self._lock:
+            self._outcome.sent[attack.kind] += 1
+            self._outcome.codes.update(codes)
+            self._outcome.slowest = sorted([*self._outcome.slowest, (seconds, attack)], key=lambda one: -one[0])[:5]
+            for code in codes:
+                if code.isdigit() and int(code) in _BROKEN:
+                    self._outcome.broken.append((attack, code))
+            if "silence" in codes:
+                self._outcome.broken.append((attack, "silence"))
+
+    def _caller(self, attack: Attack) -> Caller:
+        return self._site.owner if attack.caller == "owner" else self._site.ann
+
+    def _connect(self, attack: Attack) -> http.client.HTTPSConnection:
+        key = (attack.port, attack.caller)
+        if key not in self._connections:
+            netloc = urllib.parse.urlsplit(get_url(self._site, attack.port)).netloc
+            self._connections[key] = http.client.HTTPSConnection(
+                netloc, context=self._context, timeout=SECONDS_PER_ATTACK
+            )
+        return self._connections[key]
+
+    def _send(self, attack: Attack) -> str:
+        caller = self._caller(attack)
+        headers = dict(attack.headers)
+        if attack.caller != "stranger":
+            headers["Authorization"] = f"Bearer {caller.token}"
+        target = attack.target.replace("{ns}", caller.namespace)
+        code = self._request(attack, attack.method, target, attack.body, headers)
+        if attack.undo and code == "201" and "dryRun" not in target:
+            self._undo(attack, target, headers)
+        return code
+
+    def _request(self, attack: Attack, method: str, target: str, body: bytes, headers: dict[str, str]) -> str:
+        """The code, or what happened in place of one. A kept connection may have been closed meanwhile: once again."""
+        for is_last in (False, True):
+            connection = self._connect(attack)
+            try:
+                connection.putrequest(method, target, skip_accept_encoding=True)
+                if body or method in ("POST", "PATCH", "PUT"):
+                    headers = {**headers, "Content-Length": str(len(body))}
+                for name, value in headers.items():
+                    connection.putheader(name, value)
+                connection.endheaders(body or None)
+                response = connection.getresponse()
+                self._answer = response.read(8 * 1024 * 1024)
+                if response.will_close:
+                    connection.close()
+                return str(response.status)
+            except (http.client.InvalidURL, ValueError):
+                connection.close()
+                return "unsendable"
+            except TimeoutError:
+                connection.close()
+                return "silence"
+            except (OSError, http.client.HTTPException):
+                connection.close()
+                if is_last:
+                    return "closed"
+        raise AssertionError("not reached")
+
+    def _undo(self, attack: Attack, target: str, headers: dict[str, str]) -> None:
+        try:
+            name = json.loads(self._answer)["metadata"]["name"]
+        except (ValueError, KeyError, TypeError):
+            return
+        path = f"{target.partition('?')[0]}/{urllib.parse.quote(name)}?gracePeriodSeconds=0"
+        self._request(attack, "DELETE", path, b"", {"Authorization": headers["Authorization"]})
+
+    def _send_raw(self, attack: Attack) -> list[str]:
+        parts = urllib.parse.urlsplit(get_url(self._site, attack.port))
+        assert parts.hostname is not None
+        assert parts.port is not None
+        received = b""
+        try:
+            with socket.create_connection((parts.hostname, parts.port), timeout=5) as plain:
+                if attack.kind == "junk":
+                    received = _exchange(plain, attack.body)
+                else:
+                    with self._context.wrap_socket(plain, server_hostname=parts.hostname) as secure:
+                        received = _exchange(secure, attack.body)
+        except OSError:
+            return ["closed"]
+        codes = [answer[:3].decode(errors="replace") for answer in received.split(b"HTTP/1.1 ")[1:]]
+        return codes or ["no answer"]
+
+
+def _exchange(connection: socket.socket, raw: bytes) -> bytes:
+    """In three fragments, then whatever comes back."""
+    received = b""
+    try:
+        for at in range(0, len(raw), len(raw) // 3 + 1):
+            connection.sendall(raw[at : at + len(raw) // 3 + 1])
+        connection.settimeout(_KEPT_OPEN)
+        while len(received) < 200_000 and (piece := connection.recv(65536)):
+            received += piece
+    except OSError:
+        pass
+    return received
+
+
+def get_url(site: Site, port: str) -> str:
+    connection: Any = (site.owner.kube if port == "kube" else site.owner.rest)._connection
+    return f"https://{connection.host}:{connection.port}"
+
+
+# The bounds
+
+
+def _read_waiting(pid: int) -> float:
+    """Seconds that the server's loop was ready to run and had no processor."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+def _watch_livez(url: str, ca: str, pid: int, pipe: Any) -> None:
+    """In a process of its own: (when, latency, latency without waiting for a processor) for each question."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPSConnection(parts.netloc, context=ssl.create_default_context(cafile=ca), timeout=30)
+    found: list[tuple[float, float, float]] = []
+    while not pipe.poll(0.04):
+        try:
+            waited = _read_waiting(pid)
+            began = time.monotonic()
+            connection.request("GET", "/livez")
+            connection.getresponse().read()
+            seconds = time.monotonic() - began
+            found.append((began, seconds, max(0.0, seconds - (_read_waiting(pid) - waited))))
+        except (OSError, http.client.HTTPException):
+            connection.close()
+    connection.close()
+    pipe.send(found)
+
+
+@contextmanager
+def watching(site: Site, outcome: Outcome) -> Iterator[None]:
+    """Notes memory and `/livez` while the block runs."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    pid = site.server.process.pid
+    watcher = context.Process(target=_watch_livez, args=(get_url(site, "kube"), str(site.server.ca), pid, theirs))
+    watcher.start()
+    try:
+        yield
+    finally:
+        ours.send("end")
+        found: list[tuple[float, float, float]] = ours.recv() if ours.poll(40) else []
+        watcher.join(10)
+        watcher.close()
+        ours.close()
+        theirs.close()
+    # The first two open the connection.
+    found = found[2:]
+    if found:
+        latencies = sorted(one[1] for one in found)
+        outcome.worst_livez = latencies[-1]
+        outcome.p99_livez = latencies[int(len(latencies) * 0.99)]
+        outcome.worst_stall = max(one[2] for one in found)
+
+
+def read_peak_rss(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def prepare(site: Site) -> None:
+    """The objects that patches are tried on."""
+    for caller in (site.ann, site.owner):
+        caller.rest.call("GET", "/api/v1/me")
+        for plural in STANDING:
+            path = f"{BODIES[plural][2]}/namespaces/{caller.namespace}/{plural}"
+            code, answer = caller.kube.call("POST", path, build_object(Random(1), plural, "fuzzed"))
+            assert code in (201, 403, 409), (answer, site.server.log[-5000:])
+
+
+def fuzz(site: Site, seed: int, seconds: float, corpus: Iterable[Attack] = ()) -> Outcome:
+    outcome, lock = Outcome(), threading.Lock()
+    prepare(site)
+    workers = [_Worker(site, outcome, lock) for _ in range(_WORKERS)]
+    end = time.monotonic() + seconds
+    corpus = list(corpus)
+    threads = [
+        threading.Thread(
+            target=worker.run, args=(itertools.chain(corpus[number::_WORKERS], make_attacks(f"{seed}:{number}")), end)
+        )
+        for number, worker in enumerate(workers)
+    ]
+    with watching(site, outcome):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(seconds + 60)
+    for worker in workers:
+        worker.close()
+    outcome.alive = site.server.process.poll() is None
+    if outcome.alive:
+        outcome.rss_mib = read_peak_rss(site.server.process.pid)
+    return outcome
