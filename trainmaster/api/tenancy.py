@@ -300,6 +300,19 @@ def build_raise_advice(tenant: str, needed: Mapping[str, str]) -> str:
     return f"an administrator can raise it: `trainmaster tenant set {tenant} {text}`"
 
 
+def find_storage_problem(quota: Object) -> str:
+    """Why nothing new may be written under this quota; "" when it may."""
+    hard = (quota["spec"].get("hard") or {}).get(STORAGE)
+    used = ((quota.get("status") or {}).get("used") or {}).get(STORAGE)
+    if hard is None or used is None or quantity.parse(used) <= quantity.parse(hard):
+        return ""
+    meta = quota["metadata"]
+    return (
+        f"exceeded quota: {meta['name']}, used: {STORAGE}={used}, limited: {STORAGE}={hard}: delete jobs, outputs or "
+        f"claims first; {build_raise_advice(meta['namespace'], {STORAGE: used})}"
+    )
+
+
 def build_token_secret(name: str, expires: str) -> Object:
     """Nothing is in it: the token that is bound to it lives as long as it does, and is stored nowhere."""
     metadata = {"name": name, "labels": {TOKEN_LABEL: "true"}, "annotations": {EXPIRES: expires}}

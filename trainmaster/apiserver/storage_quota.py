@@ -6,10 +6,9 @@ while it is above `spec.hard`. Deleting goes on, and with what it frees creates 
 
 from __future__ import annotations
 
-from trainmaster.api import quantity, status
+from trainmaster.api import status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import Object
-from trainmaster.api.tenancy import STORAGE, build_raise_advice
+from trainmaster.api.tenancy import find_storage_problem
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import Attributes, Operation, Plugin
 from trainmaster.apiserver.state import State
@@ -32,19 +31,6 @@ class StorageQuota(Plugin):
         if not store.count(_BUCKET, prefix):
             return
         for record in store.scan(_BUCKET, prefix):
-            problem = find_problem(stored.parse(record.value))
+            problem = find_storage_problem(stored.parse(record.value))
             if problem:
                 raise status.forbidden(attributes.kind.gvr, attributes.name, problem)
-
-
-def find_problem(quota: Object) -> str:
-    """Why nothing new may be written under this quota; "" when it may."""
-    hard = (quota["spec"].get("hard") or {}).get(STORAGE)
-    used = ((quota.get("status") or {}).get("used") or {}).get(STORAGE)
-    if hard is None or used is None or quantity.parse(used) <= quantity.parse(hard):
-        return ""
-    meta = quota["metadata"]
-    return (
-        f"exceeded quota: {meta['name']}, used: {STORAGE}={used}, limited: {STORAGE}={hard}: delete jobs, outputs or "
-        f"claims first; {build_raise_advice(meta['namespace'], {STORAGE: used})}"
-    )

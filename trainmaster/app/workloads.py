@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
@@ -21,6 +22,7 @@ from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
 from trainmaster.app.tidying import Tidier
+from trainmaster.bundles import senders
 from trainmaster.controllers.frameworks.contract import Context as TrainingContext
 from trainmaster.controllers.frameworks.contract import ProgressServer
 from trainmaster.controllers.install import install_runtimes
@@ -122,6 +124,11 @@ async def running_workloads(
         view.close()
 
 
+def _list_kept(home: Home, namespace: str) -> list[Path]:
+    """What a namespace has on disk besides its Pods and claims. Blocking."""
+    return [*holdings.list_directories(home.history, namespace), *senders.list_sent(home.bundles, namespace)]
+
+
 async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]) -> NodeSettings:
     """HomeError when the level that was asked for cannot be had."""
     try:
@@ -137,7 +144,7 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         results=home.results,
         bundles=home.bundles,
         keep_logs=partial(logs.keep, home.history),
-        list_kept=partial(holdings.list_directories, home.history),
+        list_kept=partial(_list_kept, home),
         min_free_disk=wanted.min_free_disk_mib * 1024**2,
         rules=Rules(restart=pause),
         level=isolation.level,

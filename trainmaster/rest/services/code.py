@@ -9,6 +9,7 @@ A small tree becomes the job's ConfigMap; a larger one a bundle of the home (`tr
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import io
 import re
@@ -22,9 +23,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainmaster.api.meta import Object
+from trainmaster.bundles import senders
 from trainmaster.bundles.store import Store, compute_digest, hash_file
 from trainmaster.bundles.walking import walk_plainly
-from trainmaster.rest.problems import FieldProblem, invalid
+from trainmaster.rest.problems import FieldProblem, Problem, invalid
 
 ENTRY = "train.py"
 MOST_BYTES = 64 * 1024 * 1024
@@ -225,8 +227,17 @@ def _to_base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def store_bundle(root: Path, tree: Tree) -> str:
-    """Blocking. The digest of the tree in the home's bundles; on disk when this returns."""
+def store_bundle(root: Path, tree: Tree, namespace: str) -> str:
+    """Blocking. The digest of the tree in the home's bundles; on disk when this returns. Problem on a full disk."""
+    try:
+        return _store_bundle(root, tree, namespace)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Problem(507, "insufficient-storage", "there is no room for the code on the server's disk") from None
+
+
+def _store_bundle(root: Path, tree: Tree, namespace: str) -> str:
     store = Store(root)
     with store.locked():
         draft = store.make_draft()
@@ -243,5 +254,6 @@ def store_bundle(root: Path, tree: Tree) -> str:
             store.touch(digest)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+        senders.note(root, namespace, store.get_place(digest))
         store.make_durable(digest)
     return digest

@@ -26,8 +26,9 @@ from trainmaster.api.lifecycle.terms import DEADLINE_ANNOTATION, DEADLINE_FIELD,
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
+from trainmaster.api.tenancy import RESOURCE_QUOTAS, find_storage_problem
 from trainmaster.api.training.steps import NODE, find_policy, get_template_spec, list_jobs, list_node_jobs
-from trainmaster.client.contract import Client
+from trainmaster.client.contract import Client, ListOptions
 from trainmaster.rest.problems import FieldProblem, Problem, from_status, invalid
 from trainmaster.rest.services import naming, offers
 from trainmaster.rest.services.code import ENTRY, INLINE_BYTES, build_data, store_bundle
@@ -200,7 +201,8 @@ class NewJobs:
             if self._bundles is None:
                 text = f"has {tree.size} bytes in {len(tree.files)} files; on a cluster {INLINE_BYTES} fit"
                 raise invalid([FieldProblem(text, pointer="/archive")], hint="keep data in volumes, send only code")
-            digest = await asyncio.to_thread(store_bundle, self._bundles, tree)
+            await _check_budget(client, wish.order.namespace)
+            digest = await asyncio.to_thread(store_bundle, self._bundles, tree, wish.order.namespace)
             return None, {"csi": build_volume(digest)["csi"]}
         data, items = build_data(tree)
         labels = {MANAGED_BY: MANAGER, USER: wish.order.user_id, SCRIPT_OF: name}
@@ -379,3 +381,11 @@ def _replay(job: Object, ticket: Ticket) -> Made:
 def _read_made(job: Object, *, replayed: bool = False) -> Made:
     meta = job["metadata"]
     return Made(meta["name"], meta["namespace"], meta["uid"], meta["creationTimestamp"], replayed)
+
+
+async def _check_budget(client: Client, namespace: str) -> None:
+    """Code takes room before the job is asked for. Problem while the namespace keeps more than it may."""
+    for quota in (await client.list(RESOURCE_QUOTAS, namespace, ListOptions())).items:
+        problem = find_storage_problem(quota)
+        if problem:
+            raise Problem(403, "forbidden", problem)
