@@ -81,6 +81,30 @@ def test_a_server_on_a_full_disk_stays_refuses_and_recovers(disk: SmallDisk) -> 
         server.kill()
 
 
+def test_all_jobs_can_be_deleted_on_a_full_disk(disk: SmallDisk) -> None:
+    server = launch_server(disk.path / "home")
+    jobs = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs"
+    try:
+        owner = _connect(server)
+        for number in range(5):
+            spec = {"runtimeRef": {"name": "plain"}, "suspend": True, "trainer": {"command": ["true"]}}
+            meta = {"name": f"job{number}"}
+            body = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": spec}
+            assert owner.call("POST", jobs, body)[0] == 201
+        _wait(lambda: (server.home / "reserve").exists())
+        time.sleep(2)  # what is put aside inside the database shows nowhere outside
+        disk.fill()
+        assert owner.call("DELETE", jobs)[0] == 200, "kubectl delete trainjobs --all"
+        _wait(lambda: not owner.get(jobs)["items"])
+        disk.make_room()
+        assert owner.call("POST", MAPS, _build_map("after"))[0] == 201
+        owner.close()
+        assert server.stop() == 0
+        assert "Traceback" not in server.log, server.log[-4000:]
+    finally:
+        server.kill()
+
+
 def test_a_home_on_a_full_disk_that_never_had_room_says_so(disk: SmallDisk) -> None:
     disk.fill()
     environ = clean_environ({"TRAINMASTER_HOME": str(disk.path / "home")})
