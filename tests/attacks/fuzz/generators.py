@@ -70,7 +70,7 @@ def _json_body(random: Random) -> Attack:
         raw = mutate(random, raw)
     headers: tuple[tuple[str, str], ...] = (_JSON, ("Accept", _accept(random)))
     if random.random() < 0.1:
-        raw, headers = gzip.compress(raw), (*headers, ("Content-Encoding", "gzip"))
+        raw, headers = gzip.compress(raw, mtime=0), (*headers, ("Content-Encoding", "gzip"))
     query = _write_query(random)
     return Attack("json", "kube", random.choice(CALLERS), raw, "POST", _collection(plural) + query, headers, undo=True)
 
@@ -369,7 +369,8 @@ def _archive(random: Random) -> Attack:
                 info.external_attr = random.choice((0, 0o100644, 0o120777, 0o060000)) << 16
                 packed.writestr(info, b"x" * random.choice((0, 10, 20_000)))
     else:
-        with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        # Without the time in its head: the same seed makes the same bytes.
+        with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
             for name in names:
                 member = tarfile.TarInfo(name.encode("utf-8", "replace").decode())
                 member.type = random.choice(

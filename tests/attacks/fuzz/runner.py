@@ -8,9 +8,10 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
-import multiprocessing
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -27,6 +28,7 @@ from tests.attacks.fuzz.generators import STANDING, make_attacks
 from tests.attacks.fuzz.objects import BODIES, build_object
 from tests.attacks.site import Caller, Site
 
+ROOT = Path(__file__).parents[3]
 MOST_RSS_MIB = 300
 MOST_STALL_SECONDS = 0.25
 SECONDS_PER_ATTACK = 15.0
@@ -49,7 +51,6 @@ class Outcome:
     worst_stall: float = 0.0
     """The same without the time in which the machine gave the server no processor."""
     p99_livez: float = 0.0
-    stalled: list[tuple[float, str]] = field(default_factory=list)
     alive: bool = True
 
     def summarize(self) -> str:
@@ -197,54 +198,24 @@ def get_url(site: Site, port: str) -> str:
 # The bounds
 
 
-def _read_waiting(pid: int) -> float:
-    """Seconds that the server's loop was ready to run and had no processor."""
-    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
-
-
-def _watch_livez(url: str, ca: str, pid: int, pipe: Any) -> None:
-    """In a process of its own: (when, latency, latency without waiting for a processor) for each question."""
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPSConnection(parts.netloc, context=ssl.create_default_context(cafile=ca), timeout=30)
-    found: list[tuple[float, float, float]] = []
-    while not pipe.poll(0.04):
-        try:
-            waited = _read_waiting(pid)
-            began = time.monotonic()
-            connection.request("GET", "/livez")
-            connection.getresponse().read()
-            seconds = time.monotonic() - began
-            found.append((began, seconds, max(0.0, seconds - (_read_waiting(pid) - waited))))
-        except (OSError, http.client.HTTPException):
-            connection.close()
-    connection.close()
-    pipe.send(found)
-
-
 @contextmanager
 def watching(site: Site, outcome: Outcome) -> Iterator[None]:
     """Notes memory and `/livez` while the block runs."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    pid = site.server.process.pid
-    watcher = context.Process(target=_watch_livez, args=(get_url(site, "kube"), str(site.server.ca), pid, theirs))
-    watcher.start()
+    command = (sys.executable, "-m", "tests.attacks.fuzz.livez", get_url(site, "kube"), str(site.server.ca))
+    watcher = subprocess.Popen(
+        (*command, str(site.server.process.pid)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
+    )
     try:
         yield
     finally:
-        ours.send("end")
-        found: list[tuple[float, float, float]] = ours.recv() if ours.poll(40) else []
-        watcher.join(10)
-        watcher.close()
-        ours.close()
-        theirs.close()
+        said, _ = watcher.communicate(timeout=60)
     # The first two open the connection.
-    found = found[2:]
+    found: list[tuple[float, float]] = json.loads(said or "[]")[2:]
     if found:
-        latencies = sorted(one[1] for one in found)
+        latencies = sorted(one[0] for one in found)
         outcome.worst_livez = latencies[-1]
         outcome.p99_livez = latencies[int(len(latencies) * 0.99)]
-        outcome.worst_stall = max(one[2] for one in found)
+        outcome.worst_stall = max(one[1] for one in found)
 
 
 def read_peak_rss(pid: int) -> float:
