@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import NAMESPACES
 from trainmaster.apiserver import stored
 from trainmaster.client.cache import Collection
 from trainmaster.store.contract import EventType
@@ -22,6 +23,9 @@ class LaggingView:
         self._world = world
         self._collections = {gvr: Collection() for gvr in gvrs}
         self._by_bucket = {stored.bucket_of(gvr): collection for gvr, collection in self._collections.items()}
+        # Of namespaces it shows none: in these worlds they are nobody's, and nobody changes them. To follow them would
+        # only spend the luck of a seed on nothing.
+        self._collections.setdefault(NAMESPACES, Collection())
         self._position = len(world.disk.log)
         self.revision = world.disk.revision
         for bucket, collection in self._by_bucket.items():

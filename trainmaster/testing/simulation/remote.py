@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
+from trainmaster.api.resources import CONFIG_MAPS, NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
 from trainmaster.apiserver.local import LocalClient, LocalWatch
 from trainmaster.apiserver.stored import bucket_of
 from trainmaster.client.cache import WatchCache
@@ -315,5 +315,5 @@ class Operator(Life):
 
 ABROAD = ("trainjob", "retention", "history-limits")
 """Controllers that also run on foreign clusters."""
-_ALSO_READ = (SERVICES, CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS, NODES, NAMESPACES)
+_ALSO_READ = (SERVICES, CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS, NODES)
 """What reconcilers look up without being woken by it."""
