@@ -271,7 +271,7 @@ class Exchange:
         if len(body) <= PIECE_BYTES:
             self._connection.answer(head + body, keep_alive, linger=not self._channel.is_complete)
         else:
-            await self._connection.answer_in_pieces(head, body, keep_alive)
+            await self._connection.answer_in_pieces(head, (body,), keep_alive)
 
     async def _send_piece(self, start: Message, body: bytes, more: bool) -> None:
         connection = self._connection

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -437,17 +437,15 @@ class Connection(asyncio.Protocol, Generic[R]):
         else:
             self.close()
 
-    async def answer_in_pieces(self, head: bytes, body: bytes | bytearray, keep_alive: bool) -> None:
+    async def answer_in_pieces(self, head: bytes, parts: Iterable[bytes | bytearray], keep_alive: bool) -> None:
         """A long answer: others get their turn between pieces, and what waits for a slow reader is bounded."""
         with suppress(ConnectionResetError):
             await self._wait_for_reader()
             assert self._transport is not None
             self._transport.write(head)
-            rest = memoryview(body)
-            while rest:
+            for piece in cut_pieces(parts):
                 await self._wait_for_reader()
-                self._transport.write(rest[:PIECE_BYTES])
-                rest = rest[PIECE_BYTES:]
+                self._transport.write(piece)
                 await asyncio.sleep(0)
         self.task = None
         if self.closing:
@@ -554,3 +552,25 @@ class Connection(asyncio.Protocol, Generic[R]):
         # An answer that fits into the buffer and is never read.
         unread = self._transport is not None and waited > limits.write_seconds
         return unread and cast(asyncio.Transport, self._transport).get_write_buffer_size() > 0
+
+
+def cut_pieces(parts: Iterable[bytes | bytearray]) -> Iterator[bytes | memoryview]:
+    """Small parts together and large ones in slices, so that each piece has about `PIECE_BYTES`."""
+    waiting: list[bytes | bytearray] = []
+    size = 0
+    for part in parts:
+        if len(part) <= PIECE_BYTES // 8:
+            waiting.append(part)
+            size += len(part)
+            if size < PIECE_BYTES:
+                continue
+        if waiting:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+        if len(part) > PIECE_BYTES // 8:
+            rest = memoryview(part)
+            while rest:
+                yield rest[:PIECE_BYTES]
+                rest = rest[PIECE_BYTES:]
+    if waiting:
+        yield b"".join(waiting)

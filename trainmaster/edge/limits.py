@@ -50,8 +50,8 @@ class EdgeLimits:
     drain_seconds: float = 5.0
     """How long a stopping server waits for requests in progress."""
     requests_per_second: float = 200.0
-    """Requests of one user who is no administrator to the API server, on average; 0 is no limit. More: 429. The REST
-    port has its own, `rest.requests_per_second`."""
+    """Requests of one user who is no administrator to the API server, on average; 0 is no limit. A large body or answer
+    counts once for every 256 KiB. More: 429. The REST port has its own, `rest.requests_per_second`."""
     request_burst: int = 400
     """How many of them may come at once."""
     watchers: int = 2000

@@ -32,6 +32,11 @@ class Buckets:
         self._levels[name] = (level - 1.0, now)
         return True
 
+    def charge(self, name: str, tokens: float) -> None:
+        """For what turned out to cost more than one. May leave a debt of one burst, never more."""
+        now = self._clock.monotonic()
+        self._levels[name] = (max(-self._burst, self._find_level(name, now) - tokens), now)
+
     def find_wait(self, name: str) -> float:
         """Seconds until there is a token; 0 when there is one."""
         return max(0.0, 1.0 - self._find_level(name, self._clock.monotonic())) / self._rate

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.apiserver.http.wire import connect, echo, get, post
 from trainmaster.apiserver.http.limits import Limits
 from trainmaster.apiserver.http.messages import Response
-from trainmaster.edge.connection import Phase
+from trainmaster.edge.connection import PIECE_BYTES, Phase, cut_pieces
 from trainmaster.edge.messages import Refusal
 
 pytestmark = pytest.mark.unit
@@ -193,3 +193,12 @@ def test_a_header_name_is_remembered_only_when_it_is_short() -> None:
     _, connection, _ = connect(echo)
     connection.data_received(get("/", f"{'N' * 5000}: 1"))
     assert max(map(len, parsing._header_names), default=0) <= 64
+
+
+@pytest.mark.parametrize("sizes", [[1], [PIECE_BYTES * 3 + 1], [10] * 200_000, [5, PIECE_BYTES, 7, PIECE_BYTES // 8]])
+def test_long_answers_are_cut_into_pieces_that_are_neither_large_nor_many(sizes: list[int]) -> None:
+    parts = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    pieces = [bytes(piece) for piece in cut_pieces(parts)]
+    assert b"".join(pieces) == b"".join(parts)
+    assert all(len(piece) <= 2 * PIECE_BYTES for piece in pieces)
+    assert len(pieces) <= 8 + sum(sizes) // (PIECE_BYTES // 8)

@@ -36,3 +36,16 @@ def test_names_that_rest_are_forgotten() -> None:
         assert len(buckets) == 1
 
     run_virtual(main())
+
+
+def test_what_cost_more_is_charged_and_the_debt_is_bounded() -> None:
+    async def main() -> None:
+        buckets = Buckets(VirtualClock(), per_second=2.0, burst=4)
+        assert buckets.take("ann")
+        buckets.charge("ann", 2.5)
+        assert not buckets.take("ann")
+        buckets.charge("ann", 1000)
+        assert buckets.find_wait("ann") == 2.5
+        assert buckets.take("bob")
+
+    run_virtual(main())

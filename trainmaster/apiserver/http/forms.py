@@ -5,7 +5,6 @@ Plain JSON is assembled from stored bytes without parsing. The other forms parse
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +27,9 @@ CONTENT_TYPES = {
     Form.PARTIAL: JSON,
     Form.PARTIAL_LIST: JSON,
 }
-LIST_SLICE = 2000
-"""Items of a list that are joined before others get a turn, about 1 ms."""
+LONG_ITEMS = 2000
+"""More items than that are not joined: it would take more than a millisecond."""
+LONG_BYTES = 1 << 20
 _BLOCK_STYLE_BYTES = 256 * 1024
 _TABLE_VERSIONS = {Form.TABLE: "meta.k8s.io/v1", Form.TABLE_BETA: "meta.k8s.io/v1beta1"}
 
@@ -47,16 +47,18 @@ def join_list(kind: Kind, page: Page) -> bytes:
     return b"%b%b]}" % (_list_head(kind, page), b",".join(page.values))
 
 
-async def join_long_list(kind: Kind, page: Page) -> bytearray:
-    """The same for many megabytes, with a turn for others between slices."""
-    body = bytearray(_list_head(kind, page))
-    for start in range(0, len(page.values), LIST_SLICE):
-        await asyncio.sleep(0)
-        if start:
-            body += b","
-        body += b",".join(page.values[start : start + LIST_SLICE])
-    body += b"]}"
-    return body
+def is_long(page: Page) -> bool:
+    """Too many items, or too many bytes, to be joined."""
+    return len(page.values) > LONG_ITEMS or sum(map(len, page.values)) > LONG_BYTES
+
+
+def split_long_list(kind: Kind, page: Page) -> list[bytes]:
+    """The same for many megabytes, in parts that are the stored objects themselves."""
+    parts = [_list_head(kind, page)]
+    for value in page.values:
+        parts += (value, b",")
+    parts[-1] = b"]}"
+    return parts
 
 
 def _list_head(kind: Kind, page: Page) -> bytes:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
@@ -127,6 +128,8 @@ class Response:
     headers: bytes = b""
     """Further header lines, each ending in CRLF."""
     close: bool = False
+    parts: Sequence[bytes] = ()
+    """In place of `body`, for what is long: never joined, so many readers of one list take no memory."""
 
 
 def header_line(name: str, value: str) -> bytes:
@@ -176,7 +179,7 @@ def encode_head(response: Response, request_id: str, date: bytes, keep_alive: bo
         date,
         response.headers if b"Cache-Control" in response.headers else response.headers + _PRIVATE,
         b"" if keep_alive else b"Connection: close\r\n",
-        len(response.body),
+        sum(map(len, response.parts)) if response.parts else len(response.body),
     )
 
 

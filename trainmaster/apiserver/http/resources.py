@@ -119,8 +119,8 @@ class Resources:
             # Not 429: a client that waits and asks for the same again will get the same answer.
             text = f"the list would hold {len(page.values)} items, more than {self._limits.list_items}; use limit"
             raise StatusError(413, "RequestEntityTooLarge", text)
-        if form is Form.JSON and len(page.values) > forms.LIST_SLICE:
-            return Response(await forms.join_long_list(kind, page), 200, page.revision)
+        if form is Form.JSON and forms.is_long(page):
+            return Response(b"", 200, page.revision, parts=forms.split_long_list(kind, page))
         return self._page(request, kind, page, form)
 
     def _page(self, request: Request, kind: Kind, page: Page, form: Form) -> Response:

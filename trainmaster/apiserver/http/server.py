@@ -55,6 +55,9 @@ log = logging.getLogger(__name__)
 
 Peer = Connection[Request]
 
+_BYTES_PER_REQUEST = 256 * 1024
+"""Of a body or an answer: as much as one request of the caller's rate."""
+
 
 class ApiServer(EdgeServer[Request]):
     """`handlers` says what is served; this class says how."""
@@ -179,6 +182,13 @@ class ApiServer(EdgeServer[Request]):
                 "at once (limits.requests_per_second)"
             )
             raise status.too_many_requests(text, max(1, int(self._rates.find_wait(user) + 0.999)))
+        if len(request.body) > _BYTES_PER_REQUEST:
+            self._charge(request, len(request.body))
+
+    def _charge(self, request: Request, size: int) -> None:
+        """Large bodies and answers count as several requests: what they cost goes with their bytes."""
+        if self._rates is not None and MASTERS not in request.identity.groups and not request.impersonator:
+            self._rates.charge(request.identity.user, size / _BYTES_PER_REQUEST)
 
     def serve(self, request: Request, connection: Peer) -> None:
         request.id = self._next_id()
@@ -237,12 +247,14 @@ class ApiServer(EdgeServer[Request]):
     def _send(self, request: Request, connection: Peer, response: Response) -> None:
         keep_alive = request.keep_alive and not self._draining
         self._account(request, response.status, response.body)
-        if len(response.body) <= PIECE_BYTES:
+        if len(response.body) <= PIECE_BYTES and not response.parts:
             connection.answer(encode(response, request.id, self._date, keep_alive), keep_alive)
             return
+        parts = response.parts or (response.body,)
+        self._charge(request, sum(map(len, parts)))
         head = encode_head(response, request.id, self._date, keep_alive)
         connection.task = self._scope.spawn_guarded(
-            connection.answer_in_pieces(head, response.body, keep_alive), name="http.long_answer"
+            connection.answer_in_pieces(head, parts, keep_alive), name="http.long_answer"
         )
 
     def _account(self, request: Request, code: int, body: bytes | bytearray) -> None:
