@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import collections
 import json
-import multiprocessing
 import os
 import socket
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from tests.support.server import ServerProcess, start_server
 
 ALLOWANCE = ("--cpu", "1", "--memory", "256Mi", "--pids", "64", "--storage", "200M")
 MOST = 3.0
-_SPAWN = multiprocessing.get_context("spawn")
 TRAINER = "trainer.kubeflow.org/v1alpha1"
 PROGRAMS = {
     "memory": "held = []\nwhile True: held.append(bytearray(b'x' * (4 << 20)))",
@@ -70,15 +69,14 @@ def run(server: ServerProcess, seconds: float, *, quiet_seconds: float) -> Outco
     job = start_job(calm, quiet_seconds + seconds + 3)
     try:
         create_steadily(server, calm, quiet_seconds, outcome.before)
-        said: multiprocessing.Queue[tuple[collections.Counter[str], list[str]]] = _SPAWN.Queue()
         who = Attacked(server.url, str(server.ca), greedy.namespace, greedy.token)
-        process = _SPAWN.Process(target=be_greedy, args=(who, seconds, said))
-        process.start()
+        line = [sys.executable, "-m", "bench.greedy_tenant", json.dumps(asdict(who)), str(seconds)]
+        process = subprocess.Popen(line, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
         try:
             create_steadily(server, calm, seconds, outcome.during)
         finally:
-            outcome.answers, outcome.wrong = said.get(timeout=60)
-            process.join()
+            said = json.loads(process.communicate(timeout=90)[0])
+            outcome.answers, outcome.wrong = collections.Counter(said["answers"]), said["wrong"]
         outcome.job = wait_for_job(calm, job)
     finally:
         for caller in (calm, greedy):
@@ -103,7 +101,7 @@ class Attacked:
         return Caller(self.namespace, self.token, raw, raw)
 
 
-def be_greedy(who: Attacked, seconds: float, said: Any) -> None:
+def be_greedy(who: Attacked, seconds: float) -> None:
     """In a process that gives way: whoever attacks does so from another machine, and must not take this one's time."""
     os.nice(15)
     outcome, stop = Outcome(), threading.Event()
@@ -114,7 +112,7 @@ def be_greedy(who: Attacked, seconds: float, said: Any) -> None:
     stop.set()
     for thread in threads:
         thread.join()
-    said.put((outcome.answers, outcome.wrong))
+    print(json.dumps({"answers": outcome.answers, "wrong": outcome.wrong}))
 
 
 def start_job(caller: Caller, seconds: float) -> str:
@@ -250,6 +248,9 @@ GREED: tuple[Work, ...] = (start_pods, store_objects, store_objects, ask_for_job
 
 
 def main() -> int:
+    if len(sys.argv) > 1:
+        be_greedy(Attacked(**json.loads(sys.argv[1])), float(sys.argv[2]))
+        return 0
     seconds = float(os.environ.get("SECONDS", "120"))
     with tempfile.TemporaryDirectory() as folder, start_server(Path(folder) / "home") as server:
         outcome = run(server, seconds, quiet_seconds=min(30.0, seconds))
