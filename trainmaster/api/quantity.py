@@ -15,18 +15,20 @@ from functools import lru_cache
 ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 """Upstream's text for anything that does not parse."""
 
-_FORM = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
+_FORM = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _POWERS = {suffix: exponent for exponent, suffix in _DECIMAL.items()}
 _MILLI = Fraction(1, 1000)
 _LARGEST = 2**63 - 1
+_LONGEST = 128
+"""Characters. The time that a number takes grows with the square of its length, and texts are kept in the caches."""
 
 
 def parse(text: str | int | float) -> Fraction:
     """The exact value. Raises ValueError with upstream's text."""
-    return _parse_text(text) if isinstance(text, str) else _parse(text)[0]
+    return _parse_text(text[: _LONGEST + 1]) if isinstance(text, str) else _parse(text)[0]
 
 
 @lru_cache(maxsize=4096)
@@ -44,9 +46,13 @@ def is_valid(text: object) -> bool:
     return True
 
 
-@lru_cache(maxsize=4096)
 def canonical(text: str | int | float) -> str:
     """The stored form of a quantity. Raises ValueError with upstream's text."""
+    return _canonical(text[: _LONGEST + 1] if isinstance(text, str) else text)
+
+
+@lru_cache(maxsize=4096)
+def _canonical(text: str | int | float) -> str:
     value, family = _parse(text)
     if abs(value) > _LARGEST:
         return str(_LARGEST if value > 0 else -_LARGEST)
@@ -66,7 +72,7 @@ def _parse(text: str | int | float) -> tuple[Fraction, str]:
     if isinstance(text, float):
         # The shortest decimal that reads back as this float: 0.1 is a tenth, not its binary neighbour.
         return Fraction(Decimal(repr(text))), "decimal"
-    match = _FORM.fullmatch(text.strip())
+    match = _FORM.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None:
         raise ValueError(ERROR)
     sign, digits, suffix = match.groups()

@@ -179,3 +179,26 @@ def test_protobuf_is_counted_too(site: Site, kind: str) -> None:
             "POST", site.ann.path("pods"), b"k8s\0" + envelope, Content_Type="application/vnd.kubernetes.protobuf"
         )
         assert code in (400, 413, 422), answer
+
+
+NUMBERS = ("9" * 500_000, "0." + "9" * 500_000, "1e999999999", "1e-999999999", "1E1000000", "1" + "0" * 5_000)
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=[f"{number[:12]} of {len(number)}" for number in NUMBERS])
+@pytest.mark.parametrize("resource", ["cpu", "nvidia.com/gpu"])
+def test_quantities_are_never_dear(site: Site, number: str, resource: str) -> None:
+    resources = {"limits": {resource: number}, "requests": {resource: number}}
+    pod = site.ann.build_pod(unique("number"), "true", container={"resources": resources})
+    job = {
+        "apiVersion": RUNTIMES,
+        "kind": "TrainJob",
+        "metadata": {"name": unique("number")},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"resourcesPerNode": resources}},
+    }
+    with cheap(site):
+        code, answer = site.ann.kube.call("POST", site.ann.path("pods") + "?dryRun=All", pod)
+        assert code in (400, 403, 422), answer
+        path = site.ann.path("trainjobs", group=RUNTIMES)
+        code, answer = site.ann.kube.call("POST", path + "?dryRun=All", job)
+        assert code in (400, 403, 422), answer
+        assert len(json.dumps(answer)) < 600_000

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainmaster.api import quantity
 from trainmaster.api.quantity import ERROR, canonical, is_valid, parse
+from trainmaster.api.training import devices
 
 pytestmark = pytest.mark.unit
 
@@ -72,3 +74,14 @@ def test_the_stored_form_keeps_the_value_and_is_stable(number: int, suffix: str)
     text = f"{number}{suffix}"
     assert parse(canonical(text)) == parse(text)
     assert canonical(canonical(text)) == canonical(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 129, "0." + "9" * 1_000_000, "1e101", "1e999999999", "1e-999999999", "٣", "1" + " " * 200]
+)
+def test_numbers_that_are_dear_to_read_are_none(text: str) -> None:
+    assert not quantity.is_valid(text)
+    for read in (quantity.parse, quantity.canonical):
+        with pytest.raises(ValueError, match="quantities must match"):
+            read(text)
+    assert devices.count_gpus({"limits": {"nvidia.com/gpu": text}}) == 0

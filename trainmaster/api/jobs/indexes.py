@@ -25,15 +25,23 @@ def _format_run(first: int, last: int) -> str:
     return f"{first},{last}" if last == first + 1 else f"{first}-{last}"
 
 
+_LONGEST = 10
+"""Digits of an index; reading longer numbers takes time, and they name no Pod."""
+_MOST = 1_000_000
+"""What a text of a few letters can make of memory."""
+
+
 def parse_indexes(text: str, below: int | None = None) -> list[int]:
     """The indexes, those from `below` on left out."""
     result: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
-        if not low.isdigit() or (high and not high.isdigit()):
+        if not _is_integer(low) or (high and not _is_integer(high)):
             continue
-        end = int(high or low) + 1
-        result.extend(range(int(low), end if below is None else min(end, below)))
+        end = min(int(high or low) + 1, _MOST if below is None else below)
+        result.extend(range(int(low), end))
+        if len(result) > _MOST:
+            break
     return result
 
 
@@ -62,4 +70,4 @@ def check_indexes(text: str, completions: int) -> tuple[int, str]:
 
 
 def _is_integer(text: str) -> bool:
-    return text.removeprefix("+").isdigit() and text.isascii()
+    return text.removeprefix("+").isdigit() and text.isascii() and len(text) <= _LONGEST

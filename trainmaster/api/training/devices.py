@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Any
 
 from trainmaster.api import quantity
 from trainmaster.api.meta import Object
+
+_MOST = 2**31 - 1
+"""Nobody has more, and programs count in 32 bits."""
 
 
 def count_gpus(resources: Mapping[str, Any]) -> int:
@@ -29,12 +31,11 @@ def count_cpus(resources: Mapping[str, Any]) -> int:
 
 def _round_up(amount: Any) -> int:
     """A CPU or device count rounded up; what is no such count is zero (admission has refused it)."""
-    text = str(amount)
     try:
-        value = Decimal(text[:-1]) / 1000 if text.endswith("m") else Decimal(text)
-    except InvalidOperation:
+        value = quantity.parse(str(amount))
+    except ValueError:
         return 0
-    return int(value.to_integral_value(ROUND_CEILING))
+    return min(-(-value.numerator // value.denominator), _MOST)
 
 
 def merge_resources(low: Mapping[str, Any], high: Mapping[str, Any]) -> Object:

@@ -22,6 +22,8 @@ from trainmaster.api.training.steps import list_containers, list_jobs
 GROUP = "trainer.kubeflow.org"
 DATA_KEY = "runtime"
 _KEPT = 64
+_SMALL = 128 * 1024
+"""Characters of a text that is remembered; a tenant's may have a million."""
 _DEPTH = 200
 _parsed: dict[str, Object] = {}
 """The last texts and what they mean. Values are shared: read-only."""
@@ -53,8 +55,9 @@ def take(runtime: Mapping[str, Any], kind: str) -> tuple[Object, str]:
         "spec": _complete(runtime["spec"]),
     }
     text = yaml_text.render(content)
-    _remember(_parsed, text, content)
-    _remember(_taken, name, (runtime, content, text))
+    if len(text) <= _SMALL:
+        _remember(_parsed, text, content)
+        _remember(_taken, name, (runtime, content, text))
     return content, text
 
 
@@ -97,7 +100,8 @@ def read(text: str) -> Object:
     value = yaml_documents.parse(text.encode(errors="replace"), _DEPTH)
     if not isinstance(value, dict):
         raise ValueError("not an object")
-    _remember(_parsed, text, value)
+    if len(text) <= _SMALL:
+        _remember(_parsed, text, value)
     return value
 
 

@@ -6,7 +6,6 @@ What may change on update is the API server's business; here is only what a valu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from trainmaster.api import fields
@@ -69,7 +68,6 @@ def check_labels(path: str, labels: Mapping[str, str]) -> list[FieldError]:
     return errors
 
 
-@lru_cache(maxsize=4096)
 def _complain_in_any_case(key: str) -> tuple[str, ...]:
     """The case of keys does not matter in annotations, unlike in labels."""
     return names.qualified(key.lower())

@@ -94,9 +94,17 @@ RULES: dict[str, Callable[[str], Complaints]] = {
 """By `Kind.name_form`."""
 
 
-@lru_cache(maxsize=4096)
+_REMEMBERED = 512
+"""Characters: what is longer is wrong anyway, and a cache of such texts would fill the memory."""
+
+
 def qualified(text: str) -> tuple[str, ...]:
     """A label or annotation key: an optional DNS prefix, a slash, and a name."""
+    return _qualified(text) if len(text) <= _REMEMBERED else _qualified.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _qualified(text: str) -> tuple[str, ...]:
     prefix, slash, name = text.rpartition("/")
     complaints: Complaints = []
     if "/" in prefix:
@@ -116,8 +124,12 @@ def qualified(text: str) -> tuple[str, ...]:
     return tuple(complaints)
 
 
-@lru_cache(maxsize=4096)
 def label_value(text: str) -> tuple[str, ...]:
+    return _label_value(text) if len(text) <= _REMEMBERED else _label_value.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _label_value(text: str) -> tuple[str, ...]:
     complaints = ["must be no more than 63 bytes"] if len(text) > 63 else []
     if _LABEL_VALUE.fullmatch(text) is None:
         complaints.append(_LABEL_VALUE_TEXT)

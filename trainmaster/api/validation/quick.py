@@ -6,11 +6,11 @@ same and explains; a test holds the two together. Leaf types are the Python type
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from trainmaster.api.decoding.checks import TIME, Check, Leaf
 from trainmaster.api.schema import Node
+from trainmaster.api.validation.schema_patterns import find_matcher
 
 _memo: dict[Node, Leaf] = {}
 
@@ -111,9 +111,9 @@ def _list(node: Node) -> Check:
 
 def _string(node: Node) -> Leaf:
     fewest, most, allowed = node.min_length or 0, node.max_length, frozenset(node.enum)
-    search = re.compile(node.pattern).search if node.pattern else None
+    matches = find_matcher(node.pattern) if node.pattern else None
     timed = node.format == "date-time"
-    if not (fewest or most is not None or allowed or search or timed):
+    if not (fewest or most is not None or allowed or matches or timed):
         return str
 
     def check(value: Any) -> bool:
@@ -121,7 +121,7 @@ def _string(node: Node) -> Leaf:
             return False
         if allowed and value not in allowed:
             return False
-        if search is not None and search(value) is None:
+        if matches is not None and not matches(value):
             return False
         return not timed or TIME.fullmatch(value) is not None
 
@@ -143,11 +143,11 @@ def _number(node: Node) -> Check:
 
 
 def _int_or_string(node: Node) -> Check:
-    search = re.compile(node.pattern).search if node.pattern else None
+    matches = find_matcher(node.pattern) if node.pattern else None
 
     def check(value: Any) -> bool:
         if type(value) is str:
-            return search is None or search(value) is not None
+            return matches is None or matches(value)
         return type(value) is int
 
     return check

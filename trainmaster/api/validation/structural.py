@@ -7,14 +7,13 @@ makes four messages. Built-in kinds are not checked here: upstream validates the
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.fields import ROOT, FieldError, Kind
 from trainmaster.api.schema import Node
+from trainmaster.api.validation.schema_patterns import find_matcher
 
 _BLOCKING = {Kind.NOT_SUPPORTED, Kind.REQUIRED, Kind.TOO_LONG, Kind.TOO_MANY, Kind.TYPE_INVALID}
 
@@ -54,11 +53,6 @@ def type_word(value: Any) -> str:
         case list():
             return "array"
     return "object"
-
-
-@cache
-def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 class _Walk:
@@ -157,7 +151,7 @@ class _Walk:
             self.errors.append(fields.too_long(path, node.max_length))
         if node.min_length is not None and len(value) < node.min_length:
             self._invalid(path, value, f"should be at least {node.min_length} chars long")
-        if node.pattern and _pattern(node.pattern).search(value) is None:
+        if node.pattern and not find_matcher(node.pattern)(value):
             self._invalid(path, value, f"should match '{node.pattern}'")
 
     def _number(self, node: Node, value: Any, path: str) -> None:

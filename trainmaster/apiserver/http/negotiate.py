@@ -30,6 +30,8 @@ _FORMS = {
     ("PartialObjectMetadataList", "v1"): Form.PARTIAL_LIST,
 }
 
+_REMEMBERED = 1024
+"""Characters of a header that is kept with its meaning; those of known clients have 300."""
 _memory: dict[str, Form] = {}
 
 
@@ -40,6 +42,8 @@ def choose_form(accept: str | None) -> Form:
     found = _memory.get(accept)
     if found is None:
         found = _choose(accept)
+        if len(accept) > _REMEMBERED:
+            return found
         if len(_memory) >= 256:
             _memory.clear()
         _memory[accept] = found
