@@ -11,12 +11,13 @@ import contextlib
 import fcntl
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from trainmaster.shim import birth, endings, warm
 from trainmaster.shim.log_sink import STDERR, STDOUT, LogSink
-from trainmaster.shim.loop import Loop, Timer, get_wall
+from trainmaster.shim.loop import Loop, Timer, get_monotonic, get_wall
 from trainmaster.shim.processes import TOKEN, find_inner_pid, kill_quietly, list_children, make_token
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, Paths, Started, encode, write_whole
 from trainmaster.shim.sandbox import Sandbox
@@ -25,6 +26,10 @@ _PIECE = 1 << 16
 _PIPE_BYTES = 1 << 18
 _DRAIN_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
+
+_WINDOW_SECONDS = 0.25
+_PUMP_SHARE = 0.2
+"""Of one processor: what reading the output of a tenant's container may take."""
 
 
 class AlreadyBegun(Exception):
@@ -58,6 +63,8 @@ class Attempt:
         self._loop = loop
         self._paths = paths
         self._sandbox = sandbox
+        self._window = (0.0, 0.0)
+        """Since when, and at how much processor time, the cost of reading its output is counted."""
         self._over_limit = ""
         """Of what it used too much: "memory", "pids"."""
         self._on_started = on_started
@@ -148,7 +155,7 @@ class Attempt:
 
     def _add_output(self, fd: int, stream: bytes) -> None:
         self._outputs[fd] = stream
-        self._loop.add(fd, lambda _: self._read_output(fd))
+        self._loop.add(fd, lambda _: self._pump(fd))
 
     # The start
 
@@ -194,6 +201,23 @@ class Attempt:
             self._mark = -1
 
     # Output
+
+    def _pump(self, fd: int) -> None:
+        """A tenant's program decides how much there is to read, and the shim is in no control group: it takes a rest
+        when its own work has cost too much, and the program waits at its full pipe."""
+        more = self._read_output(fd)
+        if not more or not self._sandbox.pod.tenant_cgroup:
+            return
+        now, spent = get_monotonic(), time.process_time()
+        if now - self._window[0] > _WINDOW_SECONDS:
+            self._window = (now, spent)
+        elif spent - self._window[1] > _WINDOW_SECONDS * _PUMP_SHARE:
+            self._loop.remove(fd)
+            self._loop.call_after(self._window[0] + _WINDOW_SECONDS - now, lambda: self._go_on(fd))
+
+    def _go_on(self, fd: int) -> None:
+        if fd in self._outputs:
+            self._loop.add(fd, lambda _: self._pump(fd))
 
     def _read_output(self, fd: int) -> bool:
         """One piece, so that others get their turn. False when there is nothing more for now."""

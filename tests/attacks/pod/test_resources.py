@@ -6,9 +6,12 @@ The tenant has 256Mi, one CPU and 64 processes. Whatever it does, its Pods toget
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,6 +188,24 @@ def test_a_deep_tree_of_processes_does_not_end_the_pods_keeper(site: Site) -> No
     assert site.ann.kube.get(site.ann.path("pods", name))["status"]["phase"] == "Running"
     site.ann.kube.delete(f"{site.ann.path('pods', name)}?gracePeriodSeconds=0")
     wait_until(lambda: site.ann.kube.call("GET", site.ann.path("pods", name))[0] == 404)
+
+
+def test_a_flood_of_output_costs_no_more_than_a_share_of_a_processor(site: Site) -> None:
+    """The shim that reads it is in nobody's control group."""
+    name = unique("flood")
+    made = site.ann.start_pod(name, "yes")
+    site.ann.wait_for_pod(name, "Running")
+    shim = json.loads((site.server.home / "pods" / made["metadata"]["uid"] / "shim.json").read_bytes())["pid"]
+    before, began = read_ticks(shim), time.monotonic()
+    time.sleep(3)
+    share = (read_ticks(shim) - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
+    site.ann.kube.delete(f"{site.ann.path('pods', name)}?gracePeriodSeconds=0")
+    assert 0.0 < share < 0.29
+
+
+def read_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 def test_the_quota_becomes_limits_of_all_pods_together() -> None:
     budget = build_budget({"limits.memory": "256Mi", "limits.cpu": "1500m", "trainmaster.dev/pids": "64", "pods": "3"})
-    assert budget.limits == Limits(memory=256 << 20, cpu_millis=1500, pids=64)
+    assert budget.limits == Limits(memory=256 << 20, cpu_millis=1500, cpu_shares_millis=1500, pids=64)
 
 
 @pytest.mark.parametrize(("tenant", "pod"), [("64", 64), ("1k", 1000), ("1500", 1024), ("4096", 2048)])

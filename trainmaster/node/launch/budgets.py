@@ -50,6 +50,7 @@ def build_budget(hard: Mapping[str, Any]) -> TenantBudget:
         Limits(
             memory=_read(hard, "limits.memory", 1),
             cpu_millis=_read(hard, "limits.cpu", 1000),
+            cpu_shares_millis=_read(hard, "limits.cpu", 1000),
             pids=_read(hard, PIDS, 1),
         )
     )
