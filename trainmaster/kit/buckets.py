@@ -5,6 +5,8 @@ A bucket that is full again is forgotten, so memory is bounded by those that wer
 
 from __future__ import annotations
 
+import math
+
 from trainmaster.kit.clock import Clock
 
 _LOOK_EVERY = 1024
@@ -40,6 +42,10 @@ class Buckets:
     def find_wait(self, name: str) -> float:
         """Seconds until there is a token; 0 when there is one."""
         return max(0.0, 1.0 - self._find_level(name, self._clock.monotonic())) / self._rate
+
+    def count_taken(self, name: str) -> int:
+        """Tokens that are missing from a full bucket."""
+        return math.ceil(self._burst - self._find_level(name, self._clock.monotonic()))
 
     def __len__(self) -> int:
         return len(self._levels)

@@ -43,7 +43,8 @@ from trainmaster.node.machine.outcome import is_over as is_finished
 from trainmaster.node.machine.state import Ending, Stage
 from trainmaster.node.machine.steps import Confirm
 from trainmaster.node.performing import REPORTER, Performer
-from trainmaster.node.places import Places
+from trainmaster.node.pids_report import PidsReport
+from trainmaster.node.places import Places, name_home
 from trainmaster.node.recovery import note_ended, note_lost, read_time
 from trainmaster.node.registration import register_node
 from trainmaster.node.runner import PodRunner, Settings
@@ -132,6 +133,8 @@ class NodeAgent:
                     await self._names.load()
                     scope.spawn_forever(self._names.follow(), name="node.services")
                     scope.spawn_forever(self._names.work(), name="node.names")
+                pids = PidsReport(self._client, self._clock, name_home(self._settings.root))
+                scope.spawn_forever(pids.work(), name="node.pids")
                 scope.spawn_forever(self._follow(), name="node.pods")
                 scope.spawn_forever(self._guard.work(), name="node.disk")
                 for number in range(self._settings.workers):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from trainmaster.api.meta import Object
 from trainmaster.node.images.contract import Check, Errand, ImageError, Report
+from trainmaster.node.launch.budgets import find_budget
 from trainmaster.node.launch.contract import LaunchError, Prepared, Site, get_container
 from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.security import decide_privileges
@@ -58,7 +59,8 @@ class ErrandRunner:
             await self._clear(uid)
             site = await self._places.build_site(helper, {})
             spec = self._build_spec(pod, errand, site)
-            sandbox = await self._places.build_sandbox(helper, Prepared(site))
+            budget = await find_budget(self._places.client, pod["metadata"]["namespace"])
+            sandbox = await self._places.build_sandbox(helper, Prepared(site, budget=budget))
             await self._supervisor.create(uid, _fit(sandbox, errand, spec.limits), [spec])
             exited = await self._wait(self._running[uid], errand, check)
         except (SupervisorError, ShimError, LaunchError) as error:

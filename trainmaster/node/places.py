@@ -161,8 +161,7 @@ class Places:
 
     def _name_group(self, pod: Object) -> str:
         """Of this home: another one on the machine may hold a Pod of the same uid (a restored copy, a test)."""
-        home = hashlib.sha256(os.fspath(self.root.resolve()).encode()).hexdigest()[:8]
-        return f"{home}-{pod['metadata']['uid']}"
+        return f"{name_home(self.root)}-{pod['metadata']['uid']}"
 
     def find_address(self, pod: Object) -> str:
         """The Pod's own, as its status says it."""
@@ -216,3 +215,8 @@ class Places:
         except (FileNotFoundError, ValueError):
             return {}
         return {int(asked): int(leased) for asked, leased in raw.items()}
+
+
+def name_home(root: Path) -> str:
+    """What the names of this home's control groups begin with. `root` holds its Pod directories."""
+    return hashlib.sha256(os.fspath(root.resolve()).encode()).hexdigest()[:8]

@@ -15,7 +15,12 @@ class Rates:
 
     def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
         self._buckets = Buckets(clock, per_second=per_second, burst=burst) if per_second else None
+        self._burst = burst
         self._limit = f"more than {per_second:g} requests a second, and no more than {burst:g} at once"
+
+    def measure(self, who: str) -> tuple[int, int] | None:
+        """(taken, allowed) of what may come at once; None without a limit."""
+        return None if self._buckets is None else (self._buckets.count_taken(who), self._burst)
 
     def take(self, who: str) -> None:
         """Problem 429 when the bucket is empty."""

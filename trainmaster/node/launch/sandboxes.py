@@ -46,12 +46,19 @@ def build_sandbox(
         shm_bytes=find_shm_bytes(pod, prepared),
         cgroup=cgroup,
         limits=build_pod_limits(pod, prepared.budget.pod_pids if prepared.budget is not None else 0),
-        tenant_cgroup=f"{cgroup.partition('-')[0]}-tenant-{meta['namespace']}" if cgroup and prepared.budget else "",
+        tenant_cgroup=(
+            name_tenant_group(cgroup.partition("-")[0], meta["namespace"]) if cgroup and prepared.budget else ""
+        ),
         tenant_limits=prepared.budget.limits if prepared.budget is not None else Limits(),
         hide=tuple(hide),
         relays=tuple(relays),
         segment=segment,
     )
+
+
+def name_tenant_group(home: str, namespace: str) -> str:
+    """`home`: what the names of this home's groups begin with."""
+    return f"{home}-tenant-{namespace}"
 
 
 def build_aliases(pod: Object) -> list[tuple[str, ...]]:

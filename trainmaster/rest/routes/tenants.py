@@ -19,7 +19,7 @@ from trainmaster.rest.models.tenants import (
     TokenAnswer,
     Use,
 )
-from trainmaster.rest.services.tenants import read_quota
+from trainmaster.rest.services.tenants import read_edge_limits, read_quota
 
 router = APIRouter(prefix="/api/v1", tags=["tenants"])
 PUBLIC = ("/api/v1/signup",)
@@ -28,8 +28,9 @@ Name = Annotated[str, Path(description="The tenant.", max_length=63)]
 
 
 @router.get("/me", summary="Who am I, and what do I have?")
-async def read_me(caller: CallerOf) -> Me:
-    quota = [Use(resource=name, allowed=allowed, used=used) for name, allowed, used in await read_quota(caller)]
+async def read_me(caller: CallerOf, backend: BackendOf) -> Me:
+    found = [*await read_quota(caller), *read_edge_limits(caller, backend.streams, backend.rates)]
+    quota = [Use(resource=name, allowed=allowed, used=used) for name, allowed, used in found]
     return Me(
         user=caller.identity.user,
         tenant=caller.tenant,

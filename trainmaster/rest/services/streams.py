@@ -43,6 +43,10 @@ class Streams:
             text = f"{self._open[who]} streams are open for you, and {self.count} in all (limits.watchers_per_user)"
             raise Problem(429, "too-many-streams", text, hint="close some; one stream has all workers", retry_after=5)
 
+    def measure(self, who: str) -> tuple[int, int]:
+        """(open, allowed) of one caller."""
+        return self._open.get(who, 0), self._most_of_one
+
     @contextmanager
     def opened(self, who: str) -> Iterator[None]:
         self._open[who] += 1

@@ -13,7 +13,9 @@ from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.callers import Caller, Latest, SeenClient, always_durable
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
+from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.sign_up import Door, SignUpRules
+from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.trail import Trail
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.tenancy.invitations import Invitations
@@ -109,6 +111,19 @@ async def read_quota(caller: Caller) -> list[tuple[str, str, str]]:
     status = quota.get("status") or {}
     hard, used = status.get("hard") or quota["spec"]["hard"], status.get("used") or {}
     return [(name, str(amount), str(used.get(name, "0"))) for name, amount in hard.items()]
+
+
+def read_edge_limits(caller: Caller, streams: Streams, rates: Rates) -> list[tuple[str, str, str]]:
+    """(resource, allowed, used) of what the REST API itself limits; nothing for those whom it does not."""
+    if caller.is_administrator:
+        return []
+    who = caller.identity.user
+    open_now, most = streams.measure(who)
+    found = [("trainmaster.dev/streams", str(most), str(open_now))]
+    rate = rates.measure(who)
+    if rate is not None:
+        found.append(("trainmaster.dev/request-burst", str(rate[1]), str(rate[0])))
+    return found
 
 
 def to_problem(error: TenantError) -> Problem:
