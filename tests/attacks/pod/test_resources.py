@@ -116,8 +116,8 @@ def test_pages_of_files_give_way_to_programs(small: Caller) -> None:
     code = """
 import os
 with open("file", "wb") as file:
-    for _ in range(60):
-        file.write(os.urandom(1 << 20) * 8)
+    for _ in range(40):
+        file.write(bytes(8 << 20))
 held = bytearray(b"x" * (100 << 20))
 os.unlink("file")
 print("fine")
