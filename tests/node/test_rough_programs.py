@@ -17,11 +17,7 @@ from tests.node.bench import Bench, find_status, get_ended, is_over, run
 from tests.node.sandboxes import ORDINARY, Sandboxes, run_sandboxed
 from tests.node.shims import make_spec
 from tests.support.leaks import nothing_left
-from tests.support.server import launch_server, start_server
-from trainmaster.api.resources import PODS
-from trainmaster.client.contract import LogOptions, WatchOptions
-from trainmaster.client.http import HttpClient
-from trainmaster.client.kubeconfig import load_kubeconfig
+from trainmaster.client.contract import LogOptions
 from trainmaster.node.supervisor import SupervisorError
 from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN
 
@@ -101,44 +97,6 @@ def test_a_disk_that_is_full_holds_pods_up_until_there_is_room(small_disk: Path,
 
     with nothing_left(mark):
         run(small_disk, test)
-
-
-@pytest.mark.parametrize("small_disk", ["48m"], indirect=True)
-def test_a_server_whose_disk_is_full_says_so_and_the_next_one_loses_nothing(small_disk: Path, mark: str) -> None:
-    home, environ = small_disk / "home", {"TRAINMASTER_NODE_MIN_FREE_DISK_MIB": "1"}
-    script = "head -c 100m /dev/zero > big; exit 5"
-    env = [{"name": "MARK", "value": mark}]
-    container = {"name": "main", "image": "i", "command": ["/bin/sh", "-c", script], "env": env}
-    spec = {"restartPolicy": "Never", "containers": [container]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "greedy"}, "spec": spec}
-
-    async def submit(kubeconfig: Path) -> None:
-        client = HttpClient(load_kubeconfig([kubeconfig]))
-        await client.create(PODS, pod, "default")
-        await client.close()
-
-    async def finish(kubeconfig: Path) -> None:
-        client = HttpClient(load_kubeconfig([kubeconfig]))
-        async with asyncio.timeout(60), client.watch(PODS, "default", WatchOptions()) as events:
-            async for event in events:
-                if is_over(event.object):
-                    assert get_ended(event.object)["exitCode"] == 5
-                    break
-        await client.delete(PODS, "greedy", "default")
-        async with asyncio.timeout(60):
-            while any(not path.name.startswith(".") for path in (home / "pods").iterdir()):
-                await asyncio.sleep(0.05)
-        await client.close()
-
-    with nothing_left(mark), nothing_left(str(small_disk)):
-        first = launch_server(home, environ=environ)
-        asyncio.run(submit(first.kubeconfig))
-        assert first.process.wait(60) == 70
-        assert "the disk is full, the process ends: free some space and start it again" in first.log
-        for path in (home / "pods").glob("*/work/big"):
-            path.unlink()
-        with start_server(home, environ=environ) as second:
-            asyncio.run(finish(second.kubeconfig))
 
 
 async def wait_until_steady() -> list[int]:

@@ -63,7 +63,7 @@ class RestSite:
 
         def is_counted() -> bool:
             quota = json.loads(self.cluster.kubectl("get", "resourcequota", "tenant", "-n", name, "-o", "json"))
-            return "used" in quota.get("status", {})
+            return "count/trainjobs.trainer.kubeflow.org" in quota.get("status", {}).get("used", {})
 
         # The controller manager meets kinds that were added after its start within 30 seconds.
         eventually(is_counted, f"the quota of {name} is not counted")

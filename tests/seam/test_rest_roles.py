@@ -37,6 +37,8 @@ def site(trainer_cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory)
     keys.write_text(json.dumps({"keys": [describe(KEY, "k")]}))
     issuer = {"TRAINMASTER_REST_OIDC_ISSUER": ISSUER, "TRAINMASTER_REST_OIDC_AUDIENCE": AUDIENCE}
     environ = {**issuer, "TRAINMASTER_REST_OIDC_JWKS": str(keys), "TRAINMASTER_REST_SIGN_UP": "true"}
+    # One test tries again and again until the cluster has seen a binding.
+    environ["TRAINMASTER_REST_SIGN_UPS_PER_HOUR_PER_ADDRESS"] = "10000"
     with running_site(trainer_cluster, folder, environ) as site:
         site.add(ANN, "--jobs", "3")
         # Nobody has used it yet, so no cache of the API server knows it.

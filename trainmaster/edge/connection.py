@@ -33,7 +33,7 @@ PIECE_BYTES = 512 * 1024
 _LINGER_SECONDS = 5
 
 # And how much it may send meanwhile.
-_LINGER_BYTES = 4 * 1024 * 1024
+_LINGER_BYTES = 16 * 1024 * 1024
 
 # An upgraded connection from which nothing is read is asked this often whether somebody is there.
 _PROBE_SECONDS = 10

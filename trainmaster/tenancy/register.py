@@ -58,6 +58,12 @@ class Register:
             return user
         raise _too_busy()
 
+    async def give_back(self, name: str) -> None:
+        """After the namespace was refused: there never was such a tenant, so nobody else is kept from the name."""
+        record = await self._find(tenancy.TENANT_RECORD + name)
+        if record is not None:
+            await self._client.delete(CONFIG_MAPS, record["metadata"]["name"], SYSTEM_NAMESPACE, _only(record))
+
     async def find_obstacle(self, name: str) -> str:
         """Why nobody new can have the name; "" when they can. Changes nothing."""
         record = await self._find(tenancy.TENANT_RECORD + name)

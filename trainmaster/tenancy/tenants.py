@@ -8,6 +8,7 @@ crash between any two writes the same command goes on where it stopped, and nobo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,7 +16,7 @@ from trainmaster.api import tenancy
 from trainmaster.api.labels import ISOLATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
-from trainmaster.api.status import AlreadyExists, NotFound
+from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, ROLE_BINDINGS, Allowance, Tenant
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
 from trainmaster.kit.clock import Clock, format_time
@@ -51,7 +52,14 @@ class Tenants:
             raise TenantError(problem, "invalid")
         _check_life(life)
         user = await self.register.take(name, walled=walled, fresh=fresh)
-        await self._make_namespace(name, user, fresh)
+        try:
+            await self._make_namespace(name, user, fresh)
+        except StatusError as error:
+            # Only what was refused for certain: after anything else the namespace may be there.
+            if fresh and 400 <= error.code < 500:
+                with suppress(StatusError):
+                    await self.register.give_back(name)
+            raise
         await self._furnish(name, allowance)
         try:
             return await self._issue(name, _FIRST_TOKEN, life)

@@ -10,9 +10,12 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.tenancy.test_tenants import Crash, Dying
-from trainmaster.api import tenancy
+from trainmaster.api import status, tenancy
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES
+from trainmaster.api.status import StatusError
 from trainmaster.api.tenancy import FIRST_USER, SYSTEM_NAMESPACE, Allowance
+from trainmaster.apiserver.local import LocalClient
 from trainmaster.client.contract import Client
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.tenancy.invitations import Invitations
@@ -101,6 +104,25 @@ def test_a_name_that_was_given_without_walls_is_given_all_the_same() -> None:
             await tenants.add("ann", Allowance(), walled=False, fresh=True)
 
     play(scene)
+
+
+def test_a_name_whose_namespace_was_refused_is_free_again() -> None:
+    """On a cluster the REST API may write ConfigMaps and, without the manifest for sign-up, no namespaces."""
+
+    async def scene(cluster: Cluster) -> None:
+        refused = Tenants(NoNamespaces(cluster.registry), cluster.clock)
+        with pytest.raises(StatusError, match="not yours"):
+            await refused.add("ann", Allowance(), walled=False, fresh=True)
+        await Tenants(cluster.client, cluster.clock).add("ann", Allowance(), walled=False, fresh=True)
+
+    play(scene)
+
+
+class NoNamespaces(LocalClient):
+    async def create(self, gvr: GVR, *arguments: Any, **options: Any) -> Object:
+        if gvr == NAMESPACES:
+            raise status.forbidden(NAMESPACES, "ann", "not yours")
+        return await super().create(gvr, *arguments, **options)
 
 
 async def write_old_register(client: Client, **entries: int) -> None:
