@@ -20,9 +20,9 @@ import orjson
 
 from trainmaster import __version__
 from trainmaster.apiserver.http.limits import Limits
-from trainmaster.app.descriptors import raise_descriptor_limit
 from trainmaster.app.home import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
+from trainmaster.app.process_limits import raise_descriptor_limit
 from trainmaster.app.rest import WILDCARDS, build_tls, build_url, open_listener, serving_on_demand
 from trainmaster.app.rest_backend import Folders, build_backend
 from trainmaster.app.rest_identities import add_oidc, build_sign_up

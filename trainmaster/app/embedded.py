@@ -41,7 +41,6 @@ from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control import serve_control
 from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
-from trainmaster.app.descriptors import raise_descriptor_limit
 from trainmaster.app.disk_watch import MIB, DiskWatch
 from trainmaster.app.embedded_rest import serving_rest
 from trainmaster.app.health import CommitCheck, declare_gauges
@@ -49,6 +48,7 @@ from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.maintenance import serve_backup
 from trainmaster.app.policies import NoEscalation, StorePolicies
+from trainmaster.app.process_limits import go_last_without_memory, raise_descriptor_limit
 from trainmaster.app.rest import WILDCARDS
 from trainmaster.app.settings import Settings
 from trainmaster.app.signals import stop_on_signals
@@ -121,6 +121,7 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
         failpoints.arm(environ.get("TRAINMASTER_FAILPOINTS", ""))
     except ValueError as error:
         raise HomeError(f"TRAINMASTER_FAILPOINTS: {error}") from None
+    go_last_without_memory()
     world = World(home, settings, environ, SystemClock(), SystemIds())
     # Nothing made during the start is garbage, so looking for cycles then only costs time.
     gc.disable()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.app.descriptors import WANTED
+from trainmaster.app.process_limits import WANTED
 
 _NOT_AGAIN = "2 5"
 """Exit codes of `trainmaster up`: a wrong setting, another server."""

@@ -33,6 +33,10 @@ IGNORED = (
 """By zygote and shim. The last two Python needs."""
 
 
+_OOM_SCORE = 900
+"""Of programs in Pods, out of 1,000: when the machine runs out of memory they go before the server and its shims."""
+
+
 class ExecError(Exception):
     """The program cannot be executed."""
 
@@ -71,6 +75,7 @@ def _become(
             fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
         _arrange(stdio)
         _reset_signals()
+        _go_first_without_memory()
         enter()
         # After the change of user, which clears it. In a pid namespace the kernel does the same for everybody.
         set_parent_death_signal(signal.SIGKILL)
@@ -107,6 +112,20 @@ def arrange_signals() -> None:
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             set_signal(number, signal.SIG_IGN if number in IGNORED else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _go_first_without_memory() -> None:
+    """While we may: what root has raised, the program cannot lower. Inherited by all that it starts."""
+    try:
+        handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return  # no /proc here, or not ours: the kernel chooses as it likes
+    try:
+        os.write(handle, str(_OOM_SCORE).encode())
+    except OSError:
+        return
+    finally:
+        os.close(handle)
 
 
 def _reset_signals() -> None:

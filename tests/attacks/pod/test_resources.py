@@ -53,6 +53,30 @@ def get_end(pod: JSON) -> JSON:
     return found
 
 
+def test_programs_go_before_the_server_when_the_machine_has_no_memory_left(site: Site) -> None:
+    """Many small ones can take all of it, and the kernel would end the largest process: the server."""
+    code = """
+def read():
+    return open("/proc/self/oom_score_adj").read().strip()
+print(read())
+try:
+    open("/proc/self/oom_score_adj", "w").write("-500")
+except OSError:
+    pass
+print(read())
+"""
+    _, printed = run(site.ann, code)
+    assert printed.split() == ["900", "900"]
+    assert int(Path(f"/proc/{site.server.pid}/oom_score_adj").read_text()) == (-500 if may_go_last() else 0)
+
+
+def may_go_last() -> bool:
+    """CAP_SYS_RESOURCE, which root lacks in some virtual machines."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    effective = next(line.split()[1] for line in lines if line.startswith("CapEff:"))
+    return bool(int(effective, 16) & 1 << 24)
+
+
 WAYS = {
     "heap": """
 held = []
