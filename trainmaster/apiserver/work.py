@@ -65,9 +65,14 @@ class Worker(Generic[K]):
         try:
             self._handle(key)
         except StatusError as error:
-            delay = min(_LONGEST_DELAY, self._delays.get(key, _FIRST_DELAY / 2) * 2)
-            self._delays[key] = delay
             log.warning("clean-up refused, trying again", extra={"worker": self._name, "key": key, "error": str(error)})
-            asyncio.get_running_loop().call_later(delay, self.add, key)
+            self._try_again(key)
+        except Exception:
+            log.exception("clean-up failed, trying again", extra={"worker": self._name, "key": key})
+            self._try_again(key)
         else:
             self._delays.pop(key, None)
+
+    def _try_again(self, key: K) -> None:
+        delay = self._delays[key] = min(_LONGEST_DELAY, self._delays.get(key, _FIRST_DELAY / 2) * 2)
+        asyncio.get_running_loop().call_later(delay, self.add, key)

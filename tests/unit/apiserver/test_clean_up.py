@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from trainmaster.api import catalogue
@@ -10,8 +12,10 @@ from trainmaster.api.status import NotFound
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.work import Worker
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.kit.ids import SeededIds
+from trainmaster.kit.scopes import Scope
 from trainmaster.store.memory import MemoryStore
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
@@ -188,5 +192,25 @@ def test_a_finalizer_that_is_removed_late_still_lets_the_namespace_go() -> None:
             await cluster.settle()
             with pytest.raises(NotFound):
                 await client.get(NAMESPACES, "n")
+
+    run_virtual(main())
+
+
+def test_an_object_that_cannot_be_handled_ends_nobody_and_is_tried_again() -> None:
+    async def main() -> None:
+        handled: list[str] = []
+
+        def handle(key: str) -> None:
+            handled.append(key)
+            if handled == ["poison"]:
+                raise KeyError("spec")
+
+        worker: Worker[str] = Worker("test", handle, VirtualClock())
+        async with Scope("test") as scope:
+            scope.spawn_forever(worker.run(), name="worker")
+            worker.add("poison")
+            worker.add("good")
+            await asyncio.sleep(60)
+        assert handled == ["poison", "good", "poison"]
 
     run_virtual(main())

@@ -16,7 +16,9 @@ _TYPES = {"Pod", "Container", "PersistentVolumeClaim"}
 
 def default(limit_range: Object) -> None:
     """For containers, what is given at most is the default limit, and the default limit the default request."""
-    for item in (limit_range.get("spec") or {}).get("limits") or ():
+    if not limit_range.get("spec"):
+        limit_range["spec"] = {"limits": []}
+    for item in limit_range["spec"].get("limits") or ():
         if item.get("type") != "Container":
             continue
         limits = dict(item.get("max") or {}) | (item.get("default") or {})

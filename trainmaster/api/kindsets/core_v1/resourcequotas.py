@@ -33,6 +33,12 @@ _SCOPES = {
 }
 
 
+def default(new: Object) -> None:
+    """As upstream's servers write it, so that everybody who counts may rely on it."""
+    if not new.get("spec"):
+        new["spec"] = {}
+
+
 def validate(new: Object, old: Object | None) -> list[FieldError]:
     errors: list[FieldError] = []
     spec = new.get("spec") or {}
@@ -82,6 +88,7 @@ RESOURCE_QUOTA = Kind(
         Column("Limit", partial(_get_used, True), description="Used and allowed, of limits."),
         cells.AGE,
     ),
+    default=default,
     validate=validate,
     generation=False,
 )
