@@ -67,6 +67,7 @@ ROWS = {
     "GET /api/v1/tenants": Row("/api/v1/tenants", own=(403,)),
     "POST /api/v1/tenants": Row("/api/v1/tenants", {"name": "eve", "without_walls": True}, own=(403,)),
     "GET /api/v1/tenants/{name}": Row("/api/v1/tenants/bob", own=(403,)),
+    "PATCH /api/v1/tenants/{name}": Row("/api/v1/tenants/carl", {"jobs": 3}, own=(403,)),
     "POST /api/v1/tenants/{name}/rotate": Row("/api/v1/tenants/carl/rotate", {}, own=(403,)),
     "POST /api/v1/tenants/{name}/enable": Row("/api/v1/tenants/carl/enable", {}, own=(403,)),
     "POST /api/v1/tenants/{name}/disable": Row("/api/v1/tenants/carl/disable", own=(403,)),

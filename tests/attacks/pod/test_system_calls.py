@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.pod.test_sub_path import open_to_all
 from tests.attacks.site import Site, unique
 from tests.node.sandboxes import LEVELS, Sandboxes, run_sandboxed
 from trainmaster.shim.security import DENIED
@@ -104,7 +103,7 @@ def test_a_tenants_program_is_refused_every_call_that_leads_out(site: Site) -> N
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_calls_are_refused_at_every_level_and_work_goes_on(tmp_path: Path, level: str) -> None:
+def test_the_calls_are_refused_at_every_level_and_work_goes_on(folder: Path, level: str) -> None:
     async def test(sandboxes: Sandboxes) -> None:
         programs = [CALL_ALL, ORDINARY_WORK, *([OTHER_GATES] if COLUMN == 0 else [])]
         pods = [sandboxes.make_pod("calls", number, peers=len(programs)) for number in range(len(programs))]
@@ -116,5 +115,4 @@ def test_the_calls_are_refused_at_every_level_and_work_goes_on(tmp_path: Path, l
         if COLUMN == 0:
             assert [answer for answer in json.loads(said[2]) if answer not in (str(-errno.ENOSYS), "killed")] == []
 
-    open_to_all(tmp_path)
-    run_sandboxed(tmp_path, level, f"calls-{level}", test)
+    run_sandboxed(folder, level, f"calls-{level}", test)
