@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attacks.site import Caller, Site, unique
+from tests.support.clients import JSON
 
 pytestmark = pytest.mark.attacks
 
+JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs"
 BODIES: dict[str, dict[str, object]] = {
     "nothing": {},
     "an empty spec": {"spec": {}},
@@ -42,6 +44,16 @@ def test_bare_objects_of_every_kind_end_nobody(site: Site, body: dict[str, objec
         if code == 201:
             made.append(f"{path}/{name}")
     assert made
+    assert site.owner.rest.call("GET", "/api/v1/runtimes?namespace=default")[0] == 200
+    for name in (path.rpartition("/")[2] for path in made if "/trainingruntimes/" in path):
+        job: JSON = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"name": unique("bare")},
+        }
+        job["spec"] = {"runtimeRef": {"name": name, "kind": "TrainingRuntime"}}
+        code, answer = site.owner.kube.call("POST", JOBS, job)
+        assert code in (201, 403, 422), answer
     # Everybody who follows objects has had a turn once a Pod has gone through the whole system.
     assert site.ann.run_pod(unique("after"), "echo here").strip() == "here"
     for path in made:

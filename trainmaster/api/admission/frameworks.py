@@ -45,7 +45,7 @@ def check_framework(trainjob: Object, runtime: Object, filled: Object) -> Findin
 
 
 def check_gang(trainjob: Object, runtime: Object, lookup: Lookup) -> list[FieldError]:
-    if "volcano" not in (runtime["spec"].get("podGroupPolicy") or {}):
+    if "volcano" not in ((runtime.get("spec") or {}).get("podGroupPolicy") or {}):
         return []
     errors: list[FieldError] = []
     annotations = merge_metadata(trainjob, runtime).get("annotations") or {}

@@ -52,7 +52,7 @@ def take(runtime: Mapping[str, Any], kind: str) -> tuple[Object, str]:
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": kind,
         "metadata": {key: value for key, value in runtime["metadata"].items() if key != "managedFields"},
-        "spec": _complete(runtime["spec"]),
+        "spec": _complete(runtime.get("spec") or {}),
     }
     text = yaml_text.render(content)
     if len(text) <= _SMALL:

@@ -79,14 +79,14 @@ def _show(context: Context, options: argparse.Namespace, runtimes: list[Object],
     rows = []
     for runtime in runtimes:
         meta, policy = runtime["metadata"], find_policy(runtime)[0] or "-"
-        template = ((runtime["spec"].get("template") or {}).get("spec")) or {}
+        template = (((runtime.get("spec") or {}).get("template") or {}).get("spec")) or {}
         most = (template.get("failurePolicy") or {}).get("maxRestarts", 0)
         rows.append(
             [
                 meta["name"],
                 meta.get("namespace") or "(all)",
                 (meta.get("labels") or {}).get(FRAMEWORK, "-"),
-                str((runtime["spec"].get("mlPolicy") or {}).get("numNodes") or "-"),
+                str(((runtime.get("spec") or {}).get("mlPolicy") or {}).get("numNodes") or "-"),
                 *([policy, str(most)] if wide else []),
                 show_age(meta.get("creationTimestamp"), now),
                 _describe_use(runtime, jobs),

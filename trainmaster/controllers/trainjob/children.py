@@ -45,7 +45,7 @@ class Children:
 
 def find_unsupported(trainjob: Object, runtime: Object) -> Waiting | None:
     fields = list_unsupported(trainjob["spec"], TRAIN_JOB, "spec")
-    fields += [f"{path} of the runtime" for path in list_unsupported(runtime["spec"], RUNTIME, "spec")]
+    fields += [f"{path} of the runtime" for path in list_unsupported((runtime.get("spec") or {}), RUNTIME, "spec")]
     if not fields:
         return None
     return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)}; remove it to run the job")

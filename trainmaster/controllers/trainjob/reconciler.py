@@ -185,7 +185,7 @@ def _keep_snapshot(runtime: Runtime) -> Sequence[Write]:
 def _has_companions(runtime: Object, context: Context) -> bool:
     if context.progress is not None and context.progress.ca:
         return True
-    return find_policy(runtime)[0] in ("mpi", "flux") or bool(runtime["spec"].get("podGroupPolicy"))
+    return find_policy(runtime)[0] in ("mpi", "flux") or bool((runtime.get("spec") or {}).get("podGroupPolicy"))
 
 
 def _follow_end(trainjob: Object, jobset: Object | None, now: Now) -> Plan:

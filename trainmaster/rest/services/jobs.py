@@ -235,7 +235,7 @@ async def _list(client: Client, gvr: GVR, namespace: str) -> list[Object]:
 
 
 def build_runtime(runtime: Mapping[str, Any]) -> dict[str, Any]:
-    meta, spec = runtime["metadata"], runtime["spec"]
+    meta, spec = runtime["metadata"], (runtime.get("spec") or {})
     template = (spec.get("template") or {}).get("spec") or {}
     return {
         "name": meta["name"],

@@ -215,7 +215,7 @@ async def count_workers(client: Client, trainjob: Mapping[str, Any]) -> int:
     except StatusError:
         # Gone, or not for everybody to see: one is what a runtime has that does not say.
         return 1
-    return int(((runtime["spec"].get("mlPolicy") or {}).get("numNodes")) or 1)
+    return int((((runtime.get("spec") or {}).get("mlPolicy") or {}).get("numNodes")) or 1)
 
 
 async def _read_live(
