@@ -254,6 +254,8 @@ class NodeAgent:
         pod = self._pods.get(uid)
         if pod is not None:
             pod.change(lambda state: states.mark_preparing(state, sentence))
+            # There is something to say that a start without it would not have said.
+            pod.starts_since = None
             self._queue.add(uid)
 
     # What is done about it
