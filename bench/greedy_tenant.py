@@ -5,7 +5,8 @@
 A server as root with two tenants. `calm` creates a ConfigMap every 50 ms and reads the answer, first alone, then while
 `greedy` (1 CPU, 256Mi, 64 pids, 200 MB of disk) runs Pods that eat memory, fork, fill files and print without end, and
 sends objects, jobs that are too large and connections, each as fast as it is let. A job of `calm` runs all the time and
-must end well. Prints the p99 of both and their ratio (done: at most 3), and how `greedy` was answered.
+must end well. Prints the p99 of both and their ratio (done: at most 3), and how `greedy` was answered. ONLY="forks
+hold_connections" (names of programs and of the functions in GREED) tells which of it costs what.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def be_greedy(who: Attacked, seconds: float) -> None:
     """In a process that gives way: whoever attacks does so from another machine, and must not take this one's time."""
     os.nice(15)
     outcome, stop = Outcome(), threading.Event()
-    threads = [threading.Thread(target=work, args=(who, outcome, stop)) for work in GREED]
+    threads = [threading.Thread(target=work, args=(who, outcome, stop)) for work in GREED if is_asked(work.__name__)]
     for thread in threads:
         thread.start()
     time.sleep(seconds)
@@ -113,6 +114,11 @@ def be_greedy(who: Attacked, seconds: float) -> None:
     for thread in threads:
         thread.join()
     print(json.dumps({"answers": outcome.answers, "wrong": outcome.wrong}))
+
+
+def is_asked(name: str) -> bool:
+    only = os.environ.get("ONLY", "").split()
+    return not only or name in only or (name == "start_pods" and not PROGRAMS.keys().isdisjoint(only))
 
 
 def start_job(caller: Caller, seconds: float) -> str:
@@ -185,6 +191,8 @@ def start_pods(who: Attacked, outcome: Outcome, stop: threading.Event) -> None:
     limits = {"limits": {"cpu": "250m", "memory": "64Mi"}}
     while not stop.is_set():
         for name, code in PROGRAMS.items():
+            if not is_asked(name):
+                continue
             number += 1
             container = {"command": ["python3", "-c", code], "resources": limits}
             body = own.build_pod(f"{name}-{number}", "", container=container)

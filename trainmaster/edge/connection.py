@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
@@ -108,14 +109,9 @@ class Connection(asyncio.Protocol, Generic[R]):
         self.visitor = visitor or Visitor()
         """As the gatekeeper counts it."""
         self._transport: asyncio.Transport | None = None
-        self._parser = RequestParser(
-            application.limits,
-            application.make_request,
-            self._admit_body,
-            self._open_channel if application.reads_while_serving else None,
-        )
-        """Requests of an application that reads while it serves are `ArrivingRequest`s."""
-        self._ready = self._parser.ready
+        self._parser: RequestParser[R]
+        """Made when the connection is: most of what floods a port never gets through its handshake."""
+        self._ready: deque[R]
         self._behind = bytearray()
         """What came behind the request that is served."""
         self._receiving: BodyChannel | None = None
@@ -142,6 +138,10 @@ class Connection(asyncio.Protocol, Generic[R]):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transport has all of asyncio.Transport's methods and none of its type.
         self._transport = transport = cast(asyncio.Transport, transport)
+        # Requests of an application that reads while it serves are `ArrivingRequest`s.
+        channel = self._open_channel if self._reads_while_serving else None
+        self._parser = RequestParser(self._limits, self._application.make_request, self._admit_body, channel)
+        self._ready = self._parser.ready
         transport.set_write_buffer_limits(high=self._limits.stream_buffer_bytes)
         self.peer = transport.get_extra_info("peercert") or None
         self._application.opened(self)
@@ -157,6 +157,10 @@ class Connection(asyncio.Protocol, Generic[R]):
         if self.task is not None:
             self.task.cancel()
         self._application.closed(self)
+        # Circles would leave all that a connection holds, its TLS state too, to the collector.
+        self._parser.close()
+        self.visitor.forget_end()
+        self._transport = None
 
     def eof_received(self) -> bool:
         return False
@@ -365,9 +369,8 @@ class Connection(asyncio.Protocol, Generic[R]):
 
     def upgrade(self, head: bytes, consumer: Consumer) -> None:
         """From now on the bytes in both directions belong to the consumer."""
-        assert self._transport is not None
         self._enter(Phase.UPGRADED)
-        self._transport.write(head)
+        self.write(head)
         self._consumer = consumer
         beyond, self._parser.beyond = self._parser.beyond, None
         if beyond:
@@ -456,10 +459,9 @@ class Connection(asyncio.Protocol, Generic[R]):
             self.close()
 
     def begin_stream(self, head: bytes) -> None:
-        assert self._transport is not None
         if self._receiving is None:
             self._enter(Phase.STREAMING)
-        self._transport.write(head)
+        self.write(head)
 
     async def send(self, payload: bytes, *, chunked: bool = True) -> None:
         """One piece of a stream; waits while the reader is behind by more than the buffer limit."""

@@ -40,6 +40,10 @@ class Visitor:
         self.user = ""
         self.is_privileged = False
 
+    def forget_end(self) -> None:
+        """It is closed."""
+        self.end = _nothing
+
 
 class Gatekeeper:
     def __init__(self, limits: EdgeLimits, *, descriptors: int = 0) -> None:

@@ -43,6 +43,10 @@ class _Stopped(Exception):
     """Out of a callback: the parser goes no further."""
 
 
+def _admit_none(headers: dict[str, str]) -> Refusal | None:
+    return None
+
+
 class RequestParser(Generic[R]):
     """Complete requests are in `ready`. With `open_channel` a request is ready once its head is."""
 
@@ -57,7 +61,8 @@ class RequestParser(Generic[R]):
         self._make_request = make_request
         self._admit_body = admit_body
         self._open_channel = open_channel
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: httptools.HttpRequestParser | None = None
+        """Made for the first byte: many a connection never sends one."""
         self.ready: deque[R] = deque()
         self.refusal: Refusal | None = None
         self.beyond: bytes | None = None
@@ -85,6 +90,8 @@ class RequestParser(Generic[R]):
         """Sets `refusal` for what is wrong, after which nothing more may be fed."""
         before = self._head_size
         self._silent += len(data)
+        if self._parser is None:
+            self._parser = httptools.HttpRequestParser(self)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -102,6 +109,12 @@ class RequestParser(Generic[R]):
             self._refuse_head()
         if self.refusal is not None and self.channel is not None:
             self.channel.fail(self.refusal)
+
+    def close(self) -> None:
+        """Nothing more is fed."""
+        self._parser = None
+        self._admit_body = _admit_none
+        self._open_channel = None
 
     def _refuse(self, code: int, reason: str, message: str) -> None:
         if self.refusal is None:
@@ -173,6 +186,7 @@ class RequestParser(Generic[R]):
                 raise _Stopped
             if self._open_channel is None:
                 self._check_announced(length)
+        assert self._parser is not None
         if "host" not in headers and self._parser.get_http_version() == "1.1":
             self._refuse(400, "BadRequest", "missing required Host header")
             raise _Stopped
@@ -228,6 +242,7 @@ class RequestParser(Generic[R]):
         self._put_request(body if isinstance(body, bytes) else bytes(body))
 
     def _put_request(self, body: bytes) -> R:
+        assert self._parser is not None
         request = self._make_request(
             self._parser.get_method().decode("latin-1"), self._url.decode("latin-1"), self._complete, body
         )

@@ -20,6 +20,8 @@ EXIT_CODE = 70
 _ROUNDS = 9
 _ENOUGH = 0.02
 _GAUGE_COMMITS = 64
+_STALL_SECONDS = 0.01
+"""A commit that took so long says at once that the disk is busy: the next may take longer."""
 
 
 def measure_sync(directory: Path, clock: Clock) -> float:
@@ -65,6 +67,10 @@ class SyncGauge:
 
     def note(self, seconds: float) -> None:
         """A commit of one or a few writes took that long."""
+        if seconds > _STALL_SECONDS:
+            self.is_fast = False
+            self._recent.clear()
+            return
         self._recent.append(seconds)
         if len(self._recent) == _GAUGE_COMMITS:
             # Some distance between the two thresholds, so that it does not go to and fro.

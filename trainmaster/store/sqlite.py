@@ -67,8 +67,8 @@ class SqliteOptions:
     """inline: in the event loop. thread: in an executor. auto: by what an fsync takes here, at open and since."""
     thread_above: float = 0.001
     """Seconds of median fsync above which `auto` means thread: a hand-off costs 40-90 us, a blocked loop costs all."""
-    inline_bytes: int = 1024 * 1024
-    """Batches above this go to the executor in any mode; writing them takes milliseconds of CPU."""
+    inline_bytes: int = 128 * 1024
+    """Batches above this go to the executor in any mode: writing and syncing a megabyte takes 5 ms and more."""
     checkpoint_pages: int = 256
     """Pages of the write-ahead log (16 KiB each) after which it is copied into the file: one slice of 4 MiB."""
     compact_rows: int = 128
