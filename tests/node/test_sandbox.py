@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from tests.node.sandboxes import LEVELS, ORDINARY, Sandboxes, run_sandboxed
+from trainmaster.shim import cgroups
 from trainmaster.shim.etc import rewrite_hosts
 from trainmaster.shim.protocol import FULL, OVERLAY, USER, Limits, Mount, Relay
 
@@ -292,6 +293,31 @@ def test_memory_beyond_the_limit_ends_as_out_of_memory(folder: Path, level: str,
         assert not (await it.wait_ended(other.uid)).exited.oom_killed
 
     run_sandboxed(folder, level, mark, test)
+
+
+def test_a_pod_is_frozen_for_a_moment_and_goes_on_or_dies(folder: Path, level: str, mark: str) -> None:
+    """An ordinary user without control groups can freeze nothing, and nothing comes of it."""
+
+    async def test(it: Sandboxes) -> None:
+        pod = it.make_pod("a", 0)
+        await it.start(pod, it.make_container(pod, "echo up; exec sleep 1000"))
+        await it.wait_for_log(pod.uid, "up")
+        await it.supervisor.pause(pod.uid, 1.0)
+        if unified := cgroups.read_hierarchies().unified:
+            events = Path(unified, cgroups.NODE_GROUP, pod.uid, "cgroup.events")
+            await wait_for_text(events, "frozen 1")
+            await wait_for_text(events, "frozen 0")
+            await it.supervisor.pause(pod.uid, 1.0)
+        await it.supervisor.kill(pod.uid, "main")
+        assert (await it.wait_ended(pod.uid)).exited.signal == 9
+
+    run_sandboxed(folder, level, mark, test)
+
+
+async def wait_for_text(path: Path, text: str) -> None:
+    async with asyncio.timeout(30):
+        while text not in path.read_text():
+            await asyncio.sleep(0.01)
 
 
 def test_everything_goes_with_a_shim_that_is_killed(folder: Path, level: str, mark: str) -> None:

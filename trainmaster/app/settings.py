@@ -171,6 +171,9 @@ class Node:
     tenant_egress_allow: tuple[str, ...] = ()
     """What is open to Pods of tenants all the same, for example a package index or an object store nearby: host:port,
     address:port, address or network (10.1.0.0/16)."""
+    tenant_write_mib: int = 64
+    """What the Pods of one tenant may write to the disk together, in MiB per second; 0: no limit. Who is faster is
+    frozen for moments: on a disk that is kept busy, everybody else's writes wait. Needs control groups."""
     restart_seconds: float = 1.0
     """Pause before a container is restarted in place (restartPolicy Always, OnFailure) for the second time; it doubles
     with each restart. The first restart has none, and ten minutes of running start over. A kubelet: 10."""

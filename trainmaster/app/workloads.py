@@ -146,6 +146,7 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         keep_logs=partial(logs.keep, home.history),
         list_kept=partial(_list_kept, home),
         min_free_disk=wanted.min_free_disk_mib * 1024**2,
+        tenant_write_rate=wanted.tenant_write_mib * 1024**2,
         rules=Rules(restart=pause),
         level=isolation.level,
         ways_out=WaysOut(

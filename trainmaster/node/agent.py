@@ -36,6 +36,7 @@ from trainmaster.node.images.contract import Errands
 from trainmaster.node.images.environments import Environments, InstallLimits
 from trainmaster.node.inotify import Inotify
 from trainmaster.node.launch.launcher import Announce, Exceeded, Launcher, LaunchSettings
+from trainmaster.node.launch.sandboxes import name_tenant_group
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
 from trainmaster.node.machine.outcome import decide_phase, end_pod
@@ -55,6 +56,8 @@ from trainmaster.node.storage_guard import GuardActions, GuardedPod, StorageGuar
 from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
 from trainmaster.node.tracked import TrackedPod, is_mirror, track
 from trainmaster.node.workloads import Workloads
+from trainmaster.node.write_pacing import WritePacer
+from trainmaster.shim.cgroups import read_hierarchies
 from trainmaster.shim.protocol import PLAIN
 
 log = logging.getLogger(__name__)
@@ -133,8 +136,18 @@ class NodeAgent:
                     await self._names.load()
                     scope.spawn_forever(self._names.follow(), name="node.services")
                     scope.spawn_forever(self._names.work(), name="node.names")
-                pids = PidsReport(self._client, self._clock, name_home(self._settings.root))
+                home, hierarchies = name_home(self._settings.root), read_hierarchies()
+                pids = PidsReport(self._client, self._clock, home, hierarchies)
                 scope.spawn_forever(pids.work(), name="node.pids")
+                pacer = WritePacer(
+                    self._clock,
+                    self._list_running,
+                    self._supervisor.pause,
+                    rate=self._settings.tenant_write_rate,
+                    base=hierarchies.unified,
+                    prefix=name_tenant_group(home, ""),
+                )
+                scope.spawn_forever(pacer.work(), name="node.writes")
                 scope.spawn_forever(self._follow(), name="node.pods")
                 scope.spawn_forever(self._guard.work(), name="node.disk")
                 for number in range(self._settings.workers):
@@ -238,6 +251,10 @@ class NodeAgent:
             over = pod.is_settled or is_over(pod.obj)
             found.append(GuardedPod(pod.obj, directory, over, results, self._launcher.list_claims(pod.uid)))
         return found
+
+    def _list_running(self, namespace: str) -> list[str]:
+        pods = self._pods.values()
+        return [pod.uid for pod in pods if pod.plan.namespace == namespace and self._supervisor.has_shim(pod.uid)]
 
     async def _drop_scratch(self, uid: str) -> None:
         pod = self._pods.get(uid)

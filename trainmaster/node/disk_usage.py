@@ -120,11 +120,12 @@ class DiskUsage:
         self._known: dict[str, _Measured] = {}
         self._turn = asyncio.Lock()
 
-    async def measure(self, path: str, *, enough: int = 0) -> Usage:
-        """Never more than one tree at a time; who waits for the same one shares the answer."""
+    async def measure(self, path: str, *, enough: int = 0, fresh: float = FRESH_SECONDS) -> Usage:
+        """Never more than one tree at a time; who waits for the same one shares the answer. `fresh`: how many seconds
+        old an answer may be, unless the tree is dear to measure."""
         async with self._turn:
             known = self._known.get(path)
-            if known is not None and self._is_fresh(known, enough):
+            if known is not None and self._is_fresh(known, enough, fresh):
                 return known.usage
             began = self._clock.monotonic()
             usage = await asyncio.to_thread(self._measure, path, enough)
@@ -141,8 +142,8 @@ class DiskUsage:
         for known in [known for known in self._known if known == path or known.startswith(f"{path}/")]:
             del self._known[known]
 
-    def _is_fresh(self, known: _Measured, enough: int) -> bool:
+    def _is_fresh(self, known: _Measured, enough: int, fresh: float) -> bool:
         # It went no further than somebody else needed.
         if not known.usage.whole and known.enough and (not enough or enough > known.enough):
             return False
-        return self._clock.monotonic() - known.at < max(FRESH_SECONDS, known.cost * _COST_FACTOR)
+        return self._clock.monotonic() - known.at < max(fresh, known.cost * _COST_FACTOR)

@@ -1,7 +1,8 @@
 """Keeps the disk for everybody: sees every second how much is free, measures who takes it, evicts who took too much.
 
     every second          free space; when it runs out or falls fast, everybody is measured at once
-    every five seconds    Pods with a limit, claims and budgets of namespaces with the quota `trainmaster.dev/storage`
+    every five seconds    Pods with a limit, claims and budgets of namespaces with the quota `trainmaster.dev/storage`;
+                          every second while the disk fills
 
 What a namespace keeps is written into `status.used` of that quota, where `tenant list`, REST and admission read it.
 Before anybody is evicted, what finished Pods left goes. After an eviction its space is waited for. The decisions are
@@ -25,7 +26,7 @@ from trainmaster.api.storage import DRIVER
 from trainmaster.api.tenancy import RESOURCE_QUOTAS, STORAGE, is_tenant
 from trainmaster.client.contract import Client, ListOptions, PatchType
 from trainmaster.kit.clock import Clock
-from trainmaster.node.disk_usage import DiskUsage
+from trainmaster.node.disk_usage import FRESH_SECONDS, DiskUsage
 from trainmaster.node.eviction import (
     Claim,
     Eviction,
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 _MEASURE_EVERY = 5
 """Looks between two measurements while all is well."""
+_BRISK = 16 << 20
+"""When so much was taken since the last look, somebody may be filling a budget just now."""
 _AHEAD = 4
 """When as much as was taken since the last look, this many times, would bring the disk below its threshold, all are
 measured at once."""
@@ -117,6 +120,8 @@ class StorageGuard:
         self._min_free = min_free
         self._free: int | None = None
         self._looks = 0
+        self._fresh = FRESH_SECONDS
+        """How old a measurement may be."""
         self._seen = _Seen()
         self._kept: dict[str, tuple[float, int]] = {}
         """By path of what finished jobs left: when it was measured, and what it held."""
@@ -138,8 +143,10 @@ class StorageGuard:
         self._free = free
         urgent = free < soft or free - _AHEAD * taken < soft
         self._looks += 1
-        if not urgent and self._looks % _MEASURE_EVERY:
+        brisk = taken > _BRISK
+        if not urgent and not brisk and self._looks % _MEASURE_EVERY:
             return
+        self._fresh = LOOK_SECONDS if brisk else FRESH_SECONDS
         pods = await self._actions.list_pods()
         if urgent and await self._drop_leftovers(pods):
             return
@@ -211,7 +218,7 @@ class StorageGuard:
     async def _measure(self, path: str, *, urgent: bool = False) -> int:
         if urgent:
             self._usage.forget(path)
-        return (await self._usage.measure(path)).bytes
+        return (await self._usage.measure(path, fresh=self._fresh)).bytes
 
     async def _measure_seldom(self, path: str) -> int:
         known, now = self._kept.get(path), self._clock.monotonic()

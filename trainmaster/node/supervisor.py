@@ -256,6 +256,10 @@ class Supervisor:
         """SIGKILL to everything of the container."""
         await self._tell(uid, "kill", container=container)
 
+    async def pause(self, uid: str, seconds: float) -> None:
+        """Freezes everything of the Pod for so long, where that can be done; ShimError where the shim is too old."""
+        await self._tell(uid, "pause", seconds=seconds)
+
     async def _tell(self, uid: str, op: str, **fields: Any) -> None:
         try:
             await self.request(uid, op, **fields)

@@ -30,6 +30,8 @@ _RETRY_SECONDS = 1.0
 _WINDOW_SECONDS = 0.25
 _PUMP_SHARE = 0.2
 """Of one processor: what reading the output of a tenant's container may take."""
+_PUMP_BYTES = 2 << 20
+"""In a window: 8 MiB a second go to the disk."""
 
 
 class AlreadyBegun(Exception):
@@ -63,7 +65,9 @@ class Attempt:
         self._loop = loop
         self._paths = paths
         self._sandbox = sandbox
-        self._window = (0.0, 0.0)
+        self._window = (0.0, 0.0, 0)
+        """When it began, and what the shim's work and the output had come to by then."""
+        self._output_bytes = 0
         """Since when, and at how much processor time, the cost of reading its output is counted."""
         self._over_limit = ""
         """Of what it used too much: "memory", "pids"."""
@@ -204,14 +208,17 @@ class Attempt:
 
     def _pump(self, fd: int) -> None:
         """A tenant's program decides how much there is to read, and the shim is in no control group: it takes a rest
-        when its own work has cost too much, and the program waits at its full pipe."""
+        when its own work has cost too much or the disk gets too much, and the program waits at its full pipe."""
         more = self._read_output(fd)
         if not more or not self._sandbox.pod.tenant_cgroup:
             return
         now, spent = get_monotonic(), time.process_time()
         if now - self._window[0] > _WINDOW_SECONDS:
-            self._window = (now, spent)
-        elif spent - self._window[1] > _WINDOW_SECONDS * _PUMP_SHARE:
+            self._window = (now, spent, self._output_bytes)
+        elif (
+            spent - self._window[1] > _WINDOW_SECONDS * _PUMP_SHARE
+            or self._output_bytes - self._window[2] > _PUMP_BYTES
+        ):
             self._loop.remove(fd)
             self._loop.call_after(self._window[0] + _WINDOW_SECONDS - now, lambda: self._go_on(fd))
 
@@ -232,6 +239,7 @@ class Attempt:
             self._settle_end()
             return False
         assert self._sink is not None
+        self._output_bytes += len(data)
         stream = self._outputs[fd]
         self._sink.feed(stream, data)
         for copy, wanted in tuple(self._copies.items()):

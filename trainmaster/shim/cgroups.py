@@ -254,6 +254,16 @@ class PodGroup:
         """Everything in the container's group, or in the Pod's. False where the kernel has no `cgroup.kill` for us."""
         return bool(self._hierarchies.unified) and kill_group(self._path(self._hierarchies.unified, container))
 
+    def freeze(self, *, frozen: bool) -> bool:
+        """Everything of the Pod; it can be killed all the same. False where the kernel lets us freeze nothing."""
+        if not self._hierarchies.unified:
+            return False
+        try:
+            _write(f"{self._path(self._hierarchies.unified, '')}/cgroup.freeze", int(frozen))
+        except OSError:
+            return False
+        return True
+
     def count_oom_kills(self, container: str) -> int:
         base = self._hierarchies.find("memory")
         name = "memory.events" if base == self._hierarchies.unified else "memory.oom_control"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from trainmaster.shim import birth, processes, sessions, usage, wire
 from trainmaster.shim.attempt import AlreadyBegun, Attempt
-from trainmaster.shim.loop import WRITE, Loop
+from trainmaster.shim.loop import WRITE, Loop, Timer
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.protocol import ContainerSpec, Paths, decode, describe, read_whole
 from trainmaster.shim.sandbox import Sandbox, SandboxError
@@ -24,6 +24,7 @@ from trainmaster.shim.wire import Message
 
 _LOOK_AGAIN = 0.05
 """Between two looks at a tree that does not die at once: a process in the kernel's hands gives no notice."""
+_LONGEST_PAUSE = 1.0
 _WATCH_SECONDS = 1.0
 _MOST_SESSIONS = 64
 """Each holds descriptors of the shim and of the server."""
@@ -56,11 +57,13 @@ class Pod:
         self._is_closing = False
         self._look_set = False
         self._watch_set = False
+        self._thaw: Timer | None = None
         self._ops: dict[str, Callable[[Peer, Message, list[int]], Answer | None]] = {
             "subscribe": self._op_subscribe,
             "start": self._op_start,
             "signal": self._op_signal,
             "kill": self._op_kill,
+            "pause": self._op_pause,
             "exec": self._op_exec,
             "attach": self._op_attach,
             "resize": self._op_resize,
@@ -299,6 +302,20 @@ class Pod:
             self._sandbox.kill(attempt.spec.name)
         return {"running": attempt is not None and attempt.running}, []
 
+    def _op_pause(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        """Freezes everything of the Pod for so many seconds from now. It ends by itself, whoever asked for it."""
+        if not self._is_closing and self._sandbox.freeze(frozen=True):
+            if self._thaw is not None:
+                self._thaw.cancel()
+            self._thaw = self._loop.call_after(min(float(request["seconds"]), _LONGEST_PAUSE), self._end_pause)
+        return {}, []
+
+    def _end_pause(self) -> None:
+        if self._thaw is not None:
+            self._thaw.cancel()
+            self._thaw = None
+            self._sandbox.freeze(frozen=False)
+
     def _find_running(self, request: Message) -> Attempt:
         attempt = self._attempts.get(str(request["container"]))
         if attempt is None or not attempt.running:
@@ -423,6 +440,7 @@ class Pod:
 
     def _op_close(self, peer: Peer, request: Message, _fds: list[int]) -> None:
         self._is_closing = True
+        self._end_pause()
         self._closing.append((peer, int(request.get("id") or 0)))
         for attempt in self._attempts.values():
             attempt.signal(signal.SIGKILL)

@@ -363,6 +363,10 @@ class Sandbox:
         """SIGKILL to every process of the container, however it detached itself. False: not possible at this level."""
         return self._group is not None and self._group.kill(container)
 
+    def freeze(self, *, frozen: bool) -> bool:
+        """False: not possible at this level."""
+        return self._group is not None and self._group.freeze(frozen=frozen)
+
     def was_oom_killed(self, container: str) -> bool:
         """Since the last time this was asked for the container."""
         if self._group is None:

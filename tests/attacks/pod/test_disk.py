@@ -103,3 +103,28 @@ def test_a_pod_that_logs_without_end_is_evicted_at_its_limit(site: Site) -> None
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 320 * 1024**2
     assert "trainmaster" in site.ann.kube.get(site.ann.path("pods", name, "log") + "?tailLines=2"), "logs stay"
     site.ann.kube.delete(f"{site.ann.path('pods', name)}?gracePeriodSeconds=0")
+
+
+def test_pods_that_write_without_end_leave_the_disk_to_others_too(site: Site) -> None:
+    """Two of them, which delete what they wrote: no budget is exceeded. Together they get what one tenant has."""
+    if site.level != "full":
+        pytest.skip("nothing can be frozen")
+    code = """
+import os, time
+piece, written, began = bytes(1 << 20), 0, time.monotonic()
+while time.monotonic() - began < 6:
+    with open("/tmp/f", "wb", buffering=0) as file:
+        for _ in range(32):
+            written += file.write(piece)
+print(written)
+"""
+    names = [unique("writer") for _ in range(2)]
+    for name in names:
+        site.ann.start_pod(name, "", container={"command": ["python3", "-c", code]})
+    written = 0
+    for name in names:
+        assert site.ann.wait_for_pod(name)["status"]["phase"] == "Succeeded"
+        written += int(site.ann.read_log(name))
+        site.ann.kube.delete(f"{site.ann.path('pods', name)}?gracePeriodSeconds=0")
+    # 64 MiB a second for the two; each alone writes many times as much. They do not begin in the same moment.
+    assert written < 3 * 6 * (64 << 20)
