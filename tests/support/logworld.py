@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.api import status
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, JOBSET_UID, REPLICATED_JOB_NAME, RESTART_ATTEMPT
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.places import Place, find_place
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
-from trainmaster.client.contract import DeleteOptions, LogOptions, PatchType
+from trainmaster.client.contract import DeleteOptions, LogOptions, PatchType, WatchEvent, WatchOptions, WatchStream
 from trainmaster.client.http import Unreachable
 from trainmaster.client.joblogs import KeptLog
 from trainmaster.client.podlogs import Stamped, sort_key
@@ -33,6 +34,8 @@ class Run:
 
     lines: list[Stamped] = field(default_factory=list)
     open: bool = True
+    drains: int = 0
+    """How often a server that stopped has ended its streams, in good order as ours does."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -61,6 +64,9 @@ class LogWorld:
         self.cuts = 0
         """So many of the next streams break after their first line."""
         self.asked: list[LogOptions] = []
+        self.sight = asyncio.Event()
+        """Cleared: what happens to Pods reaches nobody's watch until it is set again."""
+        self.sight.set()
         self._second = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -88,6 +94,11 @@ class LogWorld:
         self.jobset = (await self._cluster.client.create(JOB_SETS, body, NAMESPACE))["metadata"]["uid"]
 
     async def start(self, pod: str, *, rank: int = 0, attempt: int = 0) -> None:
+        await self.bind(pod, rank=rank, attempt=attempt)
+        await self.begin(pod)
+
+    async def bind(self, pod: str, *, rank: int = 0, attempt: int = 0) -> None:
+        """Its container has not started."""
         labels = {
             JOBSET_NAME: self.name,
             JOBSET_UID: self.jobset,
@@ -98,7 +109,15 @@ class LogWorld:
         body = {"metadata": {"name": pod, "labels": labels}, "spec": _POD_SPEC}
         await self._cluster.client.create(PODS, body, NAMESPACE)
         self.runs[pod] = [Run()]
+
+    async def begin(self, pod: str) -> None:
         await self._report(pod, "Running", {"running": {}})
+
+    def drain(self) -> None:
+        """The server goes: streams end, and not because containers have."""
+        for runs in self.runs.values():
+            runs[-1].drains += 1
+            runs[-1].wake()
 
     def print(self, pod: str, *texts: str, time: str = "") -> None:
         run = self.runs[pod][-1]
@@ -167,6 +186,7 @@ class LogWorld:
         run = self.runs[name][-2 if options.previous else -1]
         position = max(0, len(run.lines) - options.tail_lines) if options.tail_lines is not None else 0
         cut, self.cuts = self.cuts > 0, max(0, self.cuts - 1)
+        drains = run.drains
         while True:
             news = run.news
             for time, text in run.lines[position:]:
@@ -175,9 +195,23 @@ class LogWorld:
                     yield f"{time} ".encode() + text + b"\n"
                     if cut:
                         raise Unreachable("the connection was cut", sent=True)
-            if not run.open or not options.follow:
+            if not run.open or not options.follow or run.drains > drains:
                 return
             await news.wait()
+
+    def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = WatchOptions()) -> Any:  # noqa: B008 - frozen
+        stream = self._cluster.client.watch(gvr, namespace, options)
+        return self._watch_blinking(stream) if gvr == PODS else stream
+
+    @asynccontextmanager
+    async def _watch_blinking(self, stream: WatchStream) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        async def see() -> AsyncIterator[WatchEvent]:
+            async for event in events:
+                await self.sight.wait()
+                yield event
+
+        async with stream as events:
+            yield see()
 
     # Kept
 

@@ -37,6 +37,7 @@ from trainmaster.client.joblogs import (
     has_started,
     is_between_runs,
     is_owned,
+    is_passing,
     list_containers,
     list_pods,
     read_kept,
@@ -291,6 +292,16 @@ class _Follower:
     def find_pod(self, place: Place) -> Object | None:
         return self._pods.get(place.pod)
 
+    async def renew(self, place: Place) -> bool:
+        """Looks at one Pod, whatever its watch has told so far. False: the server does not say, and may do so later."""
+        try:
+            self._pods[place.pod] = await self.client.get(PODS, place.pod, self.namespace)
+        except NotFound:
+            self._pods.pop(place.pod, None)
+        except (StatusError, OSError) as error:
+            return not is_passing(error)
+        return True
+
     async def await_kept(self, place: Place) -> None:
         await await_kept(self.clock, self.kept, self._meta["uid"], self._jobsets, {place.attempt})
 
@@ -316,6 +327,8 @@ class _Reader:
             self._position.enter(0)
         self._complete = False
         """The current run was read to its end."""
+        self._in_order = False
+        """The last stream of the current run ended in good order: most likely the run had."""
         self._backoff = Backoff(_RETRY)
 
     async def read(self) -> None:
@@ -323,28 +336,63 @@ class _Reader:
             pod = self._follower.find_pod(self._place)
             if pod is None:
                 return await self._read_kept()
-            state = dict(list_containers(pod))[self._container]
+            state = self._find_state(pod)
             count = int(state.get("restartCount") or 0)
             if count > self._position.restart and has_started(state):
-                await self._catch_up(count, between=is_between_runs(state))
+                if not await self._catch_up(count, between=is_between_runs(state)):
+                    return await self._read_kept()
             elif self._complete or not has_started(state):
-                if is_over(pod) or self._follower.over:
+                if is_over(pod) or (self._follower.over and (self._complete or await self._has_never_started())):
                     return None
-                await self._follower.wait(None)
+                if not self._follower.over:
+                    await self._follower.wait(None)
             elif not await self._read_run():
                 return await self._read_kept()
 
-    async def _catch_up(self, count: int, *, between: bool) -> None:
-        """The container was restarted: what is left of the run before, then on to the newest."""
-        if not self._complete and count - 1 == self._position.restart and not between:
-            await self._read_run(previous=True)
-        elif not self._complete and count - 1 > self._position.restart:
-            await self._say_gap(f"runs {self._position.restart} to {count - 2} of {self._container} are gone")
-        self._position.enter(count)
-        self._complete = False
+    def _find_state(self, pod: Object) -> Object:
+        return dict(list_containers(pod))[self._container]
+
+    async def _has_never_started(self) -> bool:
+        """The job is over and was not seen to start here; but every kind has a watch of its own, and that of Pods may
+        be behind the others."""
+        if not await self._follower.renew(self._place):
+            await self._follower.clock.sleep(self._backoff.next())
+            return False
+        pod = self._follower.find_pod(self._place)
+        return pod is not None and not has_started(self._find_state(pod))
+
+    async def _catch_up(self, count: int, *, between: bool) -> bool:
+        """The container was restarted: what is left of the run before, then on to the newest. False: the Pod is gone.
+
+        In the pause between two runs the server hands out the newest only.
+        """
+        oldest = count if between else count - 1
+        missing = self._position.restart + (self._complete or self._in_order)
+        if missing < oldest:
+            await self._say_gap(f"runs {missing} to {oldest - 1} of {self._container} are gone")
+        if self._position.restart < oldest:
+            self._enter(oldest)
+        if oldest < count and not self._complete:
+            if not await self._read_run(previous=True):
+                return False
+            if not self._complete:
+                # The connection broke: again, with what is known by then.
+                return True
+        self._enter(count)
+        return True
+
+    def _enter(self, restart: int) -> None:
+        if self._position.restart != restart:
+            self._position.enter(restart)
+        self._complete = self._in_order = False
 
     async def _read_run(self, *, previous: bool = False) -> bool:
-        """Reads on until the log ends or the connection does. False: the Pod is gone."""
+        """Reads on until the log ends or the connection does. False: the Pod is gone.
+
+        A log that ended may have ended with the container, or because a server that stops closes connections in good
+        order. So the run was read whole only if it was known to be over before this was asked.
+        """
+        is_last = previous or self._has_ended()
         options = LogOptions(self._container, not previous, previous, since_time=self._wanted.since_time)
         lines = read_lines(self._follower.client, self._follower.namespace, self._place.pod, options, self._position)
         try:
@@ -362,24 +410,28 @@ class _Reader:
                 self._complete = True
                 return True
             await self._follower.wait(self._backoff.next())
+            await self._follower.renew(self._place)
             return True
         except OSError:
             await self._follower.clock.sleep(self._backoff.next())
+            await self._follower.renew(self._place)
             return True
-        await self._judge_end()
+        self._complete, self._in_order, self._fresh = is_last, True, False
+        if not is_last and not self._has_ended():
+            await self._follower.wait(_STALE_SECONDS)
+            if not self._has_ended():
+                # What is asked for next must be of the same run.
+                await self._follower.renew(self._place)
         return True
 
-    async def _judge_end(self) -> None:
-        """A log that ended: because the container did, or because the connection was closed in good order."""
-        for patience in (_STALE_SECONDS, 0.0):
-            pod = self._follower.find_pod(self._place)
-            state = {} if pod is None else dict(list_containers(pod))[self._container]
-            ended = "running" not in (state.get("state") or {})
-            if pod is None or ended or int(state.get("restartCount") or 0) > self._position.restart:
-                self._complete = True
-                return
-            if patience:
-                await self._follower.wait(patience)
+    def _has_ended(self) -> bool:
+        pod = self._follower.find_pod(self._place)
+        if pod is None:
+            return False
+        state = self._find_state(pod)
+        return (
+            "running" not in (state.get("state") or {}) or int(state.get("restartCount") or 0) > self._position.restart
+        )
 
     async def _read_kept(self) -> None:
         """The Pod is gone; what was not read of it may have been kept."""

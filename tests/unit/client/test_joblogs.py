@@ -202,6 +202,84 @@ def test_a_connection_that_is_cut_at_the_beginning_loses_nothing_of_a_follower(c
     assert [line for line in lines if line.startswith("0.0")] == ["0.0 1", "0.0 2", "0.0 3"]
 
 
+def test_a_line_after_a_stream_that_ended_too_early_is_not_lost_when_the_container_ends_next() -> None:
+    """A server that stops ends its streams in good order. The news that the container has ended, which come next, do
+    not say that its log was read to the end."""
+
+    async def restart_server(world: LogWorld) -> None:
+        world.drain()
+        await asyncio.sleep(0.2)
+        world.print("a", "last")
+        await world.end("a")
+
+    assert follow(start("a"), say("a", "x"), restart_server, finish) == ["0.0 x", "0.0 last"]
+
+
+def test_a_line_after_a_stream_that_ended_too_early_is_not_lost_when_the_container_is_restarted() -> None:
+    async def restart_server(world: LogWorld) -> None:
+        world.drain()
+        await asyncio.sleep(0.2)
+        world.print("a", "last")
+        await world.restart_container("a")
+
+    acts = (start("a"), say("a", "x"), restart_server, say("a", "again"), end("a"), finish)
+    assert follow(*acts) == ["0.0 x", "0.0 last", "0.0 again"]
+
+
+def test_a_connection_that_is_cut_in_the_run_before_loses_nothing_of_it() -> None:
+    async def restart_twice(world: LogWorld) -> None:
+        """While nobody looks: run 0 was read, run 1 comes and goes, run 2 is there when somebody looks again."""
+        world.sight.clear()
+        await world.restart_container("a")
+        world.print("a", "1a", "1b")
+        world.cuts = 1
+        await world.restart_container("a")
+        world.print("a", "2")
+        world.sight.set()
+
+    acts = (start("a"), say("a", "0"), restart_twice, end("a"), finish)
+    assert follow(*acts) == ["0.0 0", "0.0 1a", "0.0 1b", "0.0 2"]
+
+
+def test_runs_that_nobody_can_hand_out_any_more_are_marked() -> None:
+    async def restart_thrice(world: LogWorld) -> None:
+        world.sight.clear()
+        for text in ("1", "2", "3"):
+            await world.restart_container("a")
+            world.print("a", text)
+        world.sight.set()
+
+    acts = (start("a"), say("a", "0"), restart_thrice, end("a"), finish)
+    gap = "gap: something is missing of node 0: runs 1 to 1 of node are gone"
+    assert follow(*acts) == ["0.0 0", gap, "0.0 2", "0.0 3"]
+
+
+def test_a_run_that_nobody_was_told_of_is_not_taken_for_the_one_before() -> None:
+    async def restart_unseen(world: LogWorld) -> None:
+        world.sight.clear()
+        await world.restart_container("a")
+        world.print("a", "1")
+
+    async def see(world: LogWorld) -> None:
+        world.sight.set()
+
+    acts = (start("a"), say("a", "0"), restart_unseen, say("a", "2"), say("a", "3"), see, end("a"), finish)
+    assert follow(*acts) == ["0.0 0", "0.0 1", "0.0 2", "0.0 3"]
+
+
+def test_a_job_that_is_over_before_its_pod_was_seen_to_start_is_read_whole() -> None:
+    """Each kind has a watch of its own, and that of the TrainJob may be ahead."""
+
+    async def flash(world: LogWorld) -> None:
+        world.sight.clear()
+        await world.begin("a")
+        world.print("a", "x")
+        await world.end("a")
+        await world.finish()
+
+    assert follow(lambda world: world.bind("a"), flash) == ["0.0 x"]
+
+
 def test_why_nothing_runs_yet_is_said_once_while_following() -> None:
     async def wait(world: LogWorld) -> None:
         waiting = {"reason": "Queued", "message": "no room", "since": "2026-01-01T00:00:00Z"}
