@@ -26,7 +26,7 @@ class Bench:
         self.root = root
         self.inotify = Inotify()
         self.ended = asyncio.Event()
-        self.reader = CriLogReader(root, self.inotify, lambda uid, container, attempt: self.ended, SystemClock())
+        self.reader = CriLogReader(root, self.inotify, lambda pod, container, attempt: self.ended, SystemClock())
         self.sinks: dict[int, LogSink] = {}
 
     def write(

@@ -6,17 +6,21 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.node.bench import Bench, find_status, get_ended, has_phase, is_over, run
+from tests.node.bench import LIMIT, Bench, find_status, get_ended, has_phase, is_over, run
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
+from trainmaster.client.contract import LogOptions
 from trainmaster.kit import failpoints
+from trainmaster.node.runner import PodRunner
 from trainmaster.shim.processes import read_start_ticks
 from trainmaster.shim.protocol import Identity, decode
 
@@ -91,6 +95,62 @@ def test_restart_count_and_the_last_end_survive_a_new_agent(tmp_path: Path) -> N
             await bench.remove()
 
     run(tmp_path, test)
+
+
+class SlowClient:
+    """Lists of Pods wait for `go`."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.go = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def list(self, gvr: GVR, *arguments: Any, **named: Any) -> Any:
+        if gvr == PODS:
+            await self.go.wait()
+        return await self._inner.list(gvr, *arguments, **named)
+
+
+@pytest.mark.parametrize("late", ["the Pods", "what runs of them"])
+def test_a_log_that_is_followed_before_a_new_agent_knows_its_pod_goes_on_to_the_end(
+    tmp_path: Path, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            made = await bench.create("echo first; while [ ! -e go ]; do sleep 0.02; done; echo last")
+            pod = await bench.wait_for(has_phase("Running"))
+            await bench.wait_until(lambda: Path(bench.get_paths(made).log("main", 0)).read_bytes())
+        client = SlowClient(bench.client)
+        loads = asyncio.Event()
+        if late == "the Pods":
+            bench.client = client  # type: ignore[assignment]  # stands for it
+            loads.set()
+        load = PodRunner.load_state
+
+        async def load_late(*arguments: Any) -> Any:
+            await loads.wait()
+            return await load(*arguments)
+
+        monkeypatch.setattr(PodRunner, "load_state", load_late)
+        async with asyncio.timeout(LIMIT), bench.running_agent() as agent, asyncio.TaskGroup() as group:
+            pieces = agent.logs.read(pod, "main", LogOptions(follow=True))
+            got = [await anext(pieces)]
+            rest = group.create_task(read_rest(pieces))
+            (bench.get_work(made) / "go").touch()
+            await bench.wait_until(lambda: Path(bench.get_paths(made).exited("main", 0)).exists())
+            client.go.set()
+            loads.set()
+            got.append(await rest)
+            assert b"".join(got) == b"first\nlast\n"
+            await bench.wait_for(is_over)
+
+    run(tmp_path, test)
+
+
+async def read_rest(pieces: AsyncIterator[bytes]) -> bytes:
+    return b"".join([piece async for piece in pieces])
 
 
 class AwayClient:

@@ -86,6 +86,8 @@ class NodeAgent:
         self._clock = clock
         self._settings = settings
         self._pods: dict[str, TrackedPod] = {}
+        self._expected: dict[str, TrackedPod] | None = {}
+        """Pods whose logs are followed before the first list of Pods has come; None after that."""
         self._leaving: dict[str, set[str]] = {}
         """By gang: Pods whose object is gone and whose processes may not be, yet."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
@@ -177,6 +179,9 @@ class NodeAgent:
         await self._runner.sweep(present | set(self._pods) | self._errands.list_uids())
         for obj in items:
             self._take(obj, gone=False)
+        for pod in (self._expected or {}).values():
+            pod.set_all_ended()
+        self._expected = None
         # All at once: what runs is known again before anything is decided, however many Pods there are.
         await asyncio.gather(*(self._adopt(pod) for pod in tuple(self._pods.values())))
 
@@ -184,12 +189,13 @@ class NodeAgent:
         if is_mirror(obj):
             return
         uid = obj["metadata"]["uid"]
-        known = self._pods.get(uid)
+        known = self._pods.get(uid) or (self._expected or {}).pop(uid, None)
         if known is None:
             if gone:
                 return
             self._pods[uid] = track(obj)
         else:
+            self._pods[uid] = known
             known.take(obj)
             known.gone = known.gone or gone
             if gone:
@@ -197,9 +203,13 @@ class NodeAgent:
         self._names.note(obj)
         self._queue.add(uid)
 
-    def _find_end(self, uid: str, container: str, attempt: int) -> asyncio.Event:
+    def _find_end(self, obj: Object, container: str, attempt: int) -> asyncio.Event:
+        """The server may answer before this node has found again what it ran: nothing is over because of that."""
+        uid = obj["metadata"]["uid"]
         pod = self._pods.get(uid)
-        if pod is None or pod.state is None:
+        if pod is None and self._expected is not None:
+            pod = self._expected.setdefault(uid, track(obj))
+        if pod is None:
             over = asyncio.Event()
             over.set()
             return over
@@ -413,6 +423,7 @@ class NodeAgent:
         """The Pod is over: nothing of it needs a sandbox any more. Its directory stays, for its logs."""
         if not pod.is_settled:
             pod.is_settled = True
+            pod.set_all_ended()
             await self._runner.settle(pod.uid)
 
     async def _confirm(self, pod: TrackedPod) -> None:

@@ -24,7 +24,7 @@ from trainmaster.shim.protocol import Paths
 
 _PIECE = 1 << 18
 
-FindEnd = Callable[[str, str, int], asyncio.Event]
+FindEnd = Callable[[Object, str, int], asyncio.Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _Asked:
 
 
 class CriLogReader:
-    """`find_end(uid, container, attempt)` is set when that attempt is over and its log complete."""
+    """`find_end(pod, container, attempt)` is set when that attempt is over and its log complete."""
 
     def __init__(self, root: Path, inotify: Inotify, find_end: FindEnd, clock: Clock) -> None:
         self._root = root
@@ -56,7 +56,7 @@ class CriLogReader:
             timestamps=options.timestamps, since=self._read_since(options), stream=options.stream.lower().encode()
         )
         asked = _Asked(path, options.follow, options.tail_lines, options.limit_bytes)
-        return self._stream(asked, renderer, self._find_end(uid, container, attempt))
+        return self._stream(asked, renderer, self._find_end(pod, container, attempt))
 
     def _read_since(self, options: LogOptions) -> bytes:
         if options.since_seconds is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import is_over
 from trainmaster.node.machine.model import PodPlan, read_plan
 from trainmaster.node.machine.state import PodState, Stage
 from trainmaster.node.network import get_gang
@@ -60,6 +61,8 @@ class TrackedPod:
         for change in self._pending:
             self.change(change)
         self._pending.clear()
+        for container, attempt in tuple(self.ends):
+            self.find_end(container, attempt)
 
     def change(self, change: Change) -> None:
         if self.state is None:
@@ -68,12 +71,16 @@ class TrackedPod:
             self.state = change(self.state)
 
     def find_end(self, container: str, attempt: int) -> asyncio.Event:
-        """Set when that attempt is over, or was over before anybody asked."""
+        """Set when that attempt is over, or was over before anybody asked. What runs is not known until the state is
+        read: before that only a Pod that is over has nothing to wait for."""
         event = self.ends.setdefault((container, attempt), asyncio.Event())
-        if self.state is not None:
+        if self.state is None:
+            is_ended = is_over(self.obj)
+        else:
             found = self.state.get(container)
-            if found.attempt > attempt or found.stage is Stage.ENDED:
-                event.set()
+            is_ended = found.attempt > attempt or found.stage is Stage.ENDED
+        if is_ended:
+            event.set()
         return event
 
     def set_ended(self, container: str, attempt: int) -> None:
