@@ -25,6 +25,8 @@ from trainmaster.shim.sandbox import Sandbox
 _PIECE = 1 << 16
 _PIPE_BYTES = 1 << 18
 _DRAIN_SECONDS = 1.0
+_LAST_READS = 64
+"""More than a full pipe or terminal needs; beyond that somebody is writing still."""
 _RETRY_SECONDS = 1.0
 
 _WINDOW_SECONDS = 0.25
@@ -303,8 +305,13 @@ class Attempt:
         self._settle_end()
 
     def _give_up_draining(self) -> None:
+        """On a busy machine a second may pass before anything was read: what is in the pipes is taken still."""
         for fd in tuple(self._outputs):
-            self._close_output(fd)
+            for _ in range(_LAST_READS):
+                if not self._read_output(fd):
+                    break
+            if fd in self._outputs:
+                self._close_output(fd)
         self._settle_end()
 
     def _settle_end(self) -> None:

@@ -1,17 +1,22 @@
-"""What an attempt does when the disk is full: its end is worth more than old logs, and is told only when recorded."""
+"""What an attempt does when the disk is full, and with what is in its pipes at the end.
+
+Its end is worth more than old logs, and is told only when recorded.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
 from trainmaster.shim import attempt as attempts
-from trainmaster.shim.attempt import AlreadyBegun, Attempt
+from trainmaster.shim.attempt import AlreadyBegun, Attempt, enlarge
+from trainmaster.shim.log_sink import HEAD_BYTES, STDOUT, LogSink
 from trainmaster.shim.loop import Loop
-from trainmaster.shim.protocol import ContainerSpec, Exited, Paths, SandboxSpec, decode, encode, write_whole
+from trainmaster.shim.protocol import ContainerSpec, Exited, Paths, SandboxSpec, Started, decode, encode, write_whole
 from trainmaster.shim.sandbox import Sandbox
 
 pytestmark = pytest.mark.unit
@@ -68,3 +73,31 @@ def test_an_end_that_cannot_be_recorded_is_kept_and_not_told(tmp_path: Path, mon
     monkeypatch.undo()
     attempt._record_end()
     assert told == ["exited"]
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["its pipe is closed", "somebody holds its pipe"])
+def test_what_is_in_the_pipes_is_logged_even_if_the_machine_was_too_busy_to_read_it(
+    tmp_path: Path, is_held: bool
+) -> None:
+    """The time for reading was over before there was any: the end comes, with all that was printed before it."""
+    told: list[str] = []
+    attempt, paths = make_attempt(tmp_path, told)
+    os.makedirs(os.path.dirname(paths.log("main", 0)))
+    attempt._sink = LogSink(paths.log("main", 0), 1 << 30, 1)
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    enlarge(reader, 1 << 18)
+    attempt._add_output(reader, STDOUT)
+    attempt.started = Started(1, 1.0)
+    lines = [b"line %d\n" % number for number in range(100)]
+    written = b"".join(lines) * (fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ) // 1024)
+    assert os.write(writer, written) == len(written) > 32_768
+    if not is_held:
+        os.close(writer)
+    attempt.note_death(0)
+    attempt.note_tree_gone()
+    attempt._give_up_draining()
+    stored = Path(paths.log("main", 0)).read_bytes().splitlines()
+    assert b"".join(entry[HEAD_BYTES:] + b"\n" for entry in stored) == written
+    assert told == ["exited"]
+    if is_held:
+        os.close(writer)
