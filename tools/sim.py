@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from trainmaster.testing.simulation.many import ENOUGH, run_seeds
-from trainmaster.testing.simulation.runner import Result, run_seed
+from tests.simulation.many import ENOUGH, run_seeds
+from tests.simulation.runner import Result, run_seed
 
 
 def print_failure(result: Result) -> None:

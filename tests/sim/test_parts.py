@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.simulation.disk import Disk, SimStore
+from tests.simulation.loop import Deadlock, Group, SimClock, SimLoop
+from tests.simulation.many import Summary
+from tests.simulation.weather import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
 from trainmaster.store.contract import StoreError
-from trainmaster.testing.simulation.disk import Disk, SimStore
-from trainmaster.testing.simulation.loop import Deadlock, Group, SimClock, SimLoop
-from trainmaster.testing.simulation.many import Summary
-from trainmaster.testing.simulation.weather import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
 
 pytestmark = pytest.mark.sim
 

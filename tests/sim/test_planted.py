@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.testing.simulation.planted import BUGS, Planted
-from trainmaster.testing.simulation.planted_reports import REPORT_BUGS
-from trainmaster.testing.simulation.planted_retention import RETENTION_BUGS
-from trainmaster.testing.simulation.runner import Result, run_seed
+from tests.simulation.planted import BUGS, Planted
+from tests.simulation.planted_reports import REPORT_BUGS
+from tests.simulation.planted_retention import RETENTION_BUGS
+from tests.simulation.runner import Result, run_seed
 
 pytestmark = pytest.mark.sim
 

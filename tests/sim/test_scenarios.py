@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.testing.simulation.planted import Planted
-from trainmaster.testing.simulation.planted_retention import DELETES_BY_NAME, GIVES_UP, LOOKS_LATE
-from trainmaster.testing.simulation.runner import Result, run_seed
-from trainmaster.testing.simulation.scenarios import CONFLICT, REPLACED, SET_LATE, Scenario
+from tests.simulation.planted import Planted
+from tests.simulation.planted_retention import DELETES_BY_NAME, GIVES_UP, LOOKS_LATE
+from tests.simulation.runner import Result, run_seed
+from tests.simulation.scenarios import CONFLICT, REPLACED, SET_LATE, Scenario
 
 pytestmark = pytest.mark.sim
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from trainmaster.testing.simulation.many import run_seeds
-from trainmaster.testing.simulation.runner import run_seed
+from tests.simulation.many import run_seeds
+from tests.simulation.runner import run_seed
 
 pytestmark = pytest.mark.sim
 
@@ -38,7 +38,7 @@ def test_a_seed_gives_the_same_history_every_time(seed: int) -> None:
 
 def test_a_seed_gives_the_same_history_in_another_process() -> None:
     """With another order of sets, which differs from process to process."""
-    code = "from trainmaster.testing.simulation.runner import run_seed\n" + "".join(
+    code = "from tests.simulation.runner import run_seed\n" + "".join(
         f"print(run_seed({seed}).digest)\n" for seed in REPLAYED
     )
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)}

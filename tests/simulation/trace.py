@@ -10,11 +10,11 @@ import hashlib
 from collections import Counter, deque
 from dataclasses import dataclass
 
+from tests.simulation.loop import SimLoop
 from trainmaster.api.conditions import list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.apiserver import stored
 from trainmaster.store.contract import Event, EventType
-from trainmaster.testing.simulation.loop import SimLoop
 
 KEPT = 2000
 SHOWN = 60

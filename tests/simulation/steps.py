@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.acting import SERVER
+from tests.simulation.book import Looks
+from tests.simulation.timing import Timers, find_end, find_pause, get_start
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.testing.simulation.acting import SERVER
-from trainmaster.testing.simulation.book import Looks
-from trainmaster.testing.simulation.timing import Timers, find_end, find_pause, get_start
 
 TERMINAL = {
     "trainer.kubeflow.org/trainjobs": ("Complete", "Failed"),

@@ -12,6 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from tests.simulation.base import ROOT_CA
+from tests.simulation.disk import SimStore
+from tests.simulation.node import SimNode
+from tests.simulation.weather import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
+from tests.simulation.world import Life, World, get_site
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
@@ -22,14 +27,9 @@ from trainmaster.engine.feed import Feed
 from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import Note
 from trainmaster.kit.scopes import Scope
-from trainmaster.testing.simulation.base import ROOT_CA
-from trainmaster.testing.simulation.disk import SimStore
-from trainmaster.testing.simulation.node import SimNode
-from trainmaster.testing.simulation.weather import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
-from trainmaster.testing.simulation.world import Life, World, get_site
 
 if TYPE_CHECKING:
-    from trainmaster.testing.simulation.checking import Checker
+    from tests.simulation.checking import Checker
 
 
 class Server(Life):

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from tests.simulation.disk import Image
+from tests.simulation.loop import SimClock, SimLoop
+from tests.simulation.sharing import STATUS
 from trainmaster.api import catalogue
 from trainmaster.api.kinds import Catalogue
 from trainmaster.api.labels import ANCESTOR_STEP
@@ -19,9 +22,6 @@ from trainmaster.apiserver.registry import Registry
 from trainmaster.client.contract import PatchType
 from trainmaster.kit.ids import SeededIds
 from trainmaster.store.memory import MemoryStore
-from trainmaster.testing.simulation.disk import Image
-from trainmaster.testing.simulation.loop import SimClock, SimLoop
-from trainmaster.testing.simulation.sharing import STATUS
 
 ROOT_CA = "(a test)"
 LATE = "sim-late"

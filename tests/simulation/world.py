@@ -12,18 +12,12 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trainmaster.api.kinds import Catalogue
-from trainmaster.client.writes import Create, Delete, Patch, Write
-from trainmaster.controllers.lifecycle.retention import ARCHIVE
-from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import Perform
-from trainmaster.kit.ids import SeededIds
-from trainmaster.testing.simulation.acting import Acting
-from trainmaster.testing.simulation.disk import Disk
-from trainmaster.testing.simulation.loop import Group, SimClock, SimLoop
-from trainmaster.testing.simulation.machine import Machine
-from trainmaster.testing.simulation.trace import Trace
-from trainmaster.testing.simulation.weather import (
+from tests.simulation.acting import Acting
+from tests.simulation.disk import Disk
+from tests.simulation.loop import Group, SimClock, SimLoop
+from tests.simulation.machine import Machine
+from tests.simulation.trace import Trace
+from tests.simulation.weather import (
     ARCHIVE_SITE,
     CRASH_AFTER,
     CRASH_BEFORE,
@@ -34,10 +28,16 @@ from trainmaster.testing.simulation.weather import (
     Weather,
     draw_weather,
 )
-from trainmaster.testing.simulation.wishes import draw_wishes
+from tests.simulation.wishes import draw_wishes
+from trainmaster.api.kinds import Catalogue
+from trainmaster.client.writes import Create, Delete, Patch, Write
+from trainmaster.controllers.lifecycle.retention import ARCHIVE
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.plan import Perform
+from trainmaster.kit.ids import SeededIds
 
 if TYPE_CHECKING:
-    from trainmaster.testing.simulation.ledger import SimLedger
+    from tests.simulation.ledger import SimLedger
 
 _RARE_STATUS = "scheduler: patch pods/status"
 """Only crowded worlds keep Pods waiting."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tests.simulation import rest as resting
+from tests.simulation import steps
+from tests.simulation.book import LIMITS, RETENTION, find_term, find_verdict_time, list_doomed
+from tests.simulation.rest import Rest, get_name
+from tests.simulation.steps import TRAIN_JOBS, Step, find_verdict, is_going, show
 from trainmaster.api import labels
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import Object
-from trainmaster.testing.simulation import rest as resting
-from trainmaster.testing.simulation import steps
-from trainmaster.testing.simulation.book import LIMITS, RETENTION, find_term, find_verdict_time, list_doomed
-from trainmaster.testing.simulation.rest import Rest, get_name
-from trainmaster.testing.simulation.steps import TRAIN_JOBS, Step, find_verdict, is_going, show
 
 _KEEPERS = (RETENTION, LIMITS)
 _LATE = tuple(f"late {name}" for name in _KEEPERS)

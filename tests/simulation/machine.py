@@ -11,11 +11,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.simulation.disk import Disk
+from tests.simulation.loop import SimLoop
+from tests.simulation.trace import Trace
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
-from trainmaster.testing.simulation.disk import Disk
-from trainmaster.testing.simulation.loop import SimLoop
-from trainmaster.testing.simulation.trace import Trace
 
 HANGS = -1
 """Exit code of a process that ends only when it is killed."""

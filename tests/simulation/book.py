@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tests.simulation.timing import Key, find_end
+from tests.simulation.wishes import ENFORCED_ANNOTATION, TTL_ANNOTATION
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.client.view import View
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import parse_time
-from trainmaster.testing.simulation.timing import Key, find_end
-from trainmaster.testing.simulation.wishes import ENFORCED_ANNOTATION, TTL_ANNOTATION
 
 RETENTION, LIMITS = "retention", "history-limits"
 """The controllers."""

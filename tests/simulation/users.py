@@ -12,17 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from trainmaster.api.labels import RESTART
-from trainmaster.api.lifecycle import policy
-from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
-from trainmaster.api.status import StatusError
-from trainmaster.api.training import restarts
-from trainmaster.client.contract import DeleteOptions, PatchType
-from trainmaster.testing.simulation.base import LATE, RUNTIMES
-from trainmaster.testing.simulation.remote import RemoteClient
-from trainmaster.testing.simulation.sharing import set_size
-from trainmaster.testing.simulation.wishes import (
+from tests.simulation.base import LATE, RUNTIMES
+from tests.simulation.remote import RemoteClient
+from tests.simulation.sharing import set_size
+from tests.simulation.wishes import (
     HOLD,
     draw_policy,
     draw_runtime_change,
@@ -30,7 +23,14 @@ from trainmaster.testing.simulation.wishes import (
     draw_wish_times,
     set_ttl,
 )
-from trainmaster.testing.simulation.world import World
+from tests.simulation.world import World
+from trainmaster.api.labels import RESTART
+from trainmaster.api.lifecycle import policy
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
+from trainmaster.api.status import StatusError
+from trainmaster.api.training import restarts
+from trainmaster.client.contract import DeleteOptions, PatchType
 
 T = TypeVar("T")
 

@@ -14,24 +14,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+from tests.simulation import reporting, retaining, sharing  # noqa: F401  # for the checks they register
+from tests.simulation.base import Base, build_base
+from tests.simulation.checking import Checker
+from tests.simulation.disk import Disk
+from tests.simulation.ledger import SimLedger
+from tests.simulation.loop import SimLoop
+from tests.simulation.planted import Planted
+from tests.simulation.remote import Operator, RemoteClient
+from tests.simulation.rest import REST_CHECKS, Rest
+from tests.simulation.server import Server
+from tests.simulation.trace import SHOWN, Violation
+from tests.simulation.users import Deed, Users, add_restarts, add_wishes, draw_deeds
+from tests.simulation.weather import EMBEDDED, OPERATOR, Weather
+from tests.simulation.world import Supervisor, World
 from trainmaster.app.workloads import CHAIN
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.engine.controller import Controller
-from trainmaster.testing.simulation import reporting, retaining, sharing  # noqa: F401  # for the checks they register
-from trainmaster.testing.simulation.base import Base, build_base
-from trainmaster.testing.simulation.checking import Checker
-from trainmaster.testing.simulation.disk import Disk
-from trainmaster.testing.simulation.ledger import SimLedger
-from trainmaster.testing.simulation.loop import SimLoop
-from trainmaster.testing.simulation.planted import Planted
-from trainmaster.testing.simulation.remote import Operator, RemoteClient
-from trainmaster.testing.simulation.rest import REST_CHECKS, Rest
-from trainmaster.testing.simulation.server import Server
-from trainmaster.testing.simulation.trace import SHOWN, Violation
-from trainmaster.testing.simulation.users import Deed, Users, add_restarts, add_wishes, draw_deeds
-from trainmaster.testing.simulation.weather import EMBEDDED, OPERATOR, Weather
-from trainmaster.testing.simulation.world import Supervisor, World
 
 SPAN = 60.0
 """Virtual seconds of faults."""

@@ -10,6 +10,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tests.simulation.disk import Disk, SimStore
+from tests.simulation.steps import STEP_CHECKS, Memory, Step, remember
+from tests.simulation.world import World
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 from trainmaster.apiserver import stored
@@ -20,9 +23,6 @@ from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
 from trainmaster.kit.timeline import Now
 from trainmaster.store.contract import Event, EventType
-from trainmaster.testing.simulation.disk import Disk, SimStore
-from trainmaster.testing.simulation.steps import STEP_CHECKS, Memory, Step, remember
-from trainmaster.testing.simulation.world import World
 
 OWNERS = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS, "Job": JOBS}
 TOO_BUSY = 2000

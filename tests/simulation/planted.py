@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from tests.simulation.node import SimNode
 from trainmaster.api.labels import DEVICES
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
@@ -29,7 +30,6 @@ from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.timeline import Now
 from trainmaster.store.contract import EventType
 from trainmaster.store.state import StoreState
-from trainmaster.testing.simulation.node import SimNode
 
 Patched = tuple[Any, str, Callable[[Any], Any]]
 """(class, attribute, from the original to what stands there instead)."""

@@ -12,6 +12,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tests.simulation.lagging import LaggingView
+from tests.simulation.server import Server, UnreliableFeed
+from tests.simulation.weather import CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, REFUSED, STALE
+from tests.simulation.world import Life, World, get_site
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
@@ -33,10 +37,6 @@ from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import StoreError
-from trainmaster.testing.simulation.lagging import LaggingView
-from trainmaster.testing.simulation.server import Server, UnreliableFeed
-from trainmaster.testing.simulation.weather import CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, REFUSED, STALE
-from trainmaster.testing.simulation.world import Life, World, get_site
 
 T = TypeVar("T")
 FindServer = Callable[[], Server | None]

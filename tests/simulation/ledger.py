@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from tests.simulation.steps import TRAIN_JOBS, find_verdict
+from tests.simulation.weather import ARCHIVE_SITE, CRASH_AFTER, CRASH_BEFORE, FULL
+from tests.simulation.world import World
 from trainmaster.api.meta import Object
-from trainmaster.testing.simulation.steps import TRAIN_JOBS, find_verdict
-from trainmaster.testing.simulation.weather import ARCHIVE_SITE, CRASH_AFTER, CRASH_BEFORE, FULL
-from trainmaster.testing.simulation.world import World
 
 NO_SPACE = "no space left on the disk of the history"
 

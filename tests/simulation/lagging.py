@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from tests.simulation.world import World
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.apiserver import stored
 from trainmaster.client.cache import Collection
 from trainmaster.store.contract import EventType
-from trainmaster.testing.simulation.world import World
 
 
 class LaggingView:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tests.simulation import rest as resting
+from tests.simulation import steps
+from tests.simulation.rest import Rest, get_name
+from tests.simulation.steps import JOB_SETS, JOBS, TRAIN_JOBS, Step, find_verdict, get_number, show
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
-from trainmaster.testing.simulation import rest as resting
-from trainmaster.testing.simulation import steps
-from trainmaster.testing.simulation.rest import Rest, get_name
-from trainmaster.testing.simulation.steps import JOB_SETS, JOBS, TRAIN_JOBS, Step, find_verdict, get_number, show
 
 
 def find_report(trainjob: Object | None) -> Mapping[str, Any] | None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from tests.simulation.loop import SimLoop
 from trainmaster.store.contract import Event, EventType, Record, StoreError
 from trainmaster.store.names import SortedNames
 from trainmaster.store.state import DEFAULT_LIMITS, Bucket, StoreState
 from trainmaster.store.window import Window
-from trainmaster.testing.simulation.loop import SimLoop
 
 Image = dict[str, dict[str, Record]]
 

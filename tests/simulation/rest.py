@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainmaster.api import labels
-from trainmaster.api.conditions import is_true, list_conditions
-from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import is_over
-from trainmaster.testing.simulation.machine import Process
-from trainmaster.testing.simulation.steps import (
+from tests.simulation.machine import Process
+from tests.simulation.steps import (
     JOB_SETS,
     JOBS,
     PODS,
@@ -24,6 +20,10 @@ from trainmaster.testing.simulation.steps import (
     get_phase,
     is_going,
 )
+from trainmaster.api import labels
+from trainmaster.api.conditions import is_true, list_conditions
+from trainmaster.api.meta import Object
+from trainmaster.api.pods.phases import is_over
 
 
 @dataclass(frozen=True, slots=True)

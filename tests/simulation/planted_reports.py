@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.simulation.planted import Planted
 from trainmaster.api.training import reports
 from trainmaster.controllers.trainjob import attempts
-from trainmaster.testing.simulation.planted import Planted
 
 
 def _never(original: Callable[..., str]) -> Callable[..., str]:

@@ -10,6 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tests.simulation.planted import (
+    Planted,
+    forget_the_clock,
+    hurry,
+    show_changed,
+    trust_the_wall_clock,
+)
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.terms import find_ttl
 from trainmaster.api.meta import GVR, Object
@@ -22,13 +29,6 @@ from trainmaster.controllers.lifecycle.contract import Context
 from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
 from trainmaster.engine.plan import Plan, Reconcile
 from trainmaster.kit.timeline import Now
-from trainmaster.testing.simulation.planted import (
-    Planted,
-    forget_the_clock,
-    hurry,
-    show_changed,
-    trust_the_wall_clock,
-)
 
 
 def _give_up(inner: Reconcile) -> Reconcile:

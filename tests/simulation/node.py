@@ -11,6 +11,10 @@ import random
 from collections.abc import Coroutine
 from typing import Any
 
+from tests.simulation.acting import Acting
+from tests.simulation.loop import SimLoop
+from tests.simulation.machine import Machine, Process
+from tests.simulation.trace import Trace
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
@@ -20,10 +24,6 @@ from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions
 from trainmaster.kit.clock import Clock, format_time
-from trainmaster.testing.simulation.acting import Acting
-from trainmaster.testing.simulation.loop import SimLoop
-from trainmaster.testing.simulation.machine import Machine, Process
-from trainmaster.testing.simulation.trace import Trace
 
 NODE = "local"
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from tests.simulation import rest as resting
+from tests.simulation import steps
+from tests.simulation.rest import Rest
+from tests.simulation.steps import PODS, Step, get_phase, is_going, show
 from trainmaster.api import labels
 from trainmaster.api.devices import list_leased
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.requests import Amounts, add_into, count_requests, read_amounts
-from trainmaster.testing.simulation import rest as resting
-from trainmaster.testing.simulation import steps
-from trainmaster.testing.simulation.rest import Rest
-from trainmaster.testing.simulation.steps import PODS, Step, get_phase, is_going, show
 
 NODE = ("nodes", "local")
 STATUS: Object = {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "100", "nvidia.com/gpu": "2"}}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tests.simulation.users import NAMESPACE, Deed
+from tests.simulation.weather import OPERATOR, Weather
 from trainmaster.api.meta import Object
-from trainmaster.testing.simulation.users import NAMESPACE, Deed
-from trainmaster.testing.simulation.weather import OPERATOR, Weather
 
 _LAGGING = Weather(
     mode=OPERATOR,
