@@ -1,9 +1,9 @@
 """Which HTTP client: start-up time and CPU per call of ours against aiohttp and httpx, over TLS, in one run.
 
-The command line pays for the import on every start, the operator for every call; one implementation has to serve both
-(design 11). Each client reads one object again and again from `trainmaster up` on one kept-alive connection and
-parses it with orjson. CPU is that of the client's process alone; the import is measured in a fresh interpreter, with
-ssl and asyncio loaded beforehand, because every client needs those.
+The command line pays for the import on every start, the operator for every call; one implementation has to serve both.
+Each client reads one object again and again from `trainmaster up` on one kept-alive connection and parses it with
+orjson. CPU is that of the client's process alone; the import is measured in a fresh interpreter, with ssl and asyncio
+loaded beforehand, because every client needs those.
 
 Promise: ours is the cheapest in both.
 """

@@ -2,7 +2,7 @@
 
 The driver works without queues or tasks: it calls every reconciler for every object, again and again, until nothing
 changes and no time has to pass. Plans are applied write by write through the ordinary client, so that faults have
-somewhere to strike (design 11: in one transaction they would be empty properties):
+somewhere to strike (in one transaction they would be empty properties):
 
     crash    the plan ends after its n-th write, as if the process had died; then everything goes on from the store
     stale    reconcilers read a view that is some rounds old

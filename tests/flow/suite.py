@@ -1,4 +1,4 @@
-"""The properties that every reconciler must satisfy, written once (design 5).
+"""The properties that every reconciler must satisfy, written once.
 
 A test file declares its scenarios and subclasses `ReconcilerSuite` as `TestProperties`; the tests below then run for
 each of its scenarios. `tests/flow/conftest.py` hands the scenarios over.

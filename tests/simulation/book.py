@@ -1,4 +1,4 @@
-"""How long finished TrainJobs are kept, worked out by the book (design 2 and 11), apart from how the product does it.
+"""How long finished TrainJobs are kept, worked out by the book, apart from how the product does it.
 
 `Looks` remembers what the controllers of retention were shown before they acted: on a view that lags, that is what they
 can be held to. The checks are in `retaining.py`.

@@ -1,4 +1,4 @@
-"""When spans that began at a stored time are over, by the book (design 11), told apart from how the product does it.
+"""When spans that began at a stored time are over, by the book, told apart from how the product does it.
 
 Before every pass the controllers' view is looked at: a stored time that it shows for the first time in the life of the
 process is anchored there. From that follows when a TTL, a deadline or a pause ends, however often the wall clock is

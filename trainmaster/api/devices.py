@@ -3,7 +3,7 @@
 A Node carries the annotation `trainmaster.dev/devices` with one entry per GPU, written by the node agent: index, id,
 product, memory, and where it cannot be leased the reason (`unhealthy`: not again; `held`: not now). A bound Pod carries
 the same annotation with the GPUs leased to it, container by container, written by the scheduler in the write that binds
-it. That annotation is the lease: it ends when the Pod does, and there is no other record of it (design 11).
+it. That annotation is the lease: it ends when the Pod does, and there is no other record of it.
 """
 
 from __future__ import annotations

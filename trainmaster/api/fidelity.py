@@ -1,4 +1,4 @@
-"""What the local mode does with each field of each kind (design 9).
+"""What the local mode does with each field of each kind.
 
 Every field has exactly one class: honoured, approximated (an event says so), refused (an error names it), or inert
 (without meaning on one machine, and harmless). `classify(kind)` walks a kind's schema beside its table in

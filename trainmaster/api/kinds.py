@@ -20,7 +20,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 class Fidelity(Enum):
-    """What the local mode does with a field (design 9)."""
+    """What the local mode does with a field."""
 
     HONOURED = "honoured"
     APPROXIMATED = "approximated"

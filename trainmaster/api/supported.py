@@ -1,4 +1,4 @@
-"""Which fields of a spec a controller, or the node, carries out. What is not listed is refused by name (design 9).
+"""Which fields of a spec a controller, or the node, carries out. What is not listed is refused by name.
 
 A table maps a field to True (carried out, or without meaning here and upstream), or to a nested table. Lists are
 walked through: a table applies to each element. Empty values ({}, [], "", null) ask for nothing and pass.

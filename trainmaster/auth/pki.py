@@ -5,7 +5,7 @@ for other names, and says what it did; on an ordinary start it only compares a s
 library that makes certificates is imported only when one has to be made, because the import alone takes a third of
 the start-up budget.
 
-Certificates carry what strict verifiers ask for (wire 2.3): critical basic constraints, key usage, subject and
+Certificates carry what strict verifiers ask for: critical basic constraints, key usage, subject and
 authority key ids. Keys are ECDSA P-256.
 """
 

@@ -1,4 +1,4 @@
-"""The read half that reconcilers see: from memory, synchronous, without I/O (design 5).
+"""The read half that reconcilers see: from memory, synchronous, without I/O.
 
 Embedded, a view reads the store's own state and is always current; on a cluster it reads watch caches and may be
 stale, and the tests make it so. Objects are shared: never change what a view returns.

@@ -1,4 +1,4 @@
-"""Owner references and the question whether an object is ours. Ownership is by uid, never by name (design 5)."""
+"""Owner references and the question whether an object is ours. Ownership is by uid, never by name."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The manager applies a plan: in-process as one transaction, over HTTP in order and stopping at the first refusal. The
 status patch comes last, and events are sent only after everything was accepted. A plan never refers to the uid of an
-object that it creates (design 11).
+object that it creates.
 """
 
 from __future__ import annotations

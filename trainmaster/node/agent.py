@@ -1,9 +1,9 @@
 """The node agent: follows the Pods bound to this node, runs them, and reports their status.
 
 Per Pod it keeps a `PodState`; after each change (the Pod object, an observation, a timer) it asks the pure machine what
-to do, has it done (`performing`) and writes what is new in the status. Nothing is started before the Pod is durable
-(design 11). Leaving the agent leaves the processes running; a new agent finds them through the Pod directories and
-adopts them: the state is a function of the Pod object and its directory, so no moment of a crash loses anything.
+to do, has it done (`performing`) and writes what is new in the status. Nothing is started before the Pod is durable.
+Leaving the agent leaves the processes running; a new agent finds them through the Pod directories and adopts them: the
+state is a function of the Pod object and its directory, so no moment of a crash loses anything.
 """
 
 from __future__ import annotations

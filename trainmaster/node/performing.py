@@ -1,7 +1,7 @@
 """Carries out what the machine asks for. Quick things at once, slow ones (starting, hooks, probes) as tasks.
 
 A task ends by noting an observation in the Pod's state and waking the agent; nothing is decided here. Nothing is
-started before the Pod object is durable (design 11).
+started before the Pod object is durable.
 """
 
 from __future__ import annotations

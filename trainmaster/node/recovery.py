@@ -2,7 +2,7 @@
 
 The directory outranks the object, because it was written first. Where the directory says nothing (it was removed, or
 the home was moved to another machine) the object's status is evidence: what it says ran is never started again as if
-it had not. After a reboot, or without its directory, a Pod counts as disrupted (design 11).
+it had not. After a reboot, or without its directory, a Pod counts as disrupted.
 """
 
 from __future__ import annotations

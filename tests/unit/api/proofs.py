@@ -1,4 +1,4 @@
-"""Which test proves each honoured field of a Pod (design 11: a field classed "honoured" names its test).
+"""Which test proves each honoured field of a Pod: a field classed "honoured" names its test.
 
 Keys are paths in the shared tables of `fidelity_tables`; values are `file::test`. `test_proofs` keeps both sides
 honest: every honoured field stands here, nothing else does, and every named test exists.

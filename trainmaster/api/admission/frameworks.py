@@ -84,7 +84,7 @@ def _check_torch(
 
 
 def _let_in_num_nodes(findings: Findings, trainjob: Object, runtime: Object, filled: Object) -> list[str]:
-    """PET_NNODES that says what is true anyway comes from a recipe that many people use (design 11)."""
+    """PET_NNODES that says what is true anyway comes from a recipe that many people use."""
     nodes = str(_count_nodes(trainjob, runtime, filled))
     env = trainjob["spec"]["trainer"]["env"]
     given = next(entry for entry in env if entry["name"] == reserved.TORCH_NUM_NODES)

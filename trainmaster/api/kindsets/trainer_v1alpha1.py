@@ -1,6 +1,6 @@
 """TrainJob and its runtimes: the kinds that users touch.
 
-The shape is Trainer 2.3's with the older override shapes beside it (design 2); what an older shape means is up to the
+The shape is Trainer 2.3's with the older override shapes beside it; what an older shape means is up to the
 TrainJob controller. Rules that need another object (does the runtime exist) are not here: these are pure functions.
 """
 

@@ -1,4 +1,4 @@
-"""What we serve beyond, or unlike, the generated schema data (design 2 and 11).
+"""What we serve beyond, or unlike, the generated schema data.
 
 Applied once to the parsed data of a file, before any node is built from it:
 

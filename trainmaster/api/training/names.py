@@ -1,7 +1,7 @@
 """How long the names become that are derived from a TrainJob's.
 
 Jobs are `JOBSET-JOB-INDEX`, Pods `JOBSET-JOB-INDEX-POD-xxxxx`, and each must be a DNS label of 63 characters. Upstream
-finds out when the JobSet is refused; here the TrainJob is refused with the limit (user-demand P23).
+finds out when the JobSet is refused; here the TrainJob is refused with the limit.
 """
 
 from __future__ import annotations

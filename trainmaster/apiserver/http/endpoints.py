@@ -1,7 +1,7 @@
 """Everything outside the resources: version, health, metrics, discovery, OpenAPI.
 
 Documents are made on first use and kept with their ETag, because clients ask again with every command and are content
-with 304 (wire 4.3, 5.3).
+with 304.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Endpoints:
             loop = asyncio.get_running_loop()
             document = await loop.run_in_executor(None, self._build_openapi, request, path)
         if path.startswith("/openapi/v3/") and request.query.has("hash"):
-            # The address changes with the content, so the client may keep it for ever (wire 5.3).
+            # The address changes with the content, so the client may keep it for ever.
             return self._conditional(request, document, _IMMUTABLE)
         return self._conditional(request, document, b"Cache-Control: no-cache, private\r\nVary: Accept\r\n")
 

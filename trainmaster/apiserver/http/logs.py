@@ -1,7 +1,7 @@
 """pods/NAME/log: which container is meant and whether it can have a log; the bytes come from the node.
 
 The node is injected as `PodLogs`, because the API server runs no Pods. The sentences are those of upstream's API server
-and kubelet (wire 14.1).
+and kubelet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A request as the protocol hands it over, and a response before it is bytes.
 
-`encode` builds head and body as one piece, because two small writes cost a kept-alive client 40 ms (wire 1.9).
+`encode` builds head and body as one piece, because two small writes cost a kept-alive client 40 ms.
 """
 
 from __future__ import annotations

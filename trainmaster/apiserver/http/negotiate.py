@@ -1,6 +1,6 @@
 """The Accept header: which form of an answer the client wants.
 
-JSON is always acceptable to those who accept protobuf and something else (wire 6), so single objects and lists are
+JSON is always acceptable to those who accept protobuf and something else, so single objects and lists are
 answered as stored. Only Table, PartialObjectMetadata and YAML are made on the way out. Verdicts are remembered by the
 header's text, because a client sends the same one for ever.
 """

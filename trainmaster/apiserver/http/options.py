@@ -1,7 +1,7 @@
 """Query parameters (and DELETE bodies) to the option types of the Client protocol.
 
 Only what would be lost in the option types is refused here (a dryRun that is not All); everything else is the
-registry's business, because in-process callers pass the same options. Unknown parameters are ignored (wire 2.1).
+registry's business, because in-process callers pass the same options. Unknown parameters are ignored.
 """
 
 from __future__ import annotations

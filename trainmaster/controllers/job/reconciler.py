@@ -1,4 +1,4 @@
-"""One pass over a Job: count, decide, then stop or make Pods (spec jobset-and-job 2.5).
+"""One pass over a Job: count, decide, then stop or make Pods.
 
 What was counted is stored before anything is done that rests on it: a replacement, a stop, a release. So no crash and
 no stale view lets a Pod count twice or not at all. The interim condition (FailureTarget, SuccessCriteriaMet) is stored

@@ -1,7 +1,7 @@
 """What a failed Job means: a rule of the failure policy decides, without one the whole gang restarts while it may.
 
 `maxRestarts: n` is n restarts, n + 1 runs. The first restart happens at once, the following after 1, 2, 4 ... 60
-seconds (design 11; upstream has no such delay), measured from the stored time at which the Job failed. An attempt that
+seconds (upstream has no such delay), measured from the stored time at which the Job failed. An attempt that
 ran for ten minutes counts as progress and starts the series over. A suspended JobSet does not wait: its new Jobs run
 only when it is resumed.
 """

@@ -1,4 +1,4 @@
-"""One pass over a JobSet, in upstream's order (spec jobset-and-job 1.8).
+"""One pass over a JobSet, in upstream's order.
 
 The terminal status is a pass of its own without deletes; clean-up of what still runs is a later pass, triggered by
 "terminal and active Jobs exist". Jobs are found by the JobSet's uid. One status patch at the end. Annotations (why

@@ -1,1 +1,1 @@
-"""Binds Pods to the one local node. A reconciler like the others (design 11)."""
+"""Binds Pods to the one local node. A reconciler like the others."""

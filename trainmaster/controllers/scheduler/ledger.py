@@ -1,6 +1,6 @@
 """Who has what of the node, and who waits: a summary of all Pods and JobSets that the view keeps current.
 
-Built from objects alone, so that after a crash it is the same again (design 11). A change of a Pod costs the same
+Built from objects alone, so that after a crash it is the same again. A change of a Pod costs the same
 however many there are. Pods of one JobSet are one gang; any other Pod is a gang of its own.
 
 A gang is admitted once a Pod of its attempt has a node. From then on it holds the peak of what it may still need, not

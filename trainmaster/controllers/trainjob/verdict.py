@@ -1,4 +1,4 @@
-"""Which rank failed first, and how: `status.failure`, and the end of a Failed message (design 11, "Conditions").
+"""Which rank failed first, and how: `status.failure`, and the end of a Failed message.
 
 Read from the statuses of Pods. When a gang restarts its Pods go, so what a pass sees is kept in the status: the first
 failure of the newest attempt that had one. Looked for only where a Job has counted a failure; other passes ask no Pod.

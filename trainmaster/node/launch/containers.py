@@ -158,7 +158,7 @@ def _build_base(pod: Object, site: Site, image: Environment, layout: Layout, *, 
         "LANG": "C.UTF-8",
         # Output to a file is block-buffered by default; people follow logs.
         "PYTHONUNBUFFERED": "1",
-        # Several agents on one machine otherwise try to share one store and hang (pod-runtime 2.4).
+        # Several agents on one machine otherwise try to share one store and hang.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         # A pip of the machine, should one be found, must not write into the machine.
         "PIP_REQUIRE_VIRTUALENV": "1",

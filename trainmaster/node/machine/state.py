@@ -1,7 +1,7 @@
 """What was seen of a Pod, and the functions that note one more observation. Immutable; pure.
 
 Expiry is decided on `Moment.boot`, which no step of the wall clock moves. A stored (wall) time is anchored to it once,
-when it is first seen in this life of the process (design 11, Time).
+when it is first seen in this life of the process.
 """
 
 from __future__ import annotations
