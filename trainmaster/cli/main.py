@@ -17,6 +17,7 @@ import trainmaster
 from trainmaster.app.home import AlreadyRunning, HomeError
 from trainmaster.cli import exits, streams
 from trainmaster.cli.context import Context
+from trainmaster.kit.late_methods import late_methods
 
 COMMANDS = {
     "run": "Train: start a server if none runs, send the code, submit a job, show it, end with its exit code",
@@ -121,7 +122,8 @@ def main(argv: Sequence[str], context: Context | None = None) -> int:
         if not argv or argv[0] not in COMMANDS:
             build_overview().parse_args(list(argv) or ["--help"])
             return exits.OK
-        module = importlib.import_module(f"trainmaster.cli.commands.{argv[0].replace('-', '_')}")
+        with late_methods():
+            module = importlib.import_module(f"trainmaster.cli.commands.{argv[0].replace('-', '_')}")
         parser = argparse.ArgumentParser(
             prog=f"trainmaster {argv[0]}",
             description=module.__doc__,

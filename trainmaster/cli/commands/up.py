@@ -16,6 +16,7 @@ from trainmaster.app.home import ServerInfo
 from trainmaster.cli import detached, exits
 from trainmaster.cli.context import Context, add_home
 from trainmaster.cli.flags import add_settings, load_settings, repeat_flags
+from trainmaster.kit.late_methods import late_methods
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace, context: Context) -> int:
     # Loaded by name and only here: a server's imports would slow down every other command. Nothing of them is garbage;
     # looking for some takes a twentieth of the time, and `embedded` begins to look once the server is ready.
     gc.disable()
-    embedded = importlib.import_module("trainmaster.app.embedded")
+    with late_methods():
+        embedded = importlib.import_module("trainmaster.app.embedded")
     reporter = _Reporter(options.report_to)
 
     def ready(info: ServerInfo, notes: list[str]) -> None:
