@@ -75,11 +75,11 @@ class Rest:
     """Attempts to sign up from one address (IPv6: one /64), half of them at once."""
     sign_up_tenants: int = 1_000
     """Most tenants that signed themselves up, those included of whom only records or files are left."""
-    sign_up_cpu: str = ""
-    """CPUs of a tenant that signs itself up, as `tenant add --cpu`. Empty: no limit."""
-    sign_up_memory: str = ""
+    sign_up_cpu: str = "2"
+    """CPUs of a tenant that signs itself up, as `tenant add --cpu`. Empty: no limit, which is for people you know."""
+    sign_up_memory: str = "4Gi"
     """Its memory. Empty: no limit."""
-    sign_up_storage: str = ""
+    sign_up_storage: str = "20Gi"
     """Its storage. Empty: no limit."""
     check_code: bool = True
     """Refuse training code that the Python of the server cannot parse. false where jobs run on a newer Python."""
