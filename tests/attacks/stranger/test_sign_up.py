@@ -72,6 +72,15 @@ def test_every_tenant_has_an_object_of_its_own(server: ServerProcess) -> None:
     owner.close()
 
 
+def test_who_signs_up_has_a_bounded_share_of_the_machine(server: ServerProcess) -> None:
+    assert sign_up(server, "bounded", "192.0.2.40")[0] == 201
+    owner = make_caller(server, "default", (server.home / "pki" / "owner.token").read_text().strip())
+    quota = owner.kube.get("/api/v1/namespaces/bounded/resourcequotas/tenant")["spec"]["hard"]
+    shares = ("limits.cpu", "limits.memory", "requests.cpu", "requests.memory", "trainmaster.dev/storage")
+    assert [quota[name] for name in shares] == ["2", "4Gi", "2", "4Gi", "20Gi"]
+    owner.close()
+
+
 def test_the_name_of_a_deleted_tenant_is_free_only_when_nothing_of_it_is_left(server: ServerProcess) -> None:
     code, issued = sign_up(server, "gone", "192.0.2.40")
     assert code == 201
