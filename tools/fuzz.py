@@ -6,6 +6,7 @@
 
 The bounds are judged here: the server's memory and what another connection waits for `/livez` meanwhile. The stall is
 that time without the share in which the machine gave the server no processor: a busy machine is not the server's fault.
+A run in which one of the fuzzer's own threads dies or hangs, or in which nobody watched `/livez`, has failed as well.
 Needs root, as tenants do.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.attacks.fuzz.attack import Attack, list_corpus, read_attack
-from tests.attacks.fuzz.runner import MOST_RSS_MIB, MOST_STALL_SECONDS, Outcome, fuzz
+from tests.attacks.fuzz.runner import fuzz
 from tests.attacks.site import running_site
 
 ENVIRON = {"TRAINMASTER_REST_REQUESTS_PER_SECOND": "0"}
@@ -41,31 +42,18 @@ def main() -> int:
     ):
         outcome = fuzz(site, seed, options.seconds, first)
         log = site.server.log
-        faults = list_faults(outcome, log)
-    print(outcome.summarize())
+        faults = outcome.list_faults(log)
     for seconds, attack in outcome.slowest:
-        print(f"  slow: {seconds:.2f} s {attack.kind} {attack.method} {attack.target[:100]} {len(attack.body)} bytes")
+        print(f"  slow: {seconds:.2f} s {attack.kind} {attack.method} {attack.target[:100]!a} {len(attack.body)} bytes")
     for attack, why in {attack.digest: (attack, why) for attack, why in outcome.broken}.values():
         print(f"  broken: {why} {attack.save(why)}")
     if "Traceback" in log:
         print(log[log.index("Traceback") - 500 : log.index("Traceback") + 6000])
+    print(outcome.summarize())
     for fault in faults:
-        print(f"fault: {fault}")
+        print(f"fault    {fault}")
+    print(f"verdict  {f'{len(faults)} faults' if faults else 'it held'}; again with: make fuzz SEED={seed}")
     return 1 if faults else 0
-
-
-def list_faults(outcome: Outcome, log: str) -> list[str]:
-    checks = (
-        (not outcome.alive, "the server died"),
-        (
-            bool(outcome.broken),
-            f"{len(outcome.broken)} attacks were answered with an error of the server, or not at all",
-        ),
-        ("Traceback" in log, "the log has a traceback"),
-        (outcome.rss_mib > MOST_RSS_MIB, f"it took {outcome.rss_mib:.0f} MiB, more than {MOST_RSS_MIB}"),
-        (outcome.worst_stall > MOST_STALL_SECONDS, f"others waited {outcome.worst_stall * 1000:.0f} ms"),
-    )
-    return [text for is_fault, text in checks if is_fault]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Workers are threads; who asks `/livez` all the while is a process of its own, so
 
 from __future__ import annotations
 
+import functools
 import http.client
 import itertools
 import json
@@ -15,59 +16,37 @@ import sys
 import threading
 import time
 import urllib.parse
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from tests.attacks.fuzz.attack import Attack
+from tests.attacks.fuzz.crew import run_crew
 from tests.attacks.fuzz.generators import STANDING, make_attacks
+from tests.attacks.fuzz.livez import judge
 from tests.attacks.fuzz.objects import BODIES, build_object
+from tests.attacks.fuzz.outcome import Outcome
 from tests.attacks.site import Caller, Site
 
 ROOT = Path(__file__).parents[3]
-MOST_RSS_MIB = 300
-MOST_STALL_SECONDS = 0.25
 SECONDS_PER_ATTACK = 15.0
 _WORKERS = 3
+_GRACE = 60.0
+"""After the end: longer than one attack with its undoing takes."""
 _BROKEN = frozenset({500, 502})
 """503 says that something is not there yet, 501 and 505 that we do not do it."""
 _KEPT_OPEN = 0.3
 """How long raw bytes wait for an answer; many of them deserve none."""
 
 
-@dataclass
-class Outcome:
-    sent: Counter[str] = field(default_factory=Counter)
-    codes: Counter[str] = field(default_factory=Counter)
-    broken: list[tuple[Attack, str]] = field(default_factory=list)
-    slowest: list[tuple[float, Attack]] = field(default_factory=list)
-    rss_mib: float = 0.0
-    worst_livez: float = 0.0
-    """As another connection saw it."""
-    worst_stall: float = 0.0
-    """The same without the time in which the machine gave the server no processor."""
-    p99_livez: float = 0.0
-    alive: bool = True
-
-    def summarize(self) -> str:
-        by_kind = " ".join(f"{kind}:{count}" for kind, count in sorted(self.sent.items()))
-        codes = " ".join(f"{code}:{count}" for code, count in sorted(self.codes.items()))
-        return (
-            f"{self.sent.total()} attacks ({by_kind}); answers {codes}; broken {len(self.broken)}; "
-            f"max RSS {self.rss_mib:.0f} MiB; livez worst {self.worst_livez * 1000:.0f} ms "
-            f"(stall {self.worst_stall * 1000:.0f} ms), p99 {self.p99_livez * 1000:.1f} ms"
-        )
-
-
 class _Worker:
     """One after the other, on connections that are kept while the server keeps them."""
 
-    def __init__(self, site: Site, outcome: Outcome, lock: threading.Lock) -> None:
+    def __init__(self, site: Site, outcome: Outcome, lock: threading.Lock, stop: threading.Event) -> None:
         self._site = site
+        self._stop = stop
         self._outcome = outcome
         self._lock = lock
         self._connections: dict[tuple[str, str], http.client.HTTPSConnection] = {}
@@ -80,7 +59,7 @@ class _Worker:
 
     def run(self, attacks: Iterable[Attack], end: float) -> None:
         for attack in attacks:
-            if time.monotonic() >= end or self._site.server.process.poll() is not None:
+            if time.monotonic() >= end or self._stop.is_set() or self._site.server.process.poll() is not None:
                 break
             self.current = attack
             began = time.monotonic()
@@ -153,7 +132,7 @@ class _Worker:
     def _undo(self, attack: Attack, target: str, headers: dict[str, str]) -> None:
         try:
             name = json.loads(self._answer)["metadata"]["name"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return
         path = f"{target.partition('?')[0]}/{urllib.parse.quote(name)}?gracePeriodSeconds=0"
         self._request(attack, "DELETE", path, b"", {"Authorization": headers["Authorization"]})
@@ -209,13 +188,10 @@ def watching(site: Site, outcome: Outcome) -> Iterator[None]:
         yield
     finally:
         said, _ = watcher.communicate(timeout=60)
-    # The first two open the connection.
-    found: list[tuple[float, float]] = json.loads(said or "[]")[2:]
-    if found:
-        latencies = sorted(one[0] for one in found)
-        outcome.worst_livez = latencies[-1]
-        outcome.p99_livez = latencies[int(len(latencies) * 0.99)]
-        outcome.worst_stall = max(one[1] for one in found)
+    try:
+        outcome.livez = judge([tuple(one) for one in json.loads(said)])
+    except ValueError:
+        outcome.lost.append(f"who asks /livez said {said[:200]!r} and ended with {watcher.returncode}")
 
 
 def read_peak_rss(pid: int) -> float:
@@ -236,23 +212,23 @@ def prepare(site: Site) -> None:
 
 
 def fuzz(site: Site, seed: int, seconds: float, corpus: Iterable[Attack] = ()) -> Outcome:
-    outcome, lock = Outcome(), threading.Lock()
+    outcome, lock, stop = Outcome(), threading.Lock(), threading.Event()
     prepare(site)
-    workers = [_Worker(site, outcome, lock) for _ in range(_WORKERS)]
+    workers = [_Worker(site, outcome, lock, stop) for _ in range(_WORKERS)]
     end = time.monotonic() + seconds
     corpus = list(corpus)
-    threads = [
-        threading.Thread(
-            target=worker.run, args=(itertools.chain(corpus[number::_WORKERS], make_attacks(f"{seed}:{number}")), end)
-        )
-        for number, worker in enumerate(workers)
+    attacks = [
+        itertools.chain(corpus[number::_WORKERS], make_attacks(f"{seed}:{number}")) for number in range(_WORKERS)
     ]
+    jobs = {
+        f"{seed}:{number}": functools.partial(worker.run, attacks[number], end) for number, worker in enumerate(workers)
+    }
     with watching(site, outcome):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(seconds + 60)
+        outcome.lost += run_crew(jobs, stop, seconds + _GRACE)
     for worker in workers:
+        if (last := worker.current) is not None:
+            what = f"{last.kind} {last.method} {last.target[:200]!a}, {len(last.body)} bytes"
+            outcome.lost.append(f"a thread that was lost had begun {what}")
         worker.close()
     outcome.alive = site.server.process.poll() is None
     if outcome.alive:

@@ -26,9 +26,11 @@ def test_generated_attacks_break_nothing(tmp_path: Path) -> None:
     with running_site(tmp_path / "home", environ={"TRAINMASTER_REST_REQUESTS_PER_SECOND": "0"}) as site:
         outcome = fuzz(site, seed, SECONDS, list_corpus())
         told = [(attack.digest, why, attack.method, attack.target[:200]) for attack, why in outcome.broken[:5]]
-        again = f"make fuzz SECONDS=60 SEED={seed}; {outcome.summarize()}; {told}"
+        again = f"make fuzz SECONDS=60 SEED={seed}; {told}; {outcome.lost}\n{outcome.summarize()}"
         assert outcome.alive, again
+        assert not outcome.lost, again
         assert not outcome.broken, again
+        assert not outcome.livez.failed, again
         assert outcome.sent.total() > 100, again
         assert site.is_alive()
         assert "Traceback" not in site.server.log, f"{again}\n{site.server.log[-6000:]}"

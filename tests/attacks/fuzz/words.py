@@ -28,6 +28,8 @@ KEYS = (
     ".", "i:0", "a.b/c", "__proto__", "<<", "0",
 )  # fmt: skip
 
+MOST_BYTES = 3 * 1024 * 1024
+
 
 def make_text(random: Random) -> str:
     if random.random() < 0.8:
@@ -98,7 +100,7 @@ def _bend_at(random: Random, holder: Any, key: Any) -> None:
     elif isinstance(holder[key], str):
         holder[key] += make_text(random)
     else:
-        holder[key] = json.dumps(holder[key])
+        holder[key] = to_json(holder[key]).decode()
 
 
 def list_places(value: Any) -> list[tuple[Any, Any]]:
@@ -140,12 +142,31 @@ def mutate(random: Random, raw: bytes) -> bytes:
             out[at:at] = out[other : other + 100]
         else:
             out[at:at] = bytes(random.randrange(256) for _ in range(random.randrange(30)))
-    return bytes(out[: 3 * 1024 * 1024])
+    return bytes(out[:MOST_BYTES])
 
 
 def to_json(value: Any) -> bytes:
-    """Also what no careful writer writes: half surrogates, NaN. Too deep for the writer: something shallow."""
-    try:
-        return json.dumps(value, ensure_ascii=True).encode()
-    except RecursionError:
-        return b"[" * 5000
+    """As `json.dumps`, but for what no careful writer writes: half surrogates, any depth, and an end after 3 MiB even if
+    there is more. One value may stand in many places, so there may be much more than was ever made."""
+    out, size = [], 0
+    waiting: list[Any] = [value]
+    while waiting and size < MOST_BYTES:
+        item = waiting.pop()
+        if isinstance(item, bytes):
+            piece = item
+        elif isinstance(item, dict):
+            piece = b"{"
+            waiting.append(b"}")
+            for number, key in enumerate(reversed(item)):
+                waiting += [b", "] if number else []
+                waiting += [item[key], json.dumps(key).encode() + b": "]
+        elif isinstance(item, list):
+            piece = b"["
+            waiting.append(b"]")
+            for number, one in enumerate(reversed(item)):
+                waiting += [b", ", one] if number else [one]
+        else:
+            piece = json.dumps(item).encode()
+        out.append(piece)
+        size += len(piece)
+    return b"".join(out)[:MOST_BYTES]
