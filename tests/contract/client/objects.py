@@ -23,6 +23,7 @@ RUNTIMES = GVR("trainer.kubeflow.org", "v1alpha1", "clustertrainingruntimes")
 SECRETS = GVR("", "v1", "secrets")
 SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
 TRAIN_JOBS = GVR("trainer.kubeflow.org", "v1alpha1", "trainjobs")
+TRAINING_RUNTIMES = GVR("trainer.kubeflow.org", "v1alpha1", "trainingruntimes")
 
 
 def make_config_map(name: str = "a", data: dict[str, str] | None = None, **metadata: Any) -> Object:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.client.objects import DEFINITIONS, TRAIN_JOBS, ensure_runtime, make_train_job, refusal
+from tests.contract.client.objects import (
+    DEFINITIONS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    ensure_runtime,
+    make_train_job,
+    refusal,
+)
 from tests.contract.client.stage import Stage
 from trainmaster.client.contract import DeleteOptions, PatchType, WriteOptions
 
@@ -21,6 +28,17 @@ async def test_a_train_job_is_stored_with_its_defaults(stage: Stage) -> None:
         "kind": "ClusterTrainingRuntime",
         "name": "torch-distributed",
     }
+
+
+async def test_a_runtime_may_have_no_spec_but_not_an_empty_one(stage: Stage) -> None:
+    """So none can be filled in: what was read could not be written back."""
+    bare = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": "bare"}}
+    made = await stage.client.create(TRAINING_RUNTIMES, bare, stage.namespace)
+    assert "spec" not in made
+    assert "spec" not in await stage.client.update(TRAINING_RUNTIMES, made, stage.namespace)
+    status = await refusal(stage.client.update(TRAINING_RUNTIMES, {**made, "spec": {}}, stage.namespace))
+    text = "spec: Invalid value: 0: spec in body should have at least 1 properties"
+    assert status["message"] == f'TrainingRuntime.trainer.kubeflow.org "bare" is invalid: {text}'
 
 
 async def test_the_definition_of_a_kind_can_be_read(stage: Stage) -> None:

@@ -22,6 +22,7 @@ from trainmaster.api.training.steps import (
     find_policy,
     find_trainer,
     get_pod,
+    get_runtime_spec,
     get_template_spec,
     list_container_names,
     list_jobs,
@@ -45,7 +46,7 @@ def check_framework(trainjob: Object, runtime: Object, filled: Object) -> Findin
 
 
 def check_gang(trainjob: Object, runtime: Object, lookup: Lookup) -> list[FieldError]:
-    if "volcano" not in ((runtime.get("spec") or {}).get("podGroupPolicy") or {}):
+    if "volcano" not in (get_runtime_spec(runtime).get("podGroupPolicy") or {}):
         return []
     errors: list[FieldError] = []
     annotations = merge_metadata(trainjob, runtime).get("annotations") or {}

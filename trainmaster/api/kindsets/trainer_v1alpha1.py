@@ -17,6 +17,7 @@ from trainmaster.api.lifecycle.templates import check_levels, warn_templates
 from trainmaster.api.lifecycle.terms import check_annotations
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
+from trainmaster.api.training.steps import get_ml_policy, get_runtime_spec, get_template_spec, list_jobs
 
 _OLDER_SHAPES = {
     "podTemplateOverrides": "spec.podTemplateOverrides is the shape of Trainer 2.1; use spec.runtimePatches",
@@ -56,8 +57,7 @@ def warn_trainjob(new: Object, old: Object | None) -> list[str]:
 
 def validate_runtime(new: Object, old: Object | None) -> list[FieldError]:
     errors: list[FieldError] = []
-    spec = new.get("spec") or {}
-    ml_policy = spec.get("mlPolicy") or {}
+    spec, ml_policy = get_runtime_spec(new), get_ml_policy(new)
     nodes = ml_policy.get("numNodes")
     if nodes is not None and nodes < 1:
         errors.append(fields.invalid("spec.mlPolicy.numNodes", nodes, "must be greater than or equal to 1"))
@@ -94,18 +94,13 @@ def _check_elastic(elastic: Object, nodes: int | None) -> list[FieldError]:
 
 
 def warn_runtime(new: Object, old: Object | None) -> list[str]:
-    spec = new.get("spec") or {}
     texts = list(warn_templates(new))
-    jobs = _jobs(spec)
+    jobs = list_jobs(get_template_spec(new))
     labels = [((job.get("template") or {}).get("metadata") or {}).get("labels") or {} for job in jobs]
     if jobs and not any(label.get(ANCESTOR_STEP) == "trainer" for label in labels):
         text = f"no replicatedJob's template has the label {ANCESTOR_STEP}: trainer;"
         texts.append(f"{text} spec.trainer of TrainJobs that use this runtime has no effect")
     return texts
-
-
-def _jobs(spec: Object) -> list[Object]:
-    return ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or []
 
 
 def _get_state(job: Object, now: float) -> Any:
@@ -190,6 +185,7 @@ TRAIN_JOB = _kind(
     validate=validate_trainjob,
     warnings=warn_trainjob,
 )
+# No `default`: as upstream a runtime may have no spec, but not an empty one. `get_runtime_spec` reads both.
 _RUNTIME: dict[str, Any] = {
     "columns": (cells.NAME, cells.CUSTOM_AGE),
     "validate": validate_runtime,

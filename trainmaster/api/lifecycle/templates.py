@@ -12,6 +12,7 @@ from typing import Any
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
 from trainmaster.api.lifecycle.terms import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
+from trainmaster.api.training.steps import get_runtime_spec, get_template_spec
 
 _TRAP = {
     TTL_FIELD: "deletes what the TrainJob runs, not the TrainJob; "
@@ -37,7 +38,7 @@ def warn_templates(runtime: Mapping[str, Any]) -> Iterator[str]:
 
 def list_inside(runtime: Mapping[str, Any], field: str) -> Iterator[tuple[str, int]]:
     """(path, value) of the field in the JobSet template and in each Job template."""
-    jobset = ((runtime.get("spec") or {}).get("template") or {}).get("spec") or {}
+    jobset = get_template_spec(runtime)
     if field == TTL_FIELD and field in jobset:
         yield f"spec.template.spec.{field}", jobset[field]
     for index, job in enumerate(jobset.get("replicatedJobs") or ()):
@@ -47,7 +48,7 @@ def list_inside(runtime: Mapping[str, Any], field: str) -> Iterator[tuple[str, i
 
 
 def _find_above(runtime: Mapping[str, Any], field: str, annotation: str) -> str:
-    spec = runtime.get("spec") or {}
+    spec = get_runtime_spec(runtime)
     if field in spec:
         return f"spec.{field}"
     if field in (spec.get("runPolicy") or {}):

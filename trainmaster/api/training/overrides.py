@@ -21,7 +21,7 @@ from trainmaster.api.labels import CONTROLLERS_OWN, FROM_TRAINJOB
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import strategic
 from trainmaster.api.schemas import load
-from trainmaster.api.training.steps import list_jobs
+from trainmaster.api.training.steps import get_runtime_spec, list_jobs
 
 SHAPES = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
 _JOB = "io.k8s.api.batch.v1.Job"
@@ -91,7 +91,7 @@ def merge_jobs(spec: Object, trainjob: Mapping[str, Any]) -> Object:
 def merge_metadata(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> Object:
     """Labels and annotations of the JobSet object; empty ones are left out. What comes from the TrainJob can be taken
     out again, so an annotation lists it."""
-    template = (runtime.get("spec") or {}).get("template") or {}
+    template = get_runtime_spec(runtime).get("template") or {}
     given = template.get("metadata") or {}
     merged: Object = {}
     changing: dict[str, list[str]] = {}

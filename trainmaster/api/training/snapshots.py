@@ -17,7 +17,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from trainmaster.api.training import yaml_text
 from trainmaster.api.training.devices import canonical_resources
-from trainmaster.api.training.steps import list_containers, list_jobs
+from trainmaster.api.training.steps import get_runtime_spec, list_containers, list_jobs
 
 GROUP = "trainer.kubeflow.org"
 DATA_KEY = "runtime"
@@ -52,7 +52,7 @@ def take(runtime: Mapping[str, Any], kind: str) -> tuple[Object, str]:
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": kind,
         "metadata": {key: value for key, value in runtime["metadata"].items() if key != "managedFields"},
-        "spec": _complete(runtime.get("spec") or {}),
+        "spec": _complete(get_runtime_spec(runtime)),
     }
     text = yaml_text.render(content)
     if len(text) <= _SMALL:

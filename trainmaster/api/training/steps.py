@@ -28,10 +28,22 @@ def list_jobs(spec: Mapping[str, Any]) -> list[Object]:
     return jobs
 
 
+def get_runtime_spec(runtime: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of any runtime that can be stored. Upstream's CRD does not require a spec, and refuses an empty one, so none can
+    be filled in when a runtime is written: whoever reads a runtime asks here."""
+    spec: Mapping[str, Any] = runtime.get("spec") or {}
+    return spec
+
+
 def get_template_spec(runtime: Mapping[str, Any]) -> Mapping[str, Any]:
     """The JobSet spec inside a runtime."""
-    spec: Mapping[str, Any] = ((runtime.get("spec") or {}).get("template") or {}).get("spec") or {}
+    spec: Mapping[str, Any] = (get_runtime_spec(runtime).get("template") or {}).get("spec") or {}
     return spec
+
+
+def get_ml_policy(runtime: Mapping[str, Any]) -> Mapping[str, Any]:
+    policy: Mapping[str, Any] = get_runtime_spec(runtime).get("mlPolicy") or {}
+    return policy
 
 
 def find_ancestor(job: Mapping[str, Any]) -> str | None:
@@ -70,7 +82,7 @@ def list_container_names(job: Mapping[str, Any], group: str = "containers") -> l
 
 def find_policy(runtime: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Name and values of the framework that the runtime's mlPolicy names; ("", {}) when it names none."""
-    policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
+    policy = get_ml_policy(runtime)
     for name in POLICIES:
         if isinstance(policy.get(name), Mapping):
             return name, policy[name]
@@ -82,7 +94,7 @@ def decide_num_nodes(trainjob: Mapping[str, Any], runtime: Mapping[str, Any], pa
     asked = ((trainjob.get("spec") or {}).get("trainer") or {}).get("numNodes")
     if asked is not None:
         return int(asked)
-    policy = (runtime.get("spec") or {}).get("mlPolicy")
+    policy = get_runtime_spec(runtime).get("mlPolicy")
     if policy is None:
         return max(1, parallelism)
     return max(1, int(policy.get("numNodes") or 1))

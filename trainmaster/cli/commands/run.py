@@ -18,6 +18,7 @@ import importlib
 from pathlib import Path
 
 from trainmaster.api.meta import Object
+from trainmaster.api.training.steps import get_ml_policy, get_template_spec, list_jobs
 from trainmaster.cli import exits
 from trainmaster.cli.context import Context
 from trainmaster.cli.launch import programs, wishes
@@ -192,7 +193,9 @@ def _read_requirements(file: str) -> list[str]:
 def compile_job(
     wish: Wish, program: Program, options: argparse.Namespace, base: Object, code: Code | None
 ) -> Manifests:
-    policy = base["spec"].get("mlPolicy") or {}
+    if not list_jobs(get_template_spec(base)):
+        raise WishError(f"the runtime {base['metadata']['name']} has no jobs, so nothing would run your program")
+    policy = get_ml_policy(base)
     command = tuple(program.rest)
     if program.script:
         command = programs.build_command(program.script, program.rest, program.framework, policy)

@@ -16,7 +16,7 @@ from trainmaster.api.labels import FRAMEWORK
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training.ends import is_finished
-from trainmaster.api.training.steps import find_policy
+from trainmaster.api.training.steps import find_policy, get_ml_policy, get_template_spec
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, Context, add_output
 from trainmaster.cli.jobs import find_near, show_age
@@ -79,14 +79,13 @@ def _show(context: Context, options: argparse.Namespace, runtimes: list[Object],
     rows = []
     for runtime in runtimes:
         meta, policy = runtime["metadata"], find_policy(runtime)[0] or "-"
-        template = (((runtime.get("spec") or {}).get("template") or {}).get("spec")) or {}
-        most = (template.get("failurePolicy") or {}).get("maxRestarts", 0)
+        most = (get_template_spec(runtime).get("failurePolicy") or {}).get("maxRestarts", 0)
         rows.append(
             [
                 meta["name"],
                 meta.get("namespace") or "(all)",
                 (meta.get("labels") or {}).get(FRAMEWORK, "-"),
-                str(((runtime.get("spec") or {}).get("mlPolicy") or {}).get("numNodes") or "-"),
+                str(get_ml_policy(runtime).get("numNodes") or "-"),
                 *([policy, str(most)] if wide else []),
                 show_age(meta.get("creationTimestamp"), now),
                 _describe_use(runtime, jobs),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from trainmaster.api.meta import Object
-from trainmaster.api.training.steps import find_policy
+from trainmaster.api.training.steps import find_policy, get_runtime_spec
 from trainmaster.controllers.frameworks import coscheduling, flux, jax, mpi, plain, torch, volcano, xgboost
 from trainmaster.controllers.frameworks.contract import Context, Framework, Injection, Training
 
@@ -32,7 +32,7 @@ def select_framework(runtime: Mapping[str, Any]) -> Framework:
 
 def inject_gangs(training: Training, runtime: Mapping[str, Any], jobset: Object, context: Context) -> list[Injection]:
     """One answer per policy. Where nobody reads PodGroups the marks on the Pods stay, and a remark says so."""
-    policies = (runtime.get("spec") or {}).get("podGroupPolicy") or {}
+    policies = get_runtime_spec(runtime).get("podGroupPolicy") or {}
     answers = []
     for name, gang in GANGS.items():
         if not isinstance(policies.get(name), Mapping):

@@ -24,6 +24,7 @@ from trainmaster.api.training.steps import (
     find_job,
     find_policy,
     find_trainer,
+    get_runtime_spec,
     get_template_spec,
     list_jobs,
 )
@@ -45,7 +46,7 @@ class Children:
 
 def find_unsupported(trainjob: Object, runtime: Object) -> Waiting | None:
     fields = list_unsupported(trainjob["spec"], TRAIN_JOB, "spec")
-    fields += [f"{path} of the runtime" for path in list_unsupported((runtime.get("spec") or {}), RUNTIME, "spec")]
+    fields += [f"{path} of the runtime" for path in list_unsupported(get_runtime_spec(runtime), RUNTIME, "spec")]
     if not fields:
         return None
     return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)}; remove it to run the job")

@@ -29,7 +29,7 @@ from trainmaster.api.resources import (
 )
 from trainmaster.api.training import overrides, restarts
 from trainmaster.api.training.ends import is_finished
-from trainmaster.api.training.steps import find_policy
+from trainmaster.api.training.steps import find_policy, get_runtime_spec
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
 from trainmaster.controllers.frameworks.contract import Context
@@ -185,7 +185,7 @@ def _keep_snapshot(runtime: Runtime) -> Sequence[Write]:
 def _has_companions(runtime: Object, context: Context) -> bool:
     if context.progress is not None and context.progress.ca:
         return True
-    return find_policy(runtime)[0] in ("mpi", "flux") or bool((runtime.get("spec") or {}).get("podGroupPolicy"))
+    return find_policy(runtime)[0] in ("mpi", "flux") or bool(get_runtime_spec(runtime).get("podGroupPolicy"))
 
 
 def _follow_end(trainjob: Object, jobset: Object | None, now: Now) -> Plan:

@@ -27,7 +27,7 @@ from trainmaster.api.resources import (
 from trainmaster.api.status import Conflict, NotFound, StatusError
 from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.restarts import decide_next
-from trainmaster.api.training.steps import find_policy
+from trainmaster.api.training.steps import find_policy, get_ml_policy, get_template_spec
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, set_suspended
 from trainmaster.client.joblogs import list_pods
@@ -235,14 +235,13 @@ async def _list(client: Client, gvr: GVR, namespace: str) -> list[Object]:
 
 
 def build_runtime(runtime: Mapping[str, Any]) -> dict[str, Any]:
-    meta, spec = runtime["metadata"], (runtime.get("spec") or {})
-    template = (spec.get("template") or {}).get("spec") or {}
+    meta = runtime["metadata"]
     return {
         "name": meta["name"],
         "kind": runtime["kind"],
         "namespace": meta.get("namespace"),
         "framework": (meta.get("labels") or {}).get(FRAMEWORK),
         "policy": find_policy(runtime)[0] or None,
-        "nodes": (spec.get("mlPolicy") or {}).get("numNodes"),
-        "max_restarts": (template.get("failurePolicy") or {}).get("maxRestarts", 0),
+        "nodes": get_ml_policy(runtime).get("numNodes"),
+        "max_restarts": (get_template_spec(runtime).get("failurePolicy") or {}).get("maxRestarts", 0),
     }

@@ -18,6 +18,7 @@ from trainmaster.api.pods.phases import get_phase
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training.restarts import read_first
+from trainmaster.api.training.steps import get_ml_policy
 from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.record import DELETED, Record
 from trainmaster.kit.clock import Clock
@@ -215,7 +216,7 @@ async def count_workers(client: Client, trainjob: Mapping[str, Any]) -> int:
     except StatusError:
         # Gone, or not for everybody to see: one is what a runtime has that does not say.
         return 1
-    return int((((runtime.get("spec") or {}).get("mlPolicy") or {}).get("numNodes")) or 1)
+    return int(get_ml_policy(runtime).get("numNodes") or 1)
 
 
 async def _read_live(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.launch.test_manifests import load
+from trainmaster.api.meta import Object
 from trainmaster.cli import exits
 from trainmaster.cli.commands import run
 from trainmaster.cli.commands.run import Program, build_wish, compile_job
@@ -43,6 +44,15 @@ def compile_words(*words: str, runtime: str = "torch-distributed") -> list[str]:
     wish = build_wish(options, Context({}, io.StringIO(), io.StringIO()), program)
     trainer = compile_job(wish, program, options, load(runtime), None).trainjob["spec"]["trainer"]
     return [*trainer["command"], *trainer.get("args", ())]
+
+
+@pytest.mark.parametrize("rest", [{}, {"spec": {"mlPolicy": {"numNodes": 1}}}], ids=["no spec", "no template"])
+def test_a_runtime_that_has_no_jobs_is_refused_in_a_sentence(rest: Object) -> None:
+    options = parse("--", "true")
+    program = Program.read(options)
+    wish = build_wish(options, Context({}, io.StringIO(), io.StringIO()), program)
+    with pytest.raises(WishError, match="the runtime bare has no jobs, so nothing would run your program"):
+        compile_job(wish, program, options, {"metadata": {"name": "bare"}, **rest}, None)
 
 
 @pytest.mark.parametrize(
