@@ -3,6 +3,9 @@
 Each Pod shows what its part says of itself: ready, or why not. They are mirrors (as a static Pod's are): the scheduler
 and the node leave them alone, and one that somebody deletes comes back. A Pod is written when its state changes, never
 otherwise; looking costs a few function calls every few seconds.
+
+A start changes all of them, since they say when they began. Where they are shown already that waits a moment: a job
+that was the reason for the start comes first.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ log = logging.getLogger(__name__)
 NAMESPACE = "kubeflow-system"
 PART_OF = "app.kubernetes.io/part-of"
 LOOK_SECONDS = 5.0
+START_SECONDS = 1.0
 ADDRESS = "127.0.0.1"
 CONTROLLER_NAMES = {
     "trainjob": "kubeflow-trainer-controller-manager",
@@ -58,17 +62,24 @@ class Components:
             yield
 
     async def _work(self) -> None:
+        is_first = True
         while True:
             try:
+                if is_first and (await self._list_shown()).keys() == self._checks.keys():
+                    await self._clock.sleep(START_SECONDS)
+                is_first = False
                 await self.look()
             except (StatusError, OSError) as error:
                 log.warning("components not shown", extra={"action": "components.unwritten", "error": str(error)})
             await self._clock.sleep(LOOK_SECONDS)
 
+    async def _list_shown(self) -> dict[str, Object]:
+        options = ListOptions(label_selector=f"{PART_OF}=trainmaster")
+        return {pod["metadata"]["name"]: pod for pod in (await self._client.list(PODS, NAMESPACE, options)).items}
+
     async def look(self) -> None:
         """Makes what is shown true."""
-        options = ListOptions(label_selector=f"{PART_OF}=trainmaster")
-        shown = {pod["metadata"]["name"]: pod for pod in (await self._client.list(PODS, NAMESPACE, options)).items}
+        shown = await self._list_shown()
         for name, pod in shown.items():
             if name not in self._checks or "deletionTimestamp" in pod["metadata"]:
                 await self._remove(pod)

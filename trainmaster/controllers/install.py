@@ -14,11 +14,11 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 
 import orjson
 
+import trainmaster
 from trainmaster.api.labels import SHIPPED_HASH
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
@@ -28,6 +28,7 @@ from trainmaster.client.contract import Client, PatchType, WriteOptions
 log = logging.getLogger(__name__)
 
 _MANAGER = WriteOptions(field_manager="trainmaster-installer")
+_SHIPPED = Path(trainmaster.__file__).parent / "manifests"
 _RUNTIME = "runtime.yaml"
 _NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: [\"']?([a-z0-9.-]+)", re.MULTILINE)
 SOURCE_HASH = "trainmaster.dev/shipped-source"
@@ -36,7 +37,7 @@ SOURCE_HASH = "trainmaster.dev/shipped-source"
 
 def list_manifests(templates: Path | None = None) -> Iterator[tuple[str, str]]:
     """Name and text of each shipped runtime; `templates` are the administrator's folders."""
-    for entry in sorted(resources.files("trainmaster").joinpath("manifests").iterdir(), key=lambda path: path.name):
+    for entry in sorted(_SHIPPED.iterdir(), key=lambda path: path.name):
         if entry.name.endswith(".yaml"):
             yield entry.name.removesuffix(".yaml"), entry.read_text()
         elif (shipped := entry.joinpath(_RUNTIME)).is_file():

@@ -11,7 +11,8 @@ from trainmaster.api.labels import MIRROR
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NODES, PODS
 from trainmaster.app.bootstrap import ensure_built_ins
-from trainmaster.app.components import LOOK_SECONDS, Components, name_controller
+from trainmaster.app.components import LOOK_SECONDS, START_SECONDS, Components, name_controller
+from trainmaster.client.contract import DeleteOptions
 from trainmaster.client.view import View
 from trainmaster.client.writes import Refusal
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
@@ -112,5 +113,33 @@ def test_a_component_pod_that_somebody_deletes_comes_back() -> None:
             second = await cluster.client.get(PODS, "a", NAMESPACE)
             assert second["metadata"]["uid"] != first["metadata"]["uid"]
             assert await get_shown(cluster, "a") == ("Running", True, "")
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_a_start_makes_what_is_missing_at_once_and_writes_the_rest_a_moment_later() -> None:
+    async def get_began(cluster: Cluster) -> str:
+        pod = await cluster.client.get(PODS, "a", NAMESPACE)
+        return str(pod["status"]["startTime"])
+
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            ensure_built_ins(cluster.registry)
+            client, clock = cluster.client, cluster.clock
+            async with Components(client, clock, {"a": lambda: ""}).running():
+                await clock.sleep(START_SECONDS / 2)
+                first = await get_began(cluster)
+            await clock.sleep(60)
+            async with Components(client, clock, {"a": lambda: "not yet"}).running():
+                await clock.sleep(START_SECONDS / 2)
+                assert await get_began(cluster) == first
+                await clock.sleep(START_SECONDS)
+                assert await get_began(cluster) > first
+                assert await get_shown(cluster, "a") == ("Running", False, "not yet")
+            await client.delete(PODS, "a", NAMESPACE, DeleteOptions(grace_seconds=0))
+            await clock.sleep(60)
+            async with Components(client, clock, {"a": lambda: ""}).running():
+                await clock.sleep(START_SECONDS / 2)
+                assert await get_shown(cluster, "a") == ("Running", True, "")
 
     run_virtual(main(), limit=86_400)

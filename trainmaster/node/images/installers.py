@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sysconfig
 from pathlib import Path
 
 from trainmaster.node.images.contract import ImageError
@@ -36,6 +35,8 @@ def _read_version(name: str) -> tuple[int, int]:
 
 
 def _list_bundles() -> list[Path]:
+    import sysconfig  # noqa: PLC0415 - every start loads this module, and few homes ever install anything
+
     spec = importlib.util.find_spec("ensurepip")
     own = [Path(place, "_bundled") for place in (spec.submodule_search_locations or ())] if spec else []
     given = sysconfig.get_config_var("WHEEL_PKG_DIR")

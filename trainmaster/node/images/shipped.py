@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.resources import files
+from pathlib import Path
 
+import trainmaster
 from trainmaster.node.images.rules import Rule
 
 MPI_VOLUME = "mpi-ssh-auth"
@@ -14,8 +15,9 @@ _REMOTE_START = (
     "sshd is replaced by a local stand-in for remote start, which mpirun reaches through the gang's directory"
 )
 # By path: a Pod's environment need not have our package, and these import nothing of it.
-_REMOTE = str(files("trainmaster").joinpath("remote_start", "program.py"))
-_LOADER = str(files("trainmaster").joinpath("initializer", "program.py"))
+_PACKAGE = Path(trainmaster.__file__).parent
+_REMOTE = str(_PACKAGE / "remote_start" / "program.py")
+_LOADER = str(_PACKAGE / "initializer" / "program.py")
 _MPI_HOME = "/home/mpiuser"
 """Of the user in upstream's MPI images; the Kubeflow SDK writes the training function there."""
 _SSHD = ("python3", _REMOTE, "serve")
