@@ -73,3 +73,30 @@ def test_a_changed_runtime_has_another_snapshot() -> None:
 )
 def test_how_long_a_name_may_be(length: int, counts: dict[str, tuple[int, int]], fits: bool) -> None:
     assert (names.find_too_long("a" * length, counts) is None) is fits
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"name": "torch", "uid": "9a51de44-ba8d-409c-a6db-1f8b8265e1fc"},
+        {
+            "annotations": {"uid": "no", "text": "a\n  uid: no\n"},
+            "finalizers": ["uid"],
+            "name": "x",
+            "uid": "12345678-0e0-0",
+        },
+        {"labels": {"metadata": "uid"}, "name": "y", "uid": "00000000-0000-0000-0000-000000000000", "z": {"uid": "no"}},
+    ],
+)
+def test_the_uid_of_a_snapshot_is_found_without_parsing(metadata: dict[str, Any]) -> None:
+    _, text = snapshots.take({"metadata": metadata, "spec": {"metadata": {"uid": "no"}}}, "TrainingRuntime")
+    assert snapshots.find_uid(text) == metadata["uid"] == snapshots.read(text)["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "metadata: {uid: 1a}\n", "metadata:\n  name: a\nspec:\n  uid: 1a\n", "a:\n  metadata:\n    uid: 1a\n",
+     "metadata:\n  annotations:\n    uid: 1a\n"],
+)  # fmt: skip
+def test_a_uid_that_is_not_where_it_belongs_or_written_otherwise_is_not_found(text: str) -> None:
+    assert snapshots.find_uid(text) is None

@@ -93,17 +93,23 @@ def _admit_change(new: Object, old: Object, lookup: Lookup) -> Findings:
 
 def find_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
     """What the job runs from: its snapshot, else the live runtime, if there is one."""
-    namespace = trainjob["metadata"]["namespace"]
-    snapshot = lookup.find(CONFIG_MAPS, namespace, snapshots.get_name(trainjob))
-    if snapshot is not None:
-        owners = {owner.get("uid") for owner in snapshot["metadata"].get("ownerReferences") or ()}
-        text = (snapshot.get("data") or {}).get(snapshots.DATA_KEY)
-        if trainjob["metadata"].get("uid") in owners and isinstance(text, str):
-            try:
-                return snapshots.read(text)
-            except ValueError:
-                return None
-    return find_live_runtime(trainjob, lookup)
+    text = find_snapshot(trainjob, lookup)
+    if text is None:
+        return find_live_runtime(trainjob, lookup)
+    try:
+        return snapshots.read(text)
+    except ValueError:
+        return None
+
+
+def find_snapshot(trainjob: Object, lookup: Lookup) -> str | None:
+    """The text of the job's own snapshot."""
+    snapshot = lookup.find(CONFIG_MAPS, trainjob["metadata"]["namespace"], snapshots.get_name(trainjob))
+    if snapshot is None:
+        return None
+    owners = {owner.get("uid") for owner in snapshot["metadata"].get("ownerReferences") or ()}
+    text = (snapshot.get("data") or {}).get(snapshots.DATA_KEY)
+    return text if trainjob["metadata"].get("uid") in owners and isinstance(text, str) else None
 
 
 def find_live_runtime(trainjob: Object, lookup: Lookup) -> Object | None:

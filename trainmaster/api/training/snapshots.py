@@ -9,6 +9,7 @@ Reading takes milliseconds; equal texts are parsed once (most jobs share their r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ _KEPT = 64
 _SMALL = 128 * 1024
 """Characters of a text that is remembered; a tenant's may have a million."""
 _DEPTH = 200
+_UID = re.compile(r"^metadata:\n(?:  .*\n)*?  uid: ([0-9a-f-]+)$", re.MULTILINE)
 _parsed: dict[str, Object] = {}
 """The last texts and what they mean. Values are shared: read-only."""
 _taken: dict[str, tuple[Mapping[str, Any], Object, str]] = {}
@@ -103,6 +105,15 @@ def read(text: str) -> Object:
     if len(text) <= _SMALL:
         _remember(_parsed, text, value)
     return value
+
+
+def find_uid(text: str) -> str | None:
+    """Of the runtime in a snapshot; None where it is not written as Go programs and we write it.
+
+    Without parsing: after each start this is asked for every finished job, and their texts differ.
+    """
+    match = _UID.search(text)
+    return match[1] if match else None
 
 
 def _remember(memory: dict[Any, Any], key: Any, value: Any) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from trainmaster.api.admission.trainjobs import find_live_runtime, find_runtime
+from trainmaster.api.admission.trainjobs import find_live_runtime, find_runtime, find_snapshot
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import Policy, read_policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.api.training import snapshots
 from trainmaster.api.training.ends import FINISHED, find_end
 from trainmaster.client.view import View
 from trainmaster.controllers.ownership import is_terminating
@@ -21,7 +22,11 @@ COMPLETE, FAILED = FINISHED
 def find_retention_runtime(view: View, trainjob: Object) -> Object | None:
     """The live runtime while it is the one that the job began with, so that a changed TTL reaches finished jobs;
     else the snapshot."""
-    taken, live = find_runtime(trainjob, view), find_live_runtime(trainjob, view)
+    live = find_live_runtime(trainjob, view)
+    text = find_snapshot(trainjob, view)
+    if live is not None and text is not None and snapshots.find_uid(text) == live["metadata"].get("uid"):
+        return live
+    taken = find_runtime(trainjob, view)
     if taken is None or live is None:
         return taken or live
     return live if taken["metadata"].get("uid") in (None, live["metadata"].get("uid")) else taken
