@@ -251,9 +251,9 @@ class StorageGuard:
         volumes = await self._list_volumes() if budgets else []
         for namespace, quota in budgets.items():
             own = [pod for pod in pods if pod.namespace == namespace]
-            used = 0
-            for path in await self._list_paths(namespace, own, volumes):
-                used += await self._measure(path)
+            held = {path: await self._measure(path) for path in await self._list_paths(namespace, own, volumes)}
+            grown = [self._note_growth(pod, held) for pod in own if not pod.is_over]
+            used = sum(held.values())
             live = {pod.results for pod in own}
             for path in await self._actions.list_kept(namespace):
                 used += 0 if path in live else await self._measure_seldom(path)
@@ -262,22 +262,19 @@ class StorageGuard:
             if used <= budget:
                 continue
             over.add(namespace)
-            grown = [await self._measure_growth(pod) for pod in own if not pod.is_over]
             eviction = decide_budget(namespace, used, budget, grown)
             if eviction is not None:
                 self._evict(eviction)
         return over
 
-    async def _measure_growth(self, pod: GuardedPod) -> PodUse:
-        """Since the last look at it."""
-        own = await self._measure(pod.directory)
-        whole = own
-        for path in (pod.results, *pod.claims):
-            whole += await self._measure(path) if path else 0
-        before = self._seen.last.get(f"budget {pod.uid}", self._seen.last.get(pod.uid, 0))
-        self._seen.last[f"budget {pod.uid}"] = whole
-        meta = pod.obj["metadata"]
-        return PodUse(pod.uid, meta["name"], pod.namespace, own, whole - before)
+    def _note_growth(self, pod: GuardedPod, held: Mapping[str, int]) -> PodUse:
+        """Since the budget was last looked at, by the same measurement: what came in between counts the next time."""
+        own = held[pod.directory]
+        whole = own + sum(held.get(path, 0) for path in (pod.results, *pod.claims))
+        key = f"budget {pod.uid}"
+        before = self._seen.last.get(key, 0)
+        self._seen.last[key] = whole
+        return PodUse(pod.uid, pod.obj["metadata"]["name"], pod.namespace, own, whole - before)
 
     async def _list_paths(self, namespace: str, pods: Sequence[GuardedPod], volumes: Sequence[Object]) -> list[str]:
         paths = [pod.directory for pod in pods]
