@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from trainmaster.shim import birth, processes, sessions, usage, wire
 from trainmaster.shim.attempt import AlreadyBegun, Attempt
-from trainmaster.shim.loop import WRITE, Loop, Timer
+from trainmaster.shim.loop import WRITE, Loop, Timer, get_monotonic
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.protocol import ContainerSpec, Paths, decode, describe, read_whole
 from trainmaster.shim.sandbox import Sandbox, SandboxError
@@ -26,6 +26,8 @@ _LOOK_AGAIN = 0.05
 """Between two looks at a tree that does not die at once: a process in the kernel's hands gives no notice."""
 _LONGEST_PAUSE = 1.0
 _WATCH_SECONDS = 1.0
+_WATCH_COST = 10.0
+"""Looking takes at most a tenth of a processor."""
 _MOST_SESSIONS = 64
 """Each holds descriptors of the shim and of the server."""
 _REFUSALS = (SessionError, SandboxError, AlreadyBegun, OSError, KeyError, TypeError, ValueError)
@@ -187,7 +189,9 @@ class Pod:
             self._loop.call_after(_WATCH_SECONDS, self._watch_limits)
 
     def _watch_limits(self) -> None:
-        """Where no control group limits memory or pids: looks once a second while a limited container runs."""
+        """Where no control group limits memory or pids: looks once a second while a limited container runs, and less
+        often where a look is dear because of many processes or open files."""
+        began = get_monotonic()
         running = {
             attempt.pid: (attempt.spec.name, attempt.spec.limits.memory)
             for attempt in self._attempts.values()
@@ -197,7 +201,8 @@ class Pod:
             self._attempts[name].note_over_limit(what)
         self._watch_set = bool(running)
         if running:
-            self._loop.call_after(_WATCH_SECONDS, self._watch_limits)
+            cost = get_monotonic() - began
+            self._loop.call_after(max(_WATCH_SECONDS, cost * _WATCH_COST), self._watch_limits)
 
     def _note_started(self, attempt: Attempt) -> None:
         assert attempt.started is not None

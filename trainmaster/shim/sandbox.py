@@ -16,7 +16,7 @@ import json
 import os
 import socket
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmaster.shim import cgroups, etc, linux, network, relay, rootfs, security
@@ -34,7 +34,7 @@ from trainmaster.shim.protocol import (
     SandboxSpec,
     write_whole,
 )
-from trainmaster.shim.usage import list_processes
+from trainmaster.shim.usage import Process, list_processes, measure_unnamed
 
 
 class SandboxError(Exception):
@@ -259,10 +259,11 @@ class Sandbox:
             linux.unshare(linux.CLONE_NEWNS)
             rootfs.build_root(self._build_wishes(container))
             _make_directory(container.directory)
-            security.limit(container)
             if self.pod.level == USER:
                 security.map_identity(container, _ground.user, _ground.group)
+                security.limit_inside(container, self.pod.limits.pids)
             else:
+                security.limit(container)
                 security.change_identity(container)
         _change_directory(container.directory)
         if self.pod.level != PLAIN:
@@ -311,11 +312,12 @@ class Sandbox:
         self._join_groups(container)
         if self._network is not None:
             linux.setns(self._network.namespace, linux.CLONE_NEWNET)
-        security.limit(container)
         if self.pod.level == USER:
             linux.setns(pidfd, linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
             security.drop_after_join(container)
+            security.limit_inside(container, self.pod.limits.pids)
         else:
+            security.limit(container)
             linux.setns(pidfd, linux.CLONE_NEWNS)
             security.change_identity(container)
         _change_directory(container.directory)
@@ -396,7 +398,7 @@ class Sandbox:
             threads[name] = threads.get(name, 0) + process.threads
         over = {name: "memory" for name, limit in running.values() if limit and used.get(name, 0) > limit}
         whole = self.pod.limits
-        unmapped = max(0, self._measure_shm() - sum(process.shared_bytes for process in processes))
+        unmapped = self._measure_unmapped(processes) if whole.memory else 0
         for what, amounts, total, most in (
             ("memory", used, sum(used.values()) + unmapped, whole.memory),
             ("pids", threads, sum(threads.values()), whole.pids),
@@ -404,6 +406,11 @@ class Sandbox:
             if not over and running and most and total > most:
                 over[max((name for name, _ in running.values()), key=lambda name: amounts.get(name, 0))] = what
         return over
+
+    def _measure_unmapped(self, processes: Sequence[Process]) -> int:
+        """Shared memory beyond what processes have mapped, which is counted with them."""
+        shared = self._measure_shm() + measure_unnamed(processes, own_ipc=self.pod.level != PLAIN)
+        return max(0, shared - sum(process.shared_bytes for process in processes))
 
     def _measure_shm(self) -> int:
         """Files in /dev/shm are memory that no process need have mapped."""

@@ -12,8 +12,10 @@ import contextlib
 import errno
 import os
 import platform
+import re
 import resource
 import struct
+from collections.abc import Iterable
 
 from trainmaster.shim import linux
 from trainmaster.shim.protocol import ContainerSpec
@@ -226,7 +228,29 @@ def drop_after_join(container: ContainerSpec) -> None:
 
 def limit(container: ContainerSpec) -> None:
     """Before the change of user: an exec fails when the user has more processes than it may."""
-    for number, most in container.rlimits:
+    _set_limits(container.rlimits)
+
+
+def limit_inside(container: ContainerSpec, pids: int) -> None:
+    """In the container's own user namespace, where the kernel counts its processes by themselves; what is set before
+    that namespace is made counts all processes of the server's user. So the Pod's `pids` are the container's here."""
+    inside = [(number, most) for number, most in container.rlimits if number != resource.RLIMIT_NPROC]
+    if pids and _COUNTS_INSIDE:
+        inside.append((resource.RLIMIT_NPROC, pids))
+    _set_limits(inside)
+
+
+def counts_by_namespace(release: str) -> bool:
+    """Linux 5.14 and later; before, the limit was on all processes of the server's user, wherever they are."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return found is not None and (int(found[1]), int(found[2])) >= (5, 14)
+
+
+_COUNTS_INSIDE = counts_by_namespace(platform.release())
+
+
+def _set_limits(limits: Iterable[tuple[int, int]]) -> None:
+    for number, most in limits:
         soft, hard = resource.getrlimit(number)
         ceiling = most if hard == resource.RLIM_INFINITY else min(hard, most)
         resource.setrlimit(number, (ceiling if soft == resource.RLIM_INFINITY else min(soft, ceiling), ceiling))

@@ -6,10 +6,12 @@ The shim keeps the machine's /proc, so the pids here are the machine's, also whe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_BLOCK = 512
+"""Unit of st_blocks."""
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -30,6 +32,39 @@ class Process:
 def list_processes() -> list[Process]:
     """All that descend from this process; orphans too, because they became its children."""
     return list(_walk(int(os.readlink("/proc/self"))))
+
+
+def measure_unnamed(processes: Iterable[Process], *, own_ipc: bool) -> int:
+    """Shared memory that lies in no directory and need not be mapped: memfds that a process holds open, each once, and
+    with `own_ipc` the System V segments of this process's IPC namespace."""
+    found: dict[tuple[int, int], int] = {}
+    for process in processes:
+        for status in _list_memfds(process.pid):
+            found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
+    return sum(found.values()) + (_measure_segments() if own_ipc else 0)
+
+
+def _list_memfds(pid: int) -> Iterator[os.stat_result]:
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return  # it ended
+    for name in names:
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{name}").startswith("/memfd:"):
+                yield os.stat(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue  # closed meanwhile
+
+
+def _measure_segments() -> int:
+    try:
+        with open("/proc/sysvipc/shm") as stream:
+            head, *lines = (line.split() for line in stream)
+    except OSError:
+        return 0  # a kernel without them
+    columns = [head.index(name) for name in ("rss", "swap")]
+    return sum(int(line[column]) for line in lines for column in columns)
 
 
 def _walk(root: int) -> Iterator[Process]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.attacks.pod.hostile import FORKS, WAYS, build_forks
 from tests.attacks.site import Caller, Site, add_tenant, make_caller, unique
 from tests.support.clients import JSON
 from trainmaster.client.kubeconfig import ClusterConfig
@@ -77,45 +78,9 @@ def may_go_last() -> bool:
     return bool(int(effective, 16) & 1 << 24)
 
 
-WAYS = {
-    "heap": """
-held = []
-for _ in range(100):
-    held.append(bytearray(b"x" * (8 << 20)))
-""",
-    "memfd": """
-fd = os.memfd_create("m")
-for _ in range(100):
-    os.write(fd, b"x" * (8 << 20))
-""",
-    "shared memory": """
-try:
-    file = open("/dev/shm/x", "wb")
-    for _ in range(100):
-        file.write(b"x" * (8 << 20))
-except OSError:
-    pass
-held = [bytearray(b"x" * (8 << 20)) for _ in range(60)]
-""",
-    "locked": """
-ctypes.CDLL(None).mlockall(3)
-held = []
-for _ in range(100):
-    held.append(bytearray(b"x" * (8 << 20)))
-""",
-    "System V": """
-libc = ctypes.CDLL(None)
-libc.shmat.restype = ctypes.c_void_p
-for _ in range(60):
-    at = libc.shmat(libc.shmget(0, 8 << 20, 0o1600), None, 0)
-    ctypes.memset(at, 1, 8 << 20)
-""",
-}
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_memory_in_every_form_is_counted(small: Caller, way: str) -> None:
-    pod, printed = run(small, f"import ctypes, os\n{WAYS[way]}\nprint('got through')")
+    pod, printed = run(small, f"{WAYS[way]}\nprint('got through')")
     assert get_end(pod)["reason"] == "OOMKilled", (get_end(pod), printed)
 
 
@@ -148,47 +113,6 @@ print("fine")
 """
     pod, printed = run(small, code)
     assert printed.strip() == "fine", get_end(pod)
-
-
-FORKS = {
-    "processes": """
-while True:
-    try:
-        if not os.fork():
-            time.sleep(20)
-            os._exit(0)
-    except OSError:
-        break
-    n += 1
-""",
-    "threads": """
-while True:
-    try:
-        threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
-    except RuntimeError:
-        break
-    n += 1
-""",
-    "orphans": """
-while True:
-    try:
-        if not os.fork():
-            os.setsid()
-            try:
-                os.fork()
-            except OSError:
-                pass
-            time.sleep(20)
-            os._exit(0)
-    except OSError:
-        break
-    n += 1
-""",
-}
-
-
-def build_forks(way: str) -> str:
-    return f"import os, threading, time\nn = 0\n{FORKS[way]}\nprint('had', n, flush=True)\n"
 
 
 @pytest.mark.parametrize("way", FORKS)

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from trainmaster.shim.security import DENIED, build_filter
+from trainmaster.shim.security import DENIED, build_filter, counts_by_namespace
 
 pytestmark = pytest.mark.unit
 
@@ -154,3 +154,19 @@ def test_the_filter_is_made_of_whole_instructions_and_every_jump_lands(machine: 
 
 def test_an_unknown_machine_has_no_filter() -> None:
     assert build_filter("riscv64") == b""
+
+
+@pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        ("5.14.0", True),
+        ("5.14-rc1", True),
+        ("6.1.0-13-amd64", True),
+        ("10.0", True),
+        ("5.13.19", False),
+        ("4.18.0-553.el8", False),
+        ("x", False),
+    ],
+)
+def test_processes_are_limited_by_namespace_only_where_the_kernel_counts_so(release: str, expected: bool) -> None:
+    assert counts_by_namespace(release) is expected
