@@ -74,6 +74,7 @@ def read_claims(token: str) -> Object:
 
 
 MOUNTED = {"volumeMounts": [{"name": "v", "mountPath": "/v"}], "command": ["/bin/sh"]}
+MEMORY_FULL = "Usage of EmptyDir volumes of medium Memory exceeds the memory limit 1Mi. "
 SHOWN = {"volumes": [{"name": "v", "configMap": {"name": "settings"}}]}
 
 
@@ -210,6 +211,23 @@ def test_an_overfull_empty_dir_is_reported(tmp_path: Path) -> None:
             (tmp_path / "pod" / "volumes" / "v" / "big").write_bytes(b"x" * 100_000)
             await asyncio.sleep(15)
             assert bench.exceeded[0] == 'Usage of EmptyDir volume "v" exceeds the limit "1Ki". '
+
+    run(tmp_path, test)
+
+
+def test_memory_volumes_beyond_the_pods_memory_are_reported(tmp_path: Path) -> None:
+    """Where no control group counts them, nobody else would."""
+
+    async def test(bench: Bench) -> None:
+        limited = {**MOUNTED, "resources": {"limits": {"memory": "1Mi"}}}
+        pod = await bench.create(limited, volumes=[{"name": name, "emptyDir": {"medium": "Memory"}} for name in "vw"])
+        async with bench.launcher.running():
+            volumes = (await bench.prepare(pod)).volumes
+            for name, reports in (("v", []), ("w", [MEMORY_FULL])):
+                Path(volumes[name].source, "big").write_bytes(b"x" * 700_000)
+                await asyncio.sleep(15)
+                assert bench.exceeded[:1] == reports
+        await bench.launcher.release(pod)
 
     run(tmp_path, test)
 

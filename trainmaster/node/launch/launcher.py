@@ -30,6 +30,7 @@ from trainmaster.kit.backoff import Backoff, Policy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.disk_usage import DiskUsage
+from trainmaster.node.eviction import show
 from trainmaster.node.images.catalogue import Images
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.launch.budgets import find_budget
@@ -43,6 +44,7 @@ from trainmaster.node.launch.contract import (
     list_containers,
 )
 from trainmaster.node.launch.environment import list_references
+from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.mounts import get_kubeconfig
 from trainmaster.node.launch.references import read_field, read_resource
 from trainmaster.node.volumes import claim, code, empty_dir
@@ -60,7 +62,7 @@ log = logging.getLogger(__name__)
 Announce = Callable[[str, str], None]
 """(Pod uid, sentence): what takes time before its containers can begin."""
 Exceeded = Callable[[str, str], None]
-"""(Pod uid, sentence): an emptyDir holds more than its sizeLimit; the Pod is to be evicted."""
+"""(Pod uid, sentence): an emptyDir holds more than it may; the Pod is to be evicted."""
 _SIZE_SECONDS = 10.0
 """How often volumes with a sizeLimit are measured; the kubelet's eviction manager looks as often."""
 
@@ -118,7 +120,7 @@ class Launcher:
         self._announce = announce
         self._usage = usage or DiskUsage(clock)
         self._sized: WorkQueue[str] = WorkQueue(clock)
-        """Pods whose volumes with a sizeLimit are to be measured."""
+        """Pods whose volumes with a limit are to be measured."""
         self._live: dict[str, _Live] = {}
         self._adopted: dict[str, tuple[Object, Site]] = {}
         """Pods that ran before this process, and were not looked at yet."""
@@ -357,12 +359,18 @@ class Launcher:
             self._sized.done(uid)
 
     async def _check_sizes(self, uid: str, live: _Live) -> None:
+        if self._exceeded is None:
+            return
+        held, most = 0, build_pod_limits(live.pod).memory
         for volume in _list_limited(live):
-            usage = await self._usage.measure(volume.source, enough=volume.size_limit)
-            if usage.bytes > volume.size_limit and self._exceeded is not None:
+            usage = await self._usage.measure(volume.source, enough=volume.size_limit or most)
+            held += usage.bytes if volume.memory else 0
+            if volume.size_limit and usage.bytes > volume.size_limit:
                 source = next(entry for entry in live.volumes if entry["name"] == volume.name)
                 limit = source["emptyDir"]["sizeLimit"]
                 self._exceeded(uid, f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". ')
+        if most and held > most:
+            self._exceeded(uid, f"Usage of EmptyDir volumes of medium Memory exceeds the memory limit {show(most)}. ")
 
     async def _follow(self, gvr: GVR) -> None:
         backoff = Backoff(Policy(first=0.1, cap=30.0))
@@ -394,7 +402,13 @@ class Launcher:
 
 
 def _list_limited(live: _Live) -> list[Volume]:
-    return [volume for volume in live.made.values() if volume.size_limit and volume.scratch]
+    """Those with a sizeLimit; and those in memory where the Pod's is limited: only control groups count them there."""
+    is_limited = build_pod_limits(live.pod).memory > 0
+    return [
+        volume
+        for volume in live.made.values()
+        if volume.scratch and (volume.size_limit or (volume.memory and is_limited))
+    ]
 
 
 async def _make_durable(store: Store, digest: str) -> None:
