@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -113,7 +114,9 @@ async def running_workloads(
             async with (
                 running_keeper(client, recorder, clock, build_shape(settings.node, node.level), home.root) as keeper,
                 manager.running(),
-                NodeAgent(client, recorder, clock, node).running() as agent,
+                NodeAgent(
+                    client, recorder, clock, replace(node, note_short_disk=keeper.note_short_disk)
+                ).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
                 Tidier(client, clock, home.bundles, home.history).running(),
             ):

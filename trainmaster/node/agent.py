@@ -244,6 +244,8 @@ class NodeAgent:
         self._carry_out(Eviction(uid, message))
 
     def _carry_out(self, eviction: Eviction) -> None:
+        if eviction.is_disruption and self._settings.note_short_disk is not None:
+            self._settings.note_short_disk()
         pod = self._pods.get(eviction.uid)
         if pod is not None:
             disruption = "TerminationByKubelet" if eviction.is_disruption else ""

@@ -102,6 +102,8 @@ class NodeKeeper:
         self._heard_at = 0.0
         self._told: tuple[str, ...] = ()
         self._disk_short_at: float | None = None
+        self._disk_said_short = False
+        """By the Node, since the last look."""
         self.trouble = "the node has not been registered yet"
         """Why the Node object is not true; empty while it is."""
 
@@ -125,9 +127,12 @@ class NodeKeeper:
         """Or less, when the disk is short of a sudden: nothing new may be bound to it."""
         for _ in range(round(LOOK_SECONDS / DISK_SECONDS)):
             await self._clock.sleep(DISK_SECONDS)
-            known = self._disk_short_at is not None
-            if self._is_disk_short(self._read_health()) and not known:
+            if self._is_disk_short(self._read_health()) and not self._disk_said_short:
                 return
+
+    def note_short_disk(self) -> None:
+        """Somebody was evicted for it: that may be over before it is looked at here."""
+        self._disk_short_at = self._clock.boot()
 
     def _is_disk_short(self, health: Health) -> bool:
         """Now, or a short while ago."""
@@ -151,6 +156,7 @@ class NodeKeeper:
         was_short = self._is_disk_short(health)
         new = build_node(self._shape, self._hardware, old, found.devices, policy, now, health, disk_was_short=was_short)
         stored = await self._write(old, new)
+        self._disk_said_short = was_short
         await self._tell(old, stored, policy, found)
         await self._renew(now)
         self.trouble = ""

@@ -93,6 +93,8 @@ class Settings:
     """Finds what jobs of a namespace left on the disk, for its budget; None: nothing is kept."""
     min_free_disk: int = 1024**3
     """Bytes of the disk below which Pods that took it have to go."""
+    note_short_disk: Callable[[], None] | None = None
+    """Called when one had to, so that the Node says DiskPressure, and what comes in its place waits."""
     tenant_write_rate: int = 0
     """Bytes per second that Pods of one tenant may write to the disk together; 0 is no limit."""
 

@@ -163,6 +163,22 @@ def test_a_full_disk_keeps_new_pods_away_until_there_is_room_again() -> None:
     play(test)
 
 
+def test_a_disk_that_was_short_between_two_looks_is_said_too() -> None:
+    async def test(setting: Setting) -> None:
+        await setting.look()
+        assert setting.keeper is not None
+        async with setting.keeper.running():
+            await setting.cluster.clock.sleep(1.5)
+            setting.keeper.note_short_disk()
+            await setting.cluster.clock.sleep(2)
+            node = await setting.cluster.client.get(NODES, "local")
+            assert get_status(node, "DiskPressure") == "True", "and not only with the next regular look"
+        await setting.cluster.clock.sleep(DISK_HOLD_SECONDS)
+        assert get_status(await setting.look(), "DiskPressure") == "False"
+
+    play(test)
+
+
 @pytest.mark.parametrize(
     ("health", "condition"),
     [
