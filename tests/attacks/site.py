@@ -138,10 +138,15 @@ def unique(name: str) -> str:
 
 @contextmanager
 def running_site(
-    home: Path, *flags: str, environ: Mapping[str, str] | None = None, tenant: tuple[str, ...] = ()
+    home: Path,
+    *flags: str,
+    environ: Mapping[str, str] | None = None,
+    tenant: tuple[str, ...] = (),
+    user: int | None = None,
 ) -> Iterator[Site]:
-    """A server with the owner and the tenants ann and bob; `tenant` are flags of `trainmaster tenant add`."""
-    with start_server(home, *flags, environ=environ) as server:
+    """A server with the owner and the tenants ann and bob; `tenant` are flags of `trainmaster tenant add`, `user` is
+    who runs it if not we."""
+    with start_server(home, *flags, environ=environ, user=user) as server:
         callers = [make_caller(server, "default", (home / "pki" / "owner.token").read_text().strip())]
         try:
             callers += [add_tenant(server, name, *tenant) for name in ("ann", "bob")]

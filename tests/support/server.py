@@ -111,8 +111,10 @@ def launch_server(
 
 
 @contextmanager
-def start_server(home: Path, *flags: str, environ: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
-    server = launch_server(home, *flags, environ=environ)
+def start_server(
+    home: Path, *flags: str, environ: Mapping[str, str] | None = None, user: int | None = None
+) -> Iterator[ServerProcess]:
+    server = launch_server(home, *flags, environ=environ, user=user)
     try:
         yield server
     except BaseException:
