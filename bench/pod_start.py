@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from tests.node.sandboxes import Sandboxes
-from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN, Limits
+from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN, ResourceLimits
 
 SLEEP = "/bin/sleep"
 FULL_MS = 10.0
@@ -43,7 +43,7 @@ def spawn_bare(count: int) -> list[float]:
     return taken
 
 
-async def start_pods(level: str, count: int, limits: Limits) -> tuple[list[float], list[float]]:
+async def start_pods(level: str, count: int, limits: ResourceLimits) -> tuple[list[float], list[float]]:
     """(wall, processor) milliseconds of each start."""
     wall, cpu = [], []
     with tempfile.TemporaryDirectory(prefix="tm-") as folder:
@@ -87,11 +87,14 @@ def main() -> int:
     options = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {options.count} starts each")
     show("bare", spawn_bare(options.count), [])
-    show("plain", *asyncio.run(start_pods(PLAIN, options.count, Limits())))
+    show("plain", *asyncio.run(start_pods(PLAIN, options.count, ResourceLimits())))
     if os.geteuid() == 0:
-        wall, cpu = asyncio.run(start_pods(FULL, options.count, Limits()))
+        wall, cpu = asyncio.run(start_pods(FULL, options.count, ResourceLimits()))
         show("full", wall, cpu)
-        show("full, limited", *asyncio.run(start_pods(FULL, options.count, Limits(memory=1 << 30, cpu_millis=1000))))
+        show(
+            "full, limited",
+            *asyncio.run(start_pods(FULL, options.count, ResourceLimits(memory=1 << 30, cpu_millis=1000))),
+        )
         kept = statistics.median(wall) <= FULL_MS
         print(f"full p50 <= {FULL_MS:.0f} ms: {'kept' if kept else 'MISSED'}")
         return 0 if kept else 1

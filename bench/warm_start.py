@@ -29,7 +29,7 @@ from pathlib import Path
 from tests.node.shims import Shims, supervising
 from tools.frameworks import find_frameworks
 from trainmaster.node.images import layers
-from trainmaster.node.warm import IMPORTS, Wish
+from trainmaster.node.warm import IMPORTS, WarmZygote
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec, Mount, SandboxSpec
 from trainmaster.shim.warm import ENVIRON
 
@@ -60,7 +60,7 @@ class Field:
         base = layers.read_base(prefix)
         self.layer = layers.make_shared(folder / "made", base)
         self.programs = layers.make_programs(folder / "made", prefix)
-        self.wish = Wish("bench", self.layer, IMPORTS, prefix)
+        self.wish = WarmZygote("bench", self.layer, IMPORTS, prefix)
         self.count = 0
 
     def make_env(self, rank: int | None, port: int) -> dict[str, str]:

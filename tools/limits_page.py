@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 
 from tools.settings_page import read_docs, show
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.edge.limits import EdgeLimits
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"
@@ -28,7 +28,7 @@ def build_table(cls: type, without: frozenset[str] = frozenset()) -> str:
 
 def build_tables() -> str:
     every = frozenset(item.name for item in dataclasses.fields(EdgeLimits))
-    return f"{build_table(EdgeLimits)}\nOf the API server alone:\n\n{build_table(Limits, every)}"
+    return f"{build_table(EdgeLimits)}\nOf the API server alone:\n\n{build_table(ApiLimits, every)}"
 
 
 def build_page(text: str) -> str:

@@ -61,7 +61,7 @@ def report(step: float | None = None, total: float | None = None, **metrics: Any
         log.debug("progress not noted", exc_info=True)
 
 
-class Reporter:
+class ProgressReporter:
     """The newest state, and the thread that sends it."""
 
     def __init__(self, send: Send, *, clock: Callable[[], float] = time.monotonic, seconds: float = SECONDS) -> None:
@@ -69,7 +69,7 @@ class Reporter:
         self._clock = clock
         self._seconds = seconds
         self._changed = threading.Condition()
-        self._state = State()
+        self._state = ReportedState()
         self._is_unsent = False
         self._is_over = False
         self._thread: threading.Thread | None = None
@@ -122,7 +122,7 @@ class Reporter:
                 self._is_unsent = True
 
 
-class State:
+class ReportedState:
     """What was said so far, and since when."""
 
     def __init__(self) -> None:
@@ -133,8 +133,8 @@ class State:
         """(moment, step) of the first report: what came before it is start-up, not speed."""
         self.noted = 0.0
 
-    def copy(self) -> State:
-        other = State()
+    def copy(self) -> ReportedState:
+        other = ReportedState()
         other.step, other.total, other.metrics = self.step, self.total, dict(self.metrics)
         other.began, other.noted = self.began, self.noted
         return other
@@ -193,7 +193,7 @@ def format_value(value: Any) -> str:
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else f"{number:.6g}"
 
 
-class Sender:
+class StatusConnection:
     """One connection to the status server, kept open between reports."""
 
     def __init__(self, url: str, ca_cert: str, token: str) -> None:
@@ -244,12 +244,12 @@ class Sender:
             self._connection = None
 
 
-def build_reporter(environ: Mapping[str, str]) -> Reporter | None:
+def build_reporter(environ: Mapping[str, str]) -> ProgressReporter | None:
     """None where there is nobody to report to, or it is not this process's business."""
     url, token = environ.get(URL), environ.get(TOKEN)
     if not url or not token or find_rank(environ) != 0:
         return None
-    return Reporter(Sender(url, environ.get(CA_CERT, ""), token))
+    return ProgressReporter(StatusConnection(url, environ.get(CA_CERT, ""), token))
 
 
 def find_rank(environ: Mapping[str, str]) -> int:
@@ -260,11 +260,11 @@ def find_rank(environ: Mapping[str, str]) -> int:
     return 0
 
 
-_found: list[Reporter | None] = []
+_found: list[ProgressReporter | None] = []
 _finding = threading.Lock()
 
 
-def _find_reporter() -> Reporter | None:
+def _find_reporter() -> ProgressReporter | None:
     if not _found:
         with _finding:
             if not _found:

@@ -21,7 +21,7 @@ from tests.crash.pods_child import LINES, get_uid, make_container, make_pod
 from tests.node.shims import Shims, make_spec, supervising
 from tests.support.leaks import nothing_left
 from trainmaster.shim.processes import is_alive, kill_quietly, read_start_ticks
-from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec, Exited, Identity
+from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec, Exited, ProcessIdentity
 
 pytestmark = pytest.mark.crash
 
@@ -29,9 +29,9 @@ ROUNDS = int(os.environ.get("TRAINMASTER_CRASH_ROUNDS", "1"))
 COUNT = 20
 
 
-def read_zygote(root: Path) -> Identity | None:
+def read_zygote(root: Path) -> ProcessIdentity | None:
     path = root / "pods" / ".zygote" / "zygote.json"
-    return Identity(**json.loads(path.read_bytes())) if path.exists() else None
+    return ProcessIdentity(**json.loads(path.read_bytes())) if path.exists() else None
 
 
 def run_victim(root: Path, level: str, rng: random.Random, *, with_zygote: bool) -> int:
@@ -129,7 +129,7 @@ def test_when_all_are_killed_at_once_the_next_control_plane_clears_up(tmp_path: 
         async with supervising(tmp_path, close=False) as shims:
             await shims.create("u", make_daemons(tmp_path))
             pids = [int(word) for word in (await shims.wait_for_log("u", "up")).split()[:-1]]
-            zygote = Identity(**json.loads((tmp_path / ".zygote" / "zygote.json").read_bytes()))
+            zygote = ProcessIdentity(**json.loads((tmp_path / ".zygote" / "zygote.json").read_bytes()))
             for who in (zygote, shims.read_shim("u")):
                 assert is_alive(who)
                 os.kill(who.pid, signal.SIGSTOP)

@@ -20,7 +20,7 @@ import pytest
 
 from tests.e2e.shell import Person
 from tests.support.server import clean_environ, command
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.e2e
@@ -162,7 +162,9 @@ def test_each_symptom_has_a_command_that_answers(
     monkeypatch.chdir(tmp_path)
     with open("out", "w+") as out, open("err", "w+") as err:
         # In this process: what is asked for here is the answer, and twenty interpreters take their time.
-        found = main(typed.replace("my-job", job).split(), Context({"TRAINMASTER_HOME": str(busy.home)}, out, err))
+        found = main(
+            typed.replace("my-job", job).split(), CommandContext({"TRAINMASTER_HOME": str(busy.home)}, out, err)
+        )
     said = (tmp_path / "out").read_text() + (tmp_path / "err").read_text()
     assert found == code, said
     assert words in said

@@ -14,9 +14,9 @@ from trainmaster.api.meta import Object
 from trainmaster.api.patches import merge
 from trainmaster.api.resources import LIMIT_RANGES, NODES, PODS, RESOURCE_QUOTAS, TRAIN_JOBS
 from trainmaster.client.contract import PatchType
-from trainmaster.controllers.explain.changes import Change
+from trainmaster.controllers.explain.changes import UnblockingChange
 from trainmaster.controllers.explain.gathering import collect
-from trainmaster.controllers.explain.reasons import Explanation, explain, list_waiting
+from trainmaster.controllers.explain.reasons import JobExplanation, explain, list_waiting
 from trainmaster.kit.timeline import Now
 from trainmaster.testing.virtual import run_virtual
 
@@ -46,7 +46,7 @@ async def submit(plant: Plant, *jobs: Object) -> None:
         await plant.cluster.clock.sleep(3)
 
 
-def ask(plant: Plant, name: str) -> Explanation:
+def ask(plant: Plant, name: str) -> JobExplanation:
     found = explain(plant.cluster.view, "default", name, Now(plant.cluster.clock.now()))
     assert found is not None
     return found
@@ -57,7 +57,7 @@ async def is_running(plant: Plant, name: str) -> bool:
     return bool(pods) and all(pod["spec"].get("nodeName") for pod in pods)
 
 
-async def keep_promise(plant: Plant, job: Object, change: Change) -> bool:
+async def keep_promise(plant: Plant, job: Object, change: UnblockingChange) -> bool:
     """Deletes the job and submits it again with the change; whether it starts."""
     name = job["metadata"]["name"]
     await plant.client.delete(TRAIN_JOBS, name, "default")
@@ -172,10 +172,10 @@ def test_one_node_more_than_proposed_is_too_many(seed: int) -> None:
             change = next((change for change in ask(plant, "large").changes if change.kind == "nodes"), None)
             if change is None:
                 wanted = {"spec": {"trainer": {"numNodes": 1}}}
-                assert not await keep_promise(plant, job, Change("nodes", "", "", wanted))
+                assert not await keep_promise(plant, job, UnblockingChange("nodes", "", "", wanted))
                 return
             more = {"spec": {"trainer": {"numNodes": change.patch["spec"]["trainer"]["numNodes"] + 1}}}
-            assert not await keep_promise(plant, job, Change("nodes", "", "", more))
+            assert not await keep_promise(plant, job, UnblockingChange("nodes", "", "", more))
 
     run_virtual(main(), limit=86_400)
 
@@ -194,7 +194,7 @@ def test_what_is_proposed_holds_for_other_runtimes_too(runtime: str) -> None:
             nodes = next(change for change in changes if change.kind == "nodes")
             assert await keep_promise(plant, job, nodes), nodes
             more = {"spec": {"trainer": {"numNodes": nodes.patch["spec"]["trainer"]["numNodes"] + 1}}}
-            assert not await keep_promise(plant, job, Change("nodes", "", "", more))
+            assert not await keep_promise(plant, job, UnblockingChange("nodes", "", "", more))
 
     run_virtual(main(), limit=86_400)
 
@@ -241,7 +241,7 @@ def test_a_job_over_its_quota_is_told_how_many_nodes_fit(hard: dict[str, str]) -
             (change,) = found.changes
             assert await keep_promise(plant, job, change), change
             more = {"spec": {"trainer": {"numNodes": change.patch["spec"]["trainer"]["numNodes"] + 1}}}
-            assert not await keep_promise(plant, job, Change("nodes", "", "", more))
+            assert not await keep_promise(plant, job, UnblockingChange("nodes", "", "", more))
 
     run_virtual(main(), limit=86_400)
 

@@ -19,7 +19,7 @@ from trainmaster.api.code import CODE_DIGEST, DRIVER
 from trainmaster.api.labels import PACKAGES
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, TRAIN_JOBS
-from trainmaster.bundles import Store
+from trainmaster.bundles import BundleStore
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services import code
 from trainmaster.rest.services.sweeping import Sweeper
@@ -188,7 +188,7 @@ def test_larger_code_is_kept_as_a_bundle(tmp_path: Path) -> None:
         volumes = job["spec"]["podTemplateOverrides"][0]["spec"]["volumes"]
         (source,) = [volume["csi"] for volume in volumes if "csi" in volume]
         assert source == {"driver": DRIVER, "volumeAttributes": {"digest": digest}}
-        stored = Store(plant.rest.api.world.home.bundles).find(digest)
+        stored = BundleStore(plant.rest.api.world.home.bundles).find(digest)
         assert stored is not None
         assert (stored.tree / "words.txt").stat().st_size == 1_500_000
 

@@ -334,7 +334,7 @@ def test_an_id_of_a_job_that_was_made_anew_is_refused(tmp_path: Path) -> None:
     async def scene(plant: RestPlant, ann: str) -> None:
         job = await create(plant, ann)
         await plant.find_pods("ann", job, 2)
-        last = log_stream.Cursor("another-uid", 0).dump()
+        last = log_stream.LogCursor("another-uid", 0).dump()
         answer = await plant.call("GET", f"/api/v1/jobs/{job}/logs/stream?last_event_id={last}", ann)
         assert (answer.status, answer.json()["type"].rpartition(":")[2]) == (410, "gone")
         answer = await plant.call("GET", f"/api/v1/jobs/{job}/logs/stream?worker=2", ann)

@@ -21,12 +21,12 @@ from trainmaster.api import catalogue
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.resources import EVENTS, NODES, TRAIN_JOBS
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.schemas import load as load_definition
 from trainmaster.api.status import StatusError
 from trainmaster.app.workloads import CONTROLLERS as EMBEDDED
 from trainmaster.client.contract import PatchType, WriteOptions
-from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
@@ -38,7 +38,7 @@ from trainmaster.testing.virtual import run_virtual
 
 CONTROLLERS = tuple(
     # As on a cluster, where somebody reads PodGroups.
-    build_controller(Context(on_cluster=True)) if controller.name == "trainjob" else controller
+    build_controller(FrameworkContext(on_cluster=True)) if controller.name == "trainjob" else controller
     for controller in EMBEDDED
 )
 NAMESPACE = "default"
@@ -240,10 +240,10 @@ def build_catalogue() -> Catalogue:
 
 
 def _build_pod_group(group: str, version: str) -> Kind:
-    def load() -> Node:
+    def load() -> SchemaNode:
         some = load_definition("io.x-k8s.jobset.v1alpha2.JobSet").properties
         head = {name: some[name] for name in ("apiVersion", "kind", "metadata")}
-        return Node(type="object", properties={**head, "spec": Node(type="object", preserve_unknown=True)})
+        return SchemaNode(type="object", properties={**head, "spec": SchemaNode(type="object", preserve_unknown=True)})
 
     return Kind(
         group=group,

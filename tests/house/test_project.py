@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import tomllib
 import pytest
 
 import trainmaster
-from tests.house.tree import ROOT, list_files
+from tests.house.tree import ROOT, list_files, list_python, parse
 from tools.testrun import PRECEDENCE, RUN_ORDER, marker_expression
 
 pytestmark = pytest.mark.unit
@@ -72,8 +73,8 @@ HEAVY = {"apsw", "orjson", "httptools", "uvloop", "cryptography", "yaml", "ssl",
 @pytest.mark.parametrize("command", ["version", "config"])
 def test_a_command_that_needs_no_server_loads_none(command: str) -> None:
     code = (
-        "import sys, io; from trainmaster.cli.main import main; from trainmaster.cli.context import Context;"
-        f"main([{command!r}], Context({{}}, io.StringIO(), io.StringIO()));"
+        "import sys, io; from trainmaster.cli.main import main; from trainmaster.cli.context import CommandContext;"
+        f"main([{command!r}], CommandContext({{}}, io.StringIO(), io.StringIO()));"
         f"print(sorted({HEAVY!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -95,3 +96,13 @@ def test_every_way_to_run_the_tests_scrubs_the_environment() -> None:
         assert recipes[target].startswith("$(RUN) tools/testrun.py"), target
     direct = [line for line in makefile.splitlines() if "-m pytest" in line]
     assert [line for line in direct if "tools/scrub.py" not in line] == []
+
+
+def test_no_public_class_has_the_name_of_another() -> None:
+    """Whoever searches for a name finds what it means, once."""
+    places: dict[str, list[str]] = {}
+    for name in list_python("trainmaster"):
+        for node in ast.walk(parse(name)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(name))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

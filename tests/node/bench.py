@@ -17,7 +17,7 @@ from trainmaster.client.contract import DeleteOptions, LogOptions, WatchOptions
 from trainmaster.engine.events import EventRecorder
 from trainmaster.kit.clock import SystemClock
 from trainmaster.node.agent import NodeAgent
-from trainmaster.node.runner import Settings
+from trainmaster.node.runner import NodeSettings
 from trainmaster.shim.protocol import Paths
 from trainmaster.testing.cluster import Cluster, running_cluster
 
@@ -34,7 +34,7 @@ class Bench:
     @asynccontextmanager
     async def running_agent(self, **settings: Any) -> AsyncIterator[NodeAgent]:
         recorder = EventRecorder(self.client, self.cluster.clock)
-        full = Settings(root=self.root, python_prefix=sys.prefix, environ={"PATH": os.defpath}, **settings)
+        full = NodeSettings(root=self.root, python_prefix=sys.prefix, environ={"PATH": os.defpath}, **settings)
         async with NodeAgent(self.client, recorder, self.cluster.clock, full).running() as agent:
             yield agent
 

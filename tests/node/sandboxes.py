@@ -21,7 +21,16 @@ from tests.node.shims import Shims, make_spec, wait_until_dead
 from tests.support.leaks import assert_nothing_left, take_stock
 from trainmaster.node.zygotes import get_fingerprint
 from trainmaster.shim import linux, zygote
-from trainmaster.shim.protocol import FULL, OWN_NETWORK, USER, ContainerSpec, Identity, Mount, SandboxSpec, decode
+from trainmaster.shim.protocol import (
+    FULL,
+    OWN_NETWORK,
+    USER,
+    ContainerSpec,
+    Mount,
+    ProcessIdentity,
+    SandboxSpec,
+    decode,
+)
 
 ORDINARY = 61234
 LEVELS = (FULL, USER)
@@ -73,7 +82,7 @@ class Sandboxes(Shims):
     async def replace_zygote(self) -> None:
         """Kills it; the next Pod gets a new one, which an ordinary user must fork here."""
         file = self.root / zygote.FOLDER / "zygote.json"
-        who = decode(Identity, file.read_bytes())
+        who = decode(ProcessIdentity, file.read_bytes())
         os.kill(who.pid, signal.SIGKILL)
         await wait_until_dead(who.pid)
         if self.level == USER:

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
+from trainmaster.node.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
 from trainmaster.shim.log_sink import HEAD_BYTES
 from trainmaster.shim.processes import read_start_ticks
-from trainmaster.shim.protocol import PLAIN, ContainerSpec, Identity, SandboxSpec, decode
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, ProcessIdentity, SandboxSpec, decode
 
 LIMIT = 40.0
 
@@ -45,9 +45,9 @@ class Shims:
         assert isinstance(found, Began)
         return found
 
-    async def wait_ended(self, uid: str, container: str = "main", attempt: int = 0) -> Ended:
-        found = await self.wait(lambda it: isinstance(it, Ended) and get_key(it) == (uid, container, attempt))
-        assert isinstance(found, Ended)
+    async def wait_ended(self, uid: str, container: str = "main", attempt: int = 0) -> AttemptEnded:
+        found = await self.wait(lambda it: isinstance(it, AttemptEnded) and get_key(it) == (uid, container, attempt))
+        assert isinstance(found, AttemptEnded)
         return found
 
     async def wait_lost(self, uid: str) -> None:
@@ -56,7 +56,7 @@ class Shims:
     async def create(self, uid: str, *specs: ContainerSpec) -> None:
         await self.supervisor.create(uid, SandboxSpec(uid, uid, "default", "host", level=self.level), specs)
 
-    async def run(self, uid: str, script: str, **fields: Any) -> Ended:
+    async def run(self, uid: str, script: str, **fields: Any) -> AttemptEnded:
         await self.create(uid, make_spec(self.root, script, **fields))
         return await self.wait_ended(uid)
 
@@ -72,11 +72,11 @@ class Shims:
                 await asyncio.sleep(0.01)
         return self.read_log(uid, container)
 
-    def read_shim(self, uid: str) -> Identity:
-        return decode(Identity, Path(self.supervisor.get_paths(uid).identity).read_bytes())
+    def read_shim(self, uid: str) -> ProcessIdentity:
+        return decode(ProcessIdentity, Path(self.supervisor.get_paths(uid).identity).read_bytes())
 
 
-def get_key(happening: Began | Ended) -> tuple[str, str, int]:
+def get_key(happening: Began | AttemptEnded) -> tuple[str, str, int]:
     return happening.uid, happening.container, happening.attempt
 
 

@@ -17,15 +17,15 @@ from tests.node.shims import Shims, make_spec, run, supervising, wait_until_dead
 from trainmaster.node import zygotes
 from trainmaster.node.supervisor import SupervisorError
 from trainmaster.shim.processes import is_alive, list_descendants
-from trainmaster.shim.protocol import FULL, PLAIN, Identity, Paths, write_whole
+from trainmaster.shim.protocol import FULL, PLAIN, Paths, ProcessIdentity, write_whole
 
 pytestmark = pytest.mark.node
 
 MANY = 40
 
 
-def read_zygote(root: Path) -> Identity:
-    return Identity(**json.loads((root / ".zygote" / "zygote.json").read_bytes()))
+def read_zygote(root: Path) -> ProcessIdentity:
+    return ProcessIdentity(**json.loads((root / ".zygote" / "zygote.json").read_bytes()))
 
 
 def test_pods_are_adopted_with_what_happened_while_nobody_looked(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_pod_of_an_earlier_boot_is_lost_and_its_pid_is_left_alone(tmp_path: Pa
     async def test(shims: Shims) -> None:
         paths = shims.supervisor.get_paths("u")
         os.makedirs(f"{paths.directory}/run")
-        stranger = Identity(os.getpid(), 1, "another boot")
+        stranger = ProcessIdentity(os.getpid(), 1, "another boot")
         write_whole(paths.identity, json.dumps({"pid": stranger.pid, "start_ticks": 1, "boot_id": "other"}).encode())
         write_whole(paths.started("main", 0), b'{"pid": %d, "at": 1.0}' % os.getpid())
         found = await shims.supervisor.adopt("u")
@@ -85,12 +85,12 @@ def test_a_zygote_that_was_killed_is_replaced_and_its_pods_go_on(tmp_path: Path)
 
 
 def test_a_zygote_of_another_version_is_replaced_for_new_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def first() -> Identity:
+    async def first() -> ProcessIdentity:
         async with supervising(tmp_path, close=False) as shims:
             await shims.create("u", make_spec(tmp_path, "sleep 1000"))
             return read_zygote(tmp_path)
 
-    async def second(old: Identity) -> None:
+    async def second(old: ProcessIdentity) -> None:
         async with supervising(tmp_path) as shims:
             assert (await shims.supervisor.adopt("u")).alive
             assert (await shims.run("v", "exit 5")).exited.code == 5
@@ -105,12 +105,12 @@ def test_a_zygote_of_another_version_is_replaced_for_new_pods(tmp_path: Path, mo
 
 
 def test_a_zygote_ends_when_it_has_nothing_to_do(tmp_path: Path) -> None:
-    async def first() -> Identity:
+    async def first() -> ProcessIdentity:
         async with supervising(tmp_path) as shims:
             await shims.run("u", "true")
             return read_zygote(tmp_path)
 
-    async def second(zygote: Identity) -> None:
+    async def second(zygote: ProcessIdentity) -> None:
         await wait_until_dead(zygote.pid)
 
     asyncio.run(second(asyncio.run(first())))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.node
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.node
 
 def run(tmp_path: Path, *arguments: str, **environ: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    code = main(["doctor", "--home", str(tmp_path), *arguments], Context(environ, out, err))
+    code = main(["doctor", "--home", str(tmp_path), *arguments], CommandContext(environ, out, err))
     return code, out.getvalue(), err.getvalue()
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.support.training import Lab, training
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 
 # Torch needs half a minute to start where other tests run beside it.
@@ -63,7 +63,7 @@ def test_xgboost_workers_meet_at_the_tracker(lab: Lab) -> None:
 
 def test_the_starter_project_trains_with_torch_by_its_own_manifest(sandboxes: Lab, tmp_path: Path) -> None:
     folder = tmp_path / "starter"
-    assert main(("init", "--torch", str(folder)), Context({}, io.StringIO(), io.StringIO())) == 0
+    assert main(("init", "--torch", str(folder)), CommandContext({}, io.StringIO(), io.StringIO())) == 0
     sandboxes.submit(yaml.safe_load((folder / "trainjob.yaml").read_text()))
     ended = sandboxes.wait_for_end("starter")
     text = sandboxes.read_logs("starter")

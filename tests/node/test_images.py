@@ -16,7 +16,7 @@ from tests.support.wheels import make_project, make_sdist
 from trainmaster.api.meta import Object
 from trainmaster.kit.clock import SystemClock
 from trainmaster.node.images import fetch_program, layers
-from trainmaster.node.images.contract import Check, Errand, ImageError, Report
+from trainmaster.node.images.contract import Check, Errand, ErrandReport, ImageError
 from trainmaster.node.images.environments import Environments, InstallLimits, Order, hash_packages
 
 pytestmark = pytest.mark.node
@@ -84,12 +84,12 @@ class LocalErrands:
     def __init__(self) -> None:
         self.done: list[Errand] = []
 
-    async def run(self, pod: Object, errand: Errand, check: Check) -> Report:
+    async def run(self, pod: Object, errand: Errand, check: Check) -> ErrandReport:
         self.done.append(errand)
         done = await asyncio.to_thread(
             subprocess.run, errand.argv, env=dict(errand.env), cwd=errand.directory, capture_output=True, check=False
         )
-        return Report(done.returncode, (done.stdout + done.stderr).decode())
+        return ErrandReport(done.returncode, (done.stdout + done.stderr).decode())
 
 
 def build(root: Path, index: Path, **environ: str) -> tuple[Environments, LocalErrands]:

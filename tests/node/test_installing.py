@@ -13,7 +13,7 @@ from tests.support.wheels import make_sdist, make_wheel
 from trainmaster.api.labels import PACKAGES
 from trainmaster.engine.events import EventRecorder
 from trainmaster.node.agent import NodeAgent
-from trainmaster.node.runner import Settings
+from trainmaster.node.runner import NodeSettings
 from trainmaster.shim.protocol import FULL, PLAIN, USER
 
 pytestmark = pytest.mark.node
@@ -23,7 +23,7 @@ SHOW = "python -c 'import tm_level, tm_built; print(tm_level.VERSION, tm_built.V
 
 def build_agent(bench: Bench, index: Path, level: str) -> NodeAgent:
     environ = {"PATH": os.defpath, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}
-    settings = Settings(bench.root, sys.prefix, environ, level=level)
+    settings = NodeSettings(bench.root, sys.prefix, environ, level=level)
     return NodeAgent(bench.client, EventRecorder(bench.client, bench.cluster.clock), bench.cluster.clock, settings)
 
 

@@ -22,15 +22,15 @@ from trainmaster.client.contract import LogOptions
 from trainmaster.kit import failpoints
 from trainmaster.node.runner import PodRunner
 from trainmaster.shim.processes import read_start_ticks
-from trainmaster.shim.protocol import Identity, decode
+from trainmaster.shim.protocol import ProcessIdentity, decode
 
 pytestmark = pytest.mark.node
 
 FOREVER = "while :; do sleep 0.02; done"
 
 
-def read_shim(bench: Bench, pod: Object) -> Identity:
-    return decode(Identity, Path(bench.get_paths(pod).identity).read_bytes())
+def read_shim(bench: Bench, pod: Object) -> ProcessIdentity:
+    return decode(ProcessIdentity, Path(bench.get_paths(pod).identity).read_bytes())
 
 
 async def kill_shim(bench: Bench, pod: Object) -> None:

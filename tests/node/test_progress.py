@@ -17,7 +17,7 @@ import pytest
 from tests.support.server import command
 from tests.support.training import Lab, training
 from trainmaster import progress
-from trainmaster.progress import Payload, Sender
+from trainmaster.progress import Payload, StatusConnection
 
 # Torch needs half a minute to start where other tests run beside it.
 pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
@@ -66,7 +66,7 @@ def test_one_connection_serves_all_reports_and_the_token_is_read_each_time(
     handler, url = server
     token = tmp_path / "token"
     token.write_text("first\n")
-    sender = Sender(url, "", str(token))
+    sender = StatusConnection(url, "", str(token))
     assert send_twice(sender, token) == [True, True]
     assert [(path, given) for path, given, _, _ in handler.seen] == [
         ("/status", "Bearer first"),
@@ -85,7 +85,7 @@ def test_only_a_busy_server_is_asked_again(
     handler, url = server
     handler.codes = [code]
     (tmp_path / "token").write_text("t")
-    sender = Sender(url, "", str(tmp_path / "token"))
+    sender = StatusConnection(url, "", str(tmp_path / "token"))
     assert sender({"trainerStatus": {}}, PATIENCE) is done
     sender._close()
 

@@ -15,7 +15,7 @@ import pytest
 from tests.node.sandboxes import LEVELS, ORDINARY, Sandboxes, run_sandboxed
 from trainmaster.shim import cgroups
 from trainmaster.shim.etc import rewrite_hosts
-from trainmaster.shim.protocol import FULL, OVERLAY, USER, Limits, Mount, Relay
+from trainmaster.shim.protocol import FULL, OVERLAY, USER, Mount, Relay, ResourceLimits
 
 pytestmark = [pytest.mark.node, pytest.mark.parametrize("level", LEVELS)]
 
@@ -280,7 +280,7 @@ def test_memory_beyond_the_limit_ends_as_out_of_memory(folder: Path, level: str,
     """By the kernel as root; as an ordinary user without control groups, by the shim that watches."""
 
     async def test(it: Sandboxes) -> None:
-        limits = Limits(memory=100 << 20)
+        limits = ResourceLimits(memory=100 << 20)
         pod = it.make_pod("a", 0, limits=limits)
         script = (
             "import time; data = bytearray(300 << 20)\nfor i in range(0, len(data), 4096): data[i] = 1\ntime.sleep(600)"
@@ -322,7 +322,7 @@ async def wait_for_text(path: Path, text: str) -> None:
 
 def test_everything_goes_with_a_shim_that_is_killed(folder: Path, level: str, mark: str) -> None:
     async def test(it: Sandboxes) -> None:
-        pod = it.make_pod("a", 0, limits=Limits(memory=1 << 30))
+        pod = it.make_pod("a", 0, limits=ResourceLimits(memory=1 << 30))
         await it.start(pod, it.make_container(pod, "(setsid sleep 1000 &) ; echo up; exec sleep 1000"))
         await it.wait_for_log(pod.uid, "up")
         os.kill(it.read_shim(pod.uid).pid, 9)

@@ -21,8 +21,8 @@ import pytest
 
 from tests.node.shims import Shims, supervising
 from trainmaster.node.images import layers
-from trainmaster.node.supervisor import Began, Ended
-from trainmaster.node.warm import Wish
+from trainmaster.node.supervisor import AttemptEnded, Began
+from trainmaster.node.warm import WarmZygote
 from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN, ContainerSpec, Mount, SandboxSpec
 from trainmaster.shim.warm import ENVIRON
 
@@ -66,7 +66,7 @@ class Pair:
     """A supervisor with a warm zygote; every program is run cold and warm."""
 
     shims: Shims
-    wish: Wish
+    wish: WarmZygote
     work: Path
     count: int = 0
 
@@ -94,7 +94,7 @@ class Pair:
         await self.shims.supervisor.create(uid, pod, [replace(spec, warm=self.wish.key)], self.wish if warm else None)
         return uid
 
-    async def run(self, spec: ContainerSpec, *, warm: bool) -> tuple[Ended, str, Began]:
+    async def run(self, spec: ContainerSpec, *, warm: bool) -> tuple[AttemptEnded, str, Began]:
         uid = await self.start(spec, warm=warm)
         began, ended = await self.shims.wait_began(uid), await self.shims.wait_ended(uid)
         return ended, self.shims.read_log(uid), began
@@ -119,7 +119,7 @@ def run(tmp_path: Path, test: Callable[[Pair], Awaitable[None]], level: str = PL
         work = tmp_path / "work"
         work.mkdir()
         layer = layers.make_shared(tmp_path / "layers", layers.read_base(os.path.realpath(sys.prefix)))
-        wish = Wish("test", layer, IMPORTS, "the tests' own")
+        wish = WarmZygote("test", layer, IMPORTS, "the tests' own")
         async with supervising(tmp_path / "pods", level=level) as shims:
             await shims.supervisor.ensure_warm(wish)
             await test(Pair(shims, wish, work))

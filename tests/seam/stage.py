@@ -22,7 +22,7 @@ from trainmaster.api.resources import JOB_SETS, NAMESPACES, PODS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.app.operator import Operator, OperatorSettings, running_operator
 from trainmaster.app.operator_manifests import SERVICE_ACCOUNT
-from trainmaster.client.contract import Client, Identity, PatchType, WatchOptions
+from trainmaster.client.contract import ActingIdentity, Client, PatchType, WatchOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.engine.lease import LeaseLost
@@ -30,7 +30,7 @@ from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
 
-IDENTITY = Identity(SERVICE_ACCOUNT, groups=("system:serviceaccounts", "system:authenticated"))
+IDENTITY = ActingIdentity(SERVICE_ACCOUNT, groups=("system:serviceaccounts", "system:authenticated"))
 _CUT_SECONDS = 0.7
 _WRITE_SECONDS = 0.1
 _RESTART_SECONDS = 1.5

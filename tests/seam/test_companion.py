@@ -18,7 +18,7 @@ from trainmaster.api.lifecycle.terms import TTL_ANNOTATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.app.operator import OperatorSettings, running_operator
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main as run_command
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.kit.clock import SystemClock
@@ -81,7 +81,7 @@ def _conditions(obj: Object) -> list[Object]:
 
 def command(*arguments: str) -> tuple[int, str]:
     out, err = io.StringIO(), io.StringIO()
-    code = run_command(arguments, Context({}, out, err))
+    code = run_command(arguments, CommandContext({}, out, err))
     return code, out.getvalue() + err.getvalue()
 
 

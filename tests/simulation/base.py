@@ -18,7 +18,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NODES
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.local import LocalClient
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.client.contract import PatchType
 from trainmaster.kit.ids import SeededIds
 from trainmaster.store.memory import MemoryStore
@@ -58,7 +58,7 @@ def build_base() -> Base:
 
 
 async def _fill(store: MemoryStore, kinds: Catalogue, clock: SimClock) -> None:
-    registry = Registry(store, kinds, clock, SeededIds(0))
+    registry = ObjectRegistry(store, kinds, clock, SeededIds(0))
     client = LocalClient(registry)
     async with registry.running(ROOT_CA):
         await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}})

@@ -17,7 +17,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 from trainmaster.apiserver import stored
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Delete, Patch, Refusal
+from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
@@ -145,7 +145,7 @@ class Checker:
         """The controller with its plans under inspection."""
         inner = controller.reconcile
 
-        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
             self._count_busy(f"a pass of {controller.name}")
             self.memory.timers.look(controller.name, view, request, now.wall, self._world.loop.now)
             self.memory.looks.look(controller.name, view, request)

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from tests.simulation.loop import SimLoop
-from trainmaster.store.contract import Event, EventType, Record, StoreError
+from trainmaster.store.contract import Event, EventType, StoredRecord, StoreError
 from trainmaster.store.names import SortedNames
 from trainmaster.store.state import DEFAULT_LIMITS, Bucket, StoreState
 from trainmaster.store.window import Window
 
-Image = dict[str, dict[str, Record]]
+Image = dict[str, dict[str, StoredRecord]]
 
 
 class Disk:

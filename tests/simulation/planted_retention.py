@@ -21,11 +21,11 @@ from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.terms import find_ttl
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.client.view import View
 from trainmaster.client.writes import Delete
 from trainmaster.controllers.lifecycle import retention
-from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
 from trainmaster.engine.plan import Plan, Reconcile
 from trainmaster.kit.timeline import Now
@@ -48,7 +48,7 @@ def _give_up(inner: Reconcile) -> Reconcile:
 def _delete_by_name(original: Any) -> Any:
     """Whatever the name stands for by now: without uid and version."""
 
-    def delete(self: Registry, call: Any, kind: Any, namespace: str, name: str, options: Any = None) -> Any:
+    def delete(self: ObjectRegistry, call: Any, kind: Any, namespace: str, name: str, options: Any = None) -> Any:
         if kind.kind == "TrainJob" and options is not None:
             options = replace(options, uid="", resource_version="")
         return original(self, call, kind, namespace, name, options)
@@ -67,7 +67,7 @@ def _count_from_creation(gvr: GVR, obj: Object) -> Object:
 
 def _skip_the_record(inner: Reconcile) -> Reconcile:
     """As if there were no history."""
-    return partial(retention.reconcile, Context())
+    return partial(retention.reconcile, LifecycleContext())
 
 
 def _look_at_the_clock_late(inner: Reconcile) -> Reconcile:
@@ -94,7 +94,10 @@ def _keep_one_too_few(gvr: GVR, obj: Object) -> Object:
 
 GIVES_UP = Planted("gives up after a conflict", ("I13",), "retention", _give_up)
 DELETES_BY_NAME = Planted(
-    "deletes a TrainJob that was made anew", ("I7", "I13"), patches=((Registry, "delete", _delete_by_name),), seeds=150
+    "deletes a TrainJob that was made anew",
+    ("I7", "I13"),
+    patches=((ObjectRegistry, "delete", _delete_by_name),),
+    seeds=150,
 )
 LOOKS_LATE = Planted("looks at the clock late", ("I13",), "retention", _look_at_the_clock_late)
 """In `tests/sim/test_scenarios.py`: chance needs a thousand seeds for it."""

@@ -30,7 +30,7 @@ from tests.simulation.weather import EMBEDDED, OPERATOR, Weather
 from tests.simulation.world import Supervisor, World
 from trainmaster.app.workloads import CHAIN
 from trainmaster.controllers.lifecycle import limits, retention
-from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.engine.controller import Controller
 
 SPAN = 60.0
@@ -110,7 +110,7 @@ class _Run:
         if world.ledger is not None:
             self.checker.memory.looks.records = world.ledger.records
             self.checker.memory.looks.moments = world.ledger.moments
-        lifecycle = Context(world.ledger, publish=world.wishes.publish)
+        lifecycle = LifecycleContext(world.ledger, publish=world.wishes.publish)
         controllers: Sequence[Controller] = (
             *CHAIN,
             retention.build_controller(lifecycle),

@@ -20,7 +20,7 @@ from tests.simulation.world import Life, World, get_site
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.client.writes import Applied, Write
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import Feed
@@ -38,7 +38,7 @@ class Server(Life):
         self._crash = crash
         with_history = world.random.random() < 0.7
         self.store = SimStore(world.loop, world.disk, world.draw_commit_time, with_history=with_history)
-        self.registry = Registry(self.store, world.catalogue, world.clock, world.ids)
+        self.registry = ObjectRegistry(self.store, world.catalogue, world.clock, world.ids)
         self.client = LocalClient(self.registry)
         self.view = LocalView(self.registry)
         self.manager: Manager | None = None

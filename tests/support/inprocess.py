@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.flow.plant import ScriptedNode, running_plant
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 from trainmaster.client.contract import Client
 
@@ -36,7 +36,7 @@ class Shell:
 
     def __call__(self, *argv: str, stdin: str = "") -> int:
         out, err = io.StringIO(), io.StringIO()
-        code = main(argv, Context(self.environ, out, err, io.StringIO(stdin), self.do))
+        code = main(argv, CommandContext(self.environ, out, err, io.StringIO(stdin), self.do))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 

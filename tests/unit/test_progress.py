@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainmaster import progress
-from trainmaster.progress import Payload, Reporter, State, build_reporter, find_rank, format_value
+from trainmaster.progress import Payload, ProgressReporter, ReportedState, build_reporter, find_rank, format_value
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +17,7 @@ PATIENCE = 20.0
 
 def build(*notes: tuple[float, float | None, float | None, dict[str, Any]]) -> Payload:
     """What is sent after these (moment, step, total, metrics)."""
-    state = State()
+    state = ReportedState()
     for moment, step, total, metrics in notes:
         state.note(step, total, metrics, moment)
     status: Payload = state.build_payload()["trainerStatus"]
@@ -69,7 +69,7 @@ class Tensor:
 
 
 def test_metrics_stay_until_they_are_said_again_and_tensors_lose_their_graph() -> None:
-    state = State()
+    state = ReportedState()
     state.note(None, None, {"loss": Tensor(0.25), "accuracy": 0.5}, 0.0)
     state.note(None, None, {"loss": Tensor(0.125), "nothing": None}, 1.0)
     assert state.metrics["loss"].graph is None
@@ -133,7 +133,7 @@ class Line:
 
 def test_the_first_report_goes_at_once_the_others_wait_and_the_last_one_goes_at_the_end() -> None:
     line = Line()
-    reporter = Reporter(line, clock=lambda: line.now, seconds=5.0)
+    reporter = ProgressReporter(line, clock=lambda: line.now, seconds=5.0)
     reporter.note(1, 100, {})
     assert line.wait()["progressPercentage"] == 1
     for step in range(2, 50):
@@ -148,7 +148,7 @@ def test_the_first_report_goes_at_once_the_others_wait_and_the_last_one_goes_at_
 
 def test_what_was_said_is_not_repeated_at_the_end() -> None:
     line = Line()
-    reporter = Reporter(line, clock=lambda: line.now)
+    reporter = ProgressReporter(line, clock=lambda: line.now)
     reporter.note(1, 1, {})
     line.wait()
     reporter.finish()
@@ -159,7 +159,7 @@ def test_what_was_said_is_not_repeated_at_the_end() -> None:
 def test_what_did_not_arrive_is_said_again(answer: bool | Exception) -> None:
     line = Line()
     line.answers = [answer]
-    reporter = Reporter(line, clock=lambda: line.now)
+    reporter = ProgressReporter(line, clock=lambda: line.now)
     reporter.note(7, 10, {})
     line.wait()
     reporter.finish()
@@ -167,10 +167,10 @@ def test_what_did_not_arrive_is_said_again(answer: bool | Exception) -> None:
 
 
 def test_a_call_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> Reporter | None:
+    def fail() -> ProgressReporter | None:
         raise RuntimeError("out of threads")
 
     monkeypatch.setattr(progress, "_find_reporter", fail)
     progress.report(step=1, total=2, loss=object())
     monkeypatch.undo()
-    Reporter(Line()).finish()
+    ProgressReporter(Line()).finish()

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainmaster.api.kinds import Column, Kind
 from trainmaster.api.meta import Object
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 API_VERSION = "apiextensions.k8s.io/v1"
 KIND = "CustomResourceDefinition"
@@ -80,7 +80,7 @@ def _column(column: Column) -> Object:
     return out
 
 
-def _root(node: Node) -> Object:
+def _root(node: SchemaNode) -> Object:
     """A structural schema leaves metadata to the server."""
     out = to_schema(node)
     out["properties"] = out["properties"] | {"metadata": {"type": "object"}}
@@ -101,7 +101,7 @@ _KEYWORDS = (
 )
 
 
-def to_schema(node: Node) -> Object:
+def to_schema(node: SchemaNode) -> Object:
     """A structural schema (apiextensions.k8s.io/v1) from a node."""
     out: Object = {}
     if node.description:
@@ -129,7 +129,7 @@ def to_schema(node: Node) -> Object:
     return out
 
 
-def _add_children(out: Object, node: Node) -> None:
+def _add_children(out: Object, node: SchemaNode) -> None:
     if node.properties:
         out["properties"] = {name: to_schema(child) for name, child in sorted(node.properties.items())}
     if node.required:
@@ -140,7 +140,7 @@ def _add_children(out: Object, node: Node) -> None:
         out["items"] = to_schema(node.items)
 
 
-def _add_extensions(out: Object, node: Node) -> None:
+def _add_extensions(out: Object, node: SchemaNode) -> None:
     if node.type == "array" and node.list_type != "atomic":
         out["x-kubernetes-list-type"] = node.list_type
         if node.list_map_keys:

@@ -17,7 +17,7 @@ from trainmaster.api import code
 from trainmaster.api.fidelity_tables import TABLES, Table
 from trainmaster.api.kinds import Fidelity, Kind
 from trainmaster.api.meta import Object
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.supported import is_empty
 
 _ACCEPTED = {
@@ -93,7 +93,7 @@ def unclassified(kind: Kind) -> list[str]:
     return _compare(kind.load(), TABLES.get((kind.group, kind.kind), {}), "")
 
 
-def _walk(node: Node, table: Table, path: str) -> Iterator[Classed]:
+def _walk(node: SchemaNode, table: Table, path: str) -> Iterator[Classed]:
     for name, child in _fields(node).items():
         entry = table.get(name)
         where = f"{path}.{name}" if path else name
@@ -105,7 +105,7 @@ def _walk(node: Node, table: Table, path: str) -> Iterator[Classed]:
             yield Classed(where, *own)
 
 
-def _compare(node: Node, table: Table, path: str) -> list[str]:
+def _compare(node: SchemaNode, table: Table, path: str) -> list[str]:
     found: list[str] = []
     known = _fields(node)
     for name, child in known.items():
@@ -119,7 +119,7 @@ def _compare(node: Node, table: Table, path: str) -> list[str]:
     return found
 
 
-def _fields(node: Node) -> Mapping[str, Node]:
+def _fields(node: SchemaNode) -> Mapping[str, SchemaNode]:
     """The fields of an object, or of the elements of a list."""
     while node.items is not None:
         node = node.items

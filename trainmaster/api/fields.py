@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 
-class Kind(Enum):
+class FieldErrorKind(Enum):
     """Upstream's error kinds: (reason in the cause, words in the message)."""
 
     REQUIRED = ("FieldValueRequired", "Required value")
@@ -28,7 +28,7 @@ class Kind(Enum):
     INTERNAL = ("InternalError", "Internal error")
 
 
-_WITHOUT_VALUE = {Kind.REQUIRED, Kind.FORBIDDEN, Kind.TOO_LONG, Kind.INTERNAL}
+_WITHOUT_VALUE = {FieldErrorKind.REQUIRED, FieldErrorKind.FORBIDDEN, FieldErrorKind.TOO_LONG, FieldErrorKind.INTERNAL}
 
 _LONGEST_VALUE = 64 * 1024
 OMIT: Any = object()
@@ -49,7 +49,7 @@ def render_value(value: Any) -> str:
 @dataclass(frozen=True, slots=True)
 class FieldError:
     path: str
-    kind: Kind
+    kind: FieldErrorKind
     value: Any = None
     detail: str = ""
 
@@ -68,37 +68,37 @@ class FieldError:
 
 
 def required(path: str, detail: str = "") -> FieldError:
-    return FieldError(path, Kind.REQUIRED, None, detail)
+    return FieldError(path, FieldErrorKind.REQUIRED, None, detail)
 
 
 def invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(path, Kind.INVALID, value, detail)
+    return FieldError(path, FieldErrorKind.INVALID, value, detail)
 
 
 def not_supported(path: str, value: Any, supported: Sequence[str]) -> FieldError:
     words = ", ".join(json.dumps(word) for word in supported)
-    return FieldError(path, Kind.NOT_SUPPORTED, value, f"supported values: {words}")
+    return FieldError(path, FieldErrorKind.NOT_SUPPORTED, value, f"supported values: {words}")
 
 
 def duplicate(path: str, value: Any) -> FieldError:
-    return FieldError(path, Kind.DUPLICATE, value)
+    return FieldError(path, FieldErrorKind.DUPLICATE, value)
 
 
 def forbidden(path: str, detail: str) -> FieldError:
-    return FieldError(path, Kind.FORBIDDEN, None, detail)
+    return FieldError(path, FieldErrorKind.FORBIDDEN, None, detail)
 
 
 def type_invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(path, Kind.TYPE_INVALID, value, detail)
+    return FieldError(path, FieldErrorKind.TYPE_INVALID, value, detail)
 
 
 def not_found(path: str, value: Any) -> FieldError:
-    return FieldError(path, Kind.NOT_FOUND, value)
+    return FieldError(path, FieldErrorKind.NOT_FOUND, value)
 
 
 def too_long(path: str, most: int) -> FieldError:
-    return FieldError(path, Kind.TOO_LONG, None, f"may not be more than {most} bytes")
+    return FieldError(path, FieldErrorKind.TOO_LONG, None, f"may not be more than {most} bytes")
 
 
 def too_many(path: str, count: int, most: int) -> FieldError:
-    return FieldError(path, Kind.TOO_MANY, count, f"must have at most {most} items")
+    return FieldError(path, FieldErrorKind.TOO_MANY, count, f"must have at most {most} items")

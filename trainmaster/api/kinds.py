@@ -14,7 +14,7 @@ from typing import Any
 
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -74,7 +74,7 @@ class Kind:
     namespaced: bool
     definition: str
     """Name of the schema definition of the whole object."""
-    load: Callable[[], Node]
+    load: Callable[[], SchemaNode]
     """Builds (once) the schema tree of the whole object; lazy, because start-up must be fast."""
     custom: bool = False
     """Served upstream through a CRD: no strategic merge, CRD error texts, schema defaults and CEL rules apply."""

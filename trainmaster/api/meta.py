@@ -42,7 +42,7 @@ class GVR(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ObjectKey:
     """Which object within a collection; namespace is "" for cluster-scoped kinds."""
 
     namespace: str

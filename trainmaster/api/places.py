@@ -18,7 +18,7 @@ from trainmaster.api.training.restarts import read_first
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodPlace:
     jobset: str
     attempt: int
     """Counted on over all JobSets of a job (`api.training.restarts`)."""
@@ -32,14 +32,14 @@ class Place:
         return f"{self.jobset}/{self.attempt}/{self.job}-{self.job_index}-{self.index}/{self.pod}"
 
 
-def find_place(pod: Mapping[str, Any]) -> Place | None:
+def find_place(pod: Mapping[str, Any]) -> PodPlace | None:
     meta = pod["metadata"]
     labels = meta.get("labels") or {}
     if JOBSET_UID not in labels or REPLICATED_JOB_NAME not in labels:
         return None
     annotations = meta.get("annotations") or {}
     index = labels.get(COMPLETION_INDEX) or annotations.get(COMPLETION_INDEX)
-    return Place(
+    return PodPlace(
         jobset=labels[JOBSET_UID],
         attempt=read_first(pod) + _number(labels.get(RESTART_ATTEMPT)),
         job=labels[REPLICATED_JOB_NAME],
@@ -49,11 +49,11 @@ def find_place(pod: Mapping[str, Any]) -> Place | None:
     )
 
 
-def parse_place(path: str) -> Place:
+def parse_place(path: str) -> PodPlace:
     """ValueError when the path is none of ours."""
     jobset, attempt, seat, pod = path.split("/")
     job, job_index, index = seat.rsplit("-", 2)
-    return Place(jobset, int(attempt), job, int(job_index), int(index), pod)
+    return PodPlace(jobset, int(attempt), job, int(job_index), int(index), pod)
 
 
 def _number(text: str | None) -> int:

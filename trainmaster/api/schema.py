@@ -14,7 +14,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CelRule:
     """A CEL rule of a custom kind (x-kubernetes-validations)."""
 
     rule: str
@@ -29,7 +29,7 @@ class Rule:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SchemaNode:
     """Compared by identity, and so usable as a key."""
 
     type: str = ""
@@ -38,10 +38,10 @@ class Node:
     int_or_string: bool = False
     """IntOrString and Quantity: a number or a string."""
     description: str = ""
-    properties: Mapping[str, Node] = field(default_factory=dict)
-    additional: Node | None = None
+    properties: Mapping[str, SchemaNode] = field(default_factory=dict)
+    additional: SchemaNode | None = None
     """The value type of a map."""
-    items: Node | None = None
+    items: SchemaNode | None = None
     required: tuple[str, ...] = ()
     enum: tuple[Any, ...] = ()
     default: Any = None
@@ -65,6 +65,6 @@ class Node:
     """Strategic merge of built-in kinds: merge, replace, retainKeys."""
     patch_merge_key: str = ""
     preserve_unknown: bool = False
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CelRule, ...] = ()
     definition: str = ""
     """Name of the definition this node was made from, for OpenAPI $ref; "" when inline."""

@@ -172,7 +172,7 @@ def _take_first(errors: Sequence[FieldError]) -> Sequence[FieldError]:
         room -= len(str(error))
         if taken and (room < 0 or len(taken) == _MOST_ERRORS):
             rest = f"{len(errors) - len(taken)} further errors are not shown"
-            return [*taken, FieldError(fields.ROOT, fields.Kind.TOO_MANY, fields.OMIT, rest)]
+            return [*taken, FieldError(fields.ROOT, fields.FieldErrorKind.TOO_MANY, fields.OMIT, rest)]
         taken.append(error)
     return taken
 

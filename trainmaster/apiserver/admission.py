@@ -19,7 +19,7 @@ from trainmaster.api.meta import Object
 from trainmaster.apiserver.contract import Call
 
 
-class Operation(Enum):
+class AdmissionOperation(Enum):
     CREATE = "CREATE"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
@@ -35,7 +35,7 @@ class Attributes:
 
     call: Call
     kind: Kind
-    operation: Operation
+    operation: AdmissionOperation
     namespace: str
     name: str
     """"" while a generated name is not known yet."""
@@ -46,7 +46,7 @@ class Attributes:
 
     @property
     def creates_pod(self) -> bool:
-        return is_pod(self.kind) and self.operation is Operation.CREATE
+        return is_pod(self.kind) and self.operation is AdmissionOperation.CREATE
 
 
 Step: TypeAlias = Callable[[Attributes], None]

@@ -15,15 +15,22 @@ from typing import Any, NamedTuple, Protocol
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
-from trainmaster.client.contract import DeleteOptions, Identity, ListOptions, PatchType, WatchOptions, WriteOptions
-from trainmaster.store.contract import Record
+from trainmaster.client.contract import (
+    ActingIdentity,
+    DeleteOptions,
+    ListOptions,
+    PatchType,
+    WatchOptions,
+    WriteOptions,
+)
+from trainmaster.store.contract import StoredRecord
 
 
 @dataclass(slots=True)
 class Call:
     """Who calls, and what the call leaves behind for the response."""
 
-    identity: Identity
+    identity: ActingIdentity
     user_agent: str = ""
     """The part before "/" is the field manager when none is named."""
     warnings: list[str] = field(default_factory=list)
@@ -43,7 +50,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeleteResult:
     value: bytes
     """The Status when `gone`, else the object with its deletionTimestamp."""
     revision: int
@@ -51,7 +58,7 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     values: Sequence[bytes]
     revision: int
     """metadata.resourceVersion of the list: a watch from here misses nothing."""
@@ -67,7 +74,7 @@ class Frame:
 
     __slots__ = ("_line", "record", "revision", "type", "value")
 
-    def __init__(self, type: str, value: bytes, revision: int, record: Record | None = None) -> None:
+    def __init__(self, type: str, value: bytes, revision: int, record: StoredRecord | None = None) -> None:
         self.type = type
         self.value = value
         self.revision = revision
@@ -111,7 +118,7 @@ class Frames(Protocol):
 class Registry(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> Written: ...
 
-    async def list(self, kind: Kind, namespace: str, options: ListOptions) -> Page:
+    async def list(self, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
         """Long lists are worked through in slices, so that nobody else waits longer than a few milliseconds."""
         ...
 
@@ -157,8 +164,8 @@ class Registry(Protocol):
         subresource: str = "",
     ) -> Written: ...
 
-    def delete(self, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted: ...
+    def delete(self, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> DeleteResult: ...
 
     async def delete_collection(
         self, call: Call, kind: Kind, namespace: str, selection: ListOptions, options: DeleteOptions
-    ) -> Page: ...
+    ) -> ListPage: ...

@@ -9,17 +9,17 @@ from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.apiserver import intake, metadata, stored
-from trainmaster.apiserver.admission import Attributes, Operation
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes
 from trainmaster.apiserver.contract import Call, Written
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import WriteOptions
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 # Upstream draws that many names before it gives up.
 _ATTEMPTS = 8
 
 
-def create(state: State, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions) -> Written:
+def create(state: RegistryState, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions) -> Written:
     intake.check_options("CreateOptions", options)
     intake.decode(call, kind, obj, options)
     if kind.review:
@@ -29,7 +29,14 @@ def create(state: State, call: Call, kind: Kind, namespace: str, obj: Object, op
 
 
 def store_new(
-    state: State, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions, *, applied: bool = False
+    state: RegistryState,
+    call: Call,
+    kind: Kind,
+    namespace: str,
+    obj: Object,
+    options: WriteOptions,
+    *,
+    applied: bool = False,
 ) -> Written:
     """Everything after decoding. `applied`: the object comes from server-side apply and carries its managedFields."""
     meta = obj["metadata"]
@@ -45,7 +52,7 @@ def store_new(
         # Before admission and `prepare`: what the server fills in afterwards belongs to nobody, as upstream.
         intake.track(state, call, kind, None, obj, options)
     attributes = Attributes(
-        call, kind, Operation.CREATE, namespace, meta.get("name") or "", obj, None, dry_run=options.dry_run
+        call, kind, AdmissionOperation.CREATE, namespace, meta.get("name") or "", obj, None, dry_run=options.dry_run
     )
     state.admission.mutate(attributes)
     name_new(state, kind, obj)
@@ -65,7 +72,7 @@ def store_new(
     return Written(state.show(kind, record), record.revision, created=True)
 
 
-def name_new(state: State, kind: Kind, obj: Object) -> None:
+def name_new(state: RegistryState, kind: Kind, obj: Object) -> None:
     """Draws a name for generateName. Without either, validation reports that one is required."""
     meta = obj["metadata"]
     base = meta.get("generateName")
@@ -77,14 +84,14 @@ def name_new(state: State, kind: Kind, obj: Object) -> None:
             return
 
 
-def occupied(kind: Kind, standing: Record, name: str) -> status.AlreadyExists:
+def occupied(kind: Kind, standing: StoredRecord, name: str) -> status.AlreadyExists:
     error = status.already_exists(kind.gvr, name)
     if not stored.peek_deletion(standing.value):
         return error
     return status.AlreadyExists(409, error.reason, f"object is being deleted: {error.message}", details=error.details)
 
 
-def review(state: State, call: Call, kind: Kind, obj: Object) -> Written:
+def review(state: RegistryState, call: Call, kind: Kind, obj: Object) -> Written:
     reviewer = state.reviewers.get(kind.gvr)
     if reviewer is None:
         raise status.method_not_allowed()
@@ -93,7 +100,7 @@ def review(state: State, call: Call, kind: Kind, obj: Object) -> Written:
 
 
 def create_subresource(
-    state: State,
+    state: RegistryState,
     call: Call,
     kind: Kind,
     namespace: str,

@@ -15,14 +15,14 @@ from trainmaster.api import crd
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import metadata, stored
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 
 DEFINITIONS = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _REFRESH_SECONDS = 2.0
 """After the start, which should not wait for this."""
 
 
-def ensure(state: State) -> None:
+def ensure(state: RegistryState) -> None:
     """Stores the definitions that are missing."""
     kind = state.catalogue.find(DEFINITIONS)
     if kind is None:
@@ -34,7 +34,7 @@ def ensure(state: State) -> None:
             state.put(kind, obj, None)
 
 
-async def refresh(state: State) -> None:
+async def refresh(state: RegistryState) -> None:
     """Brings definitions of an older version up to date."""
     await state.clock.sleep(_REFRESH_SECONDS)
     kind = state.catalogue.find(DEFINITIONS)
@@ -52,7 +52,7 @@ async def refresh(state: State) -> None:
             state.put(kind, crd.established({**built, "metadata": meta}, state.now()), record)
 
 
-def _custom_kinds(state: State) -> list[Kind]:
+def _custom_kinds(state: RegistryState) -> list[Kind]:
     return [kind for kind in state.catalogue.kinds if kind.custom]
 
 

@@ -15,12 +15,12 @@ from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import metadata, stored
-from trainmaster.apiserver.admission import Attributes, Operation
-from trainmaster.apiserver.contract import Call, Deleted
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes
+from trainmaster.apiserver.contract import Call, DeleteResult
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import DeleteOptions
 from trainmaster.kit.clock import format_time, parse_time
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 _JOBS = GVR("batch", "v1", "jobs")
 _NAMESPACES = GVR("", "v1", "namespaces")
@@ -39,14 +39,16 @@ _ANSWERED_WITH_OBJECT = {
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
-def delete(state: State, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+def delete(
+    state: RegistryState, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions
+) -> DeleteResult:
     check_options(options)
     record = state.find(kind, namespace, name)
     if record is None:
         raise status.not_found(kind.gvr, name)
     old = state.read(kind, record)
     check_preconditions(kind, old, options)
-    attributes = Attributes(call, kind, Operation.DELETE, namespace, name, None, old, dry_run=options.dry_run)
+    attributes = Attributes(call, kind, AdmissionOperation.DELETE, namespace, name, None, old, dry_run=options.dry_run)
     state.admission.mutate(attributes)
     state.admission.validate(attributes)
     if kind.gvr == _JOBS and not options.propagation and "deletionTimestamp" not in old["metadata"]:
@@ -55,14 +57,16 @@ def delete(state: State, call: Call, kind: Kind, namespace: str, name: str, opti
     if "deletionTimestamp" not in new["metadata"] or metadata.is_deletable(kind, new):
         return _remove(state, kind, record, new, options)
     if new == old:
-        return Deleted(state.show(kind, record), record.revision, gone=False)
+        return DeleteResult(state.show(kind, record), record.revision, gone=False)
     if options.dry_run:
-        return Deleted(stored.dump(new), 0, gone=False)
+        return DeleteResult(stored.dump(new), 0, gone=False)
     written = state.put(kind, new, record)
-    return Deleted(state.show(kind, written), written.revision, gone=False)
+    return DeleteResult(state.show(kind, written), written.revision, gone=False)
 
 
-def delete_listed(state: State, call: Call, kind: Kind, value: bytes, options: DeleteOptions) -> Deleted | None:
+def delete_listed(
+    state: RegistryState, call: Call, kind: Kind, value: bytes, options: DeleteOptions
+) -> DeleteResult | None:
     """Deletes an object of a list; None when it went meanwhile."""
     meta = stored.parse(value)["metadata"]
     namespace, name = meta.get("namespace", ""), meta["name"]
@@ -98,7 +102,7 @@ def check_preconditions(kind: Kind, old: Object, options: DeleteOptions) -> None
         )
 
 
-def decide_deletion(state: State, kind: Kind, old: Object, options: DeleteOptions) -> Object:
+def decide_deletion(state: RegistryState, kind: Kind, old: Object, options: DeleteOptions) -> Object:
     """The object as the deletion leaves it: finalizers by policy, grace as asked, deletionTimestamp set.
 
     Without a deletionTimestamp nothing holds it, and it goes at once; watchers see its last state as it was.
@@ -146,7 +150,7 @@ def _grace(kind: Kind, old: Object, options: DeleteOptions) -> int | None:
     return max(0, options.grace_seconds) if options.grace_seconds is not None else kind.grace(old)
 
 
-def _begin(state: State, meta: Object, grace: int) -> None:
+def _begin(state: RegistryState, meta: Object, grace: int) -> None:
     meta["deletionTimestamp"] = format_time(state.clock.now() + timedelta(seconds=grace))
     meta["deletionGracePeriodSeconds"] = grace
     if meta.get("generation"):
@@ -165,7 +169,9 @@ def _shorten(meta: Object, options: DeleteOptions) -> None:
     meta["deletionGracePeriodSeconds"] = asked
 
 
-def _remove(state: State, kind: Kind, record: Record, last: Object, options: DeleteOptions) -> Deleted:
+def _remove(
+    state: RegistryState, kind: Kind, record: StoredRecord, last: Object, options: DeleteOptions
+) -> DeleteResult:
     revision = 0
     shown = last
     if not options.dry_run:
@@ -173,8 +179,8 @@ def _remove(state: State, kind: Kind, record: Record, last: Object, options: Del
         revision = gone.revision
         shown = {**last, "metadata": {**last["metadata"], "resourceVersion": str(revision)}}
     if (kind.group, kind.plural) in _ANSWERED_WITH_OBJECT:
-        return Deleted(stored.dump(shown), revision, gone=True)
-    return Deleted(orjson.dumps(success(kind, last)), revision, gone=True)
+        return DeleteResult(stored.dump(shown), revision, gone=True)
+    return DeleteResult(orjson.dumps(success(kind, last)), revision, gone=True)
 
 
 def success(kind: Kind, obj: Object) -> Object:

@@ -17,8 +17,8 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.tenancy import NAME, OBJECT_BYTES, build_raise_advice
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.state import RegistryState
 
 _KINDS = (TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS)
 _SHARE = 4
@@ -26,14 +26,14 @@ _SHARE = 4
 
 
 class GangSizes(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:
         return kind.gvr in _KINDS
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.new is None or attributes.subresource or attributes.operation is Operation.DELETE:
+        if attributes.new is None or attributes.subresource or attributes.operation is AdmissionOperation.DELETE:
             return
         record = self._state.store.get("resourcequotas", f"{attributes.namespace}/{NAME}")
         if record is None:

@@ -23,15 +23,15 @@ from trainmaster.apiserver import delete, stored, update
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.metadata import FOREGROUND, ORPHAN
 from trainmaster.apiserver.owners import OwnerIndex, Place
-from trainmaster.apiserver.state import State
-from trainmaster.apiserver.work import Worker
-from trainmaster.client.contract import DeleteOptions, Identity
-from trainmaster.store.contract import Event, EventType, Record
+from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.work import KeyedWorker
+from trainmaster.client.contract import ActingIdentity, DeleteOptions
+from trainmaster.store.contract import Event, EventType, StoredRecord
 
 _SLICE = 2000
 """Records looked at before others get a turn; about 1 ms."""
 _WORKED_OFF = frozenset((FOREGROUND, ORPHAN))
-COLLECTOR = Identity("system:serviceaccount:kube-system:generic-garbage-collector", groups=("system:masters",))
+COLLECTOR = ActingIdentity("system:serviceaccount:kube-system:generic-garbage-collector", groups=("system:masters",))
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _Item:
     """A record under consideration."""
 
     kind: Kind
-    record: Record
+    record: StoredRecord
     obj: Object
 
     @property
@@ -57,10 +57,10 @@ class _Item:
 
 
 class GarbageCollector:
-    def __init__(self, state: State, index: OwnerIndex) -> None:
+    def __init__(self, state: RegistryState, index: OwnerIndex) -> None:
         self._state = state
         self._index = index
-        self.worker: Worker[Place] = Worker("garbage-collector", self._collect, state.clock)
+        self.worker: KeyedWorker[Place] = KeyedWorker("garbage-collector", self._collect, state.clock)
         self._kinds = {stored.bucket(kind): kind for kind in state.catalogue.kinds if kind.storage is None}
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
         self._looked = asyncio.Event()
@@ -113,7 +113,7 @@ class GarbageCollector:
             if _is_unfinished(record):
                 self.worker.add((record.bucket, record.name))
 
-    def _has_owners(self, record: Record) -> bool:
+    def _has_owners(self, record: StoredRecord) -> bool:
         """Whether every owner is there and not about to go, so that nothing needs doing. True without owners."""
         for owner in stored.owners_of(record):
             found = self._locate(owner, record)
@@ -124,7 +124,7 @@ class GarbageCollector:
                 return False
         return True
 
-    def _add_owners(self, owners: Sequence[dict[str, Any]], record: Record) -> None:
+    def _add_owners(self, owners: Sequence[dict[str, Any]], record: StoredRecord) -> None:
         """An owner may have waited for this dependent."""
         for owner in owners:
             found = self._locate(owner, record)
@@ -200,7 +200,7 @@ class GarbageCollector:
             return None
         return kind
 
-    def _locate(self, owner: dict[str, Any], dependent: Record) -> Record | None:
+    def _locate(self, owner: dict[str, Any], dependent: StoredRecord) -> StoredRecord | None:
         """The record at the coordinates that a reference gives; its uid may be another."""
         kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
         if kind is None:
@@ -247,7 +247,7 @@ class GarbageCollector:
             if not value:
                 del changed[name]
         new = {**item.obj, "metadata": changed}
-        update.store_change(self._state, update.Change(item.kind, item.record, item.obj, new))
+        update.store_change(self._state, update.ObjectUpdate(item.kind, item.record, item.obj, new))
 
     def _delete(self, item: _Item, policy: str) -> None:
         metadata = item.metadata
@@ -259,9 +259,9 @@ class GarbageCollector:
             return
 
 
-def _is_unfinished(record: Record) -> bool:
+def _is_unfinished(record: StoredRecord) -> bool:
     """Deleted, and held by a finalizer that the garbage collector works off."""
-    memo: stored.Memo | None = record.memo
+    memo: stored.RecordMemo | None = record.memo
     if memo is not None and memo.obj is not None:
         metadata = memo.obj["metadata"]
         return "deletionTimestamp" in metadata and not _WORKED_OFF.isdisjoint(metadata.get("finalizers") or ())

@@ -21,7 +21,7 @@ from trainmaster.api.patches import json_patch, managed_fields, merge, strategic
 from trainmaster.api.patches.managed_fields import Writer
 from trainmaster.apiserver import metadata
 from trainmaster.apiserver.contract import Call
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import PatchType, WriteOptions
 
 _VALIDATION = {
@@ -41,7 +41,7 @@ def check_options(options_kind: str, options: WriteOptions) -> None:
     if manager:
         if len(manager) > _LONGEST_MANAGER:
             detail = f"may not be more than {_LONGEST_MANAGER} bytes"
-            errors.append(FieldError("fieldManager", fields.Kind.TOO_LONG, None, detail))
+            errors.append(FieldError("fieldManager", fields.FieldErrorKind.TOO_LONG, None, detail))
         elif not manager.isprintable():
             errors.append(fields.invalid("fieldManager", manager, "should only contain printable characters"))
     if options.field_validation not in _VALIDATION:
@@ -98,7 +98,7 @@ def validate(
 
 
 def track(
-    state: State,
+    state: RegistryState,
     call: Call,
     kind: Kind,
     old: Object | None,
@@ -154,7 +154,7 @@ def _restrict(decoded: Any, given: Any) -> Any:
 
 
 def apply(
-    state: State, kind: Kind, old: Object | None, wanted: Object, options: WriteOptions, subresource: str
+    state: RegistryState, kind: Kind, old: Object | None, wanted: Object, options: WriteOptions, subresource: str
 ) -> Object:
     """The object after server-side apply, sharing nothing with `old`."""
     writer = Writer(options.field_manager, kind.api_version, state.now(), subresource)

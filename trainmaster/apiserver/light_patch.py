@@ -14,11 +14,11 @@ from trainmaster.api.meta import Object
 from trainmaster.api.patches import managed_fields, merge
 from trainmaster.api.validation import metadata as metadata_rules
 from trainmaster.apiserver import intake
-from trainmaster.apiserver.admission import Attributes, Operation
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes
 from trainmaster.apiserver.contract import Call, Written
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import WriteOptions
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 _PARTS = frozenset(("metadata", "spec"))
 _LOCKS = frozenset(("uid", "resourceVersion"))
@@ -26,7 +26,7 @@ _TEXTS = frozenset(("annotations", "labels"))
 
 
 def find_written(
-    state: State, call: Call, kind: Kind, record: Record, patch: Any, options: WriteOptions
+    state: RegistryState, call: Call, kind: Kind, record: StoredRecord, patch: Any, options: WriteOptions
 ) -> Written | None:
     """The result of the patch; None when this is not the way for it."""
     if kind.light is None or type(patch) is not dict or not patch or not patch.keys() <= _PARTS:
@@ -43,7 +43,14 @@ def find_written(
     if call.track_fields:
         intake.track(state, call, kind, old, new, options)
     attributes = Attributes(
-        call, kind, Operation.UPDATE, meta.get("namespace", ""), meta["name"], new, old, dry_run=options.dry_run
+        call,
+        kind,
+        AdmissionOperation.UPDATE,
+        meta.get("namespace", ""),
+        meta["name"],
+        new,
+        old,
+        dry_run=options.dry_run,
     )
     state.admission.mutate(attributes)
     call.warnings.extend(kind.warnings(new, old))

@@ -20,11 +20,11 @@ from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver import metadata, stored
-from trainmaster.apiserver.contract import Page
+from trainmaster.apiserver.contract import ListPage
 from trainmaster.apiserver.selection import Selection, parse_selection
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import ListOptions
-from trainmaster.store.contract import Compacted, Record
+from trainmaster.store.contract import Compacted, StoredRecord
 
 # Records examined before others get a turn: 2 ms at about 4 us for one that has to be parsed.
 _SLICE = 500
@@ -32,7 +32,7 @@ _TOKEN_VERSION = "meta.k8s.io/v1"
 _MATCHES = ("Exact", "NotOlderThan", "")
 
 
-async def list_page(state: State, kind: Kind, namespace: str, options: ListOptions) -> Page:
+async def list_page(state: RegistryState, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
     check_options(options)
     selection = parse_selection(kind, namespace, options.label_selector, options.field_selector)
     revision = state.store.revision
@@ -107,7 +107,7 @@ def too_large(asked: int, current: int) -> StatusError:
     )
 
 
-def current(state: State, kind: Kind, selection: Selection, after: str) -> Sequence[Record]:
+def current(state: RegistryState, kind: Kind, selection: Selection, after: str) -> Sequence[StoredRecord]:
     """The records that may match, as they stand now."""
     bucket = stored.bucket(kind)
     if selection.name:
@@ -123,7 +123,7 @@ def current(state: State, kind: Kind, selection: Selection, after: str) -> Seque
     return state.store.scan(bucket, selection.prefix, after)
 
 
-def find_replaced(state: State, kind: Kind, revision: int) -> dict[str, Record | None]:
+def find_replaced(state: RegistryState, kind: Kind, revision: int) -> dict[str, StoredRecord | None]:
     """What stood at a revision where something else stands now: name to record, None where there was nothing."""
     try:
         watch = state.store.watch(kind.collection, revision, durable=False)
@@ -135,15 +135,15 @@ def find_replaced(state: State, kind: Kind, revision: int) -> dict[str, Record |
         events = watch.take()
     finally:
         watch.close()
-    before: dict[str, Record | None] = {}
+    before: dict[str, StoredRecord | None] = {}
     for event in events:
         before.setdefault(event.record.name, event.previous)
     return before
 
 
 def restore(
-    records: Sequence[Record], before: dict[str, Record | None], selection: Selection, after: str
-) -> Sequence[Record]:
+    records: Sequence[StoredRecord], before: dict[str, StoredRecord | None], selection: Selection, after: str
+) -> Sequence[StoredRecord]:
     """The records with everything undone that came after a revision."""
     if not before:
         return records
@@ -156,15 +156,17 @@ def restore(
     return sorted(kept, key=lambda record: record.name)
 
 
-def records_at(state: State, kind: Kind, selection: Selection, revision: int, after: str) -> Sequence[Record]:
+def records_at(
+    state: RegistryState, kind: Kind, selection: Selection, revision: int, after: str
+) -> Sequence[StoredRecord]:
     """The records that may match, as they stood at a revision."""
     before = find_replaced(state, kind, revision)
     return restore(current(state, kind, selection, after), before, selection, after)
 
 
 def cut_plain_page(
-    state: State, kind: Kind, selection: Selection, revision: int, after: str, limit: int, *, exact: bool
-) -> Page:
+    state: RegistryState, kind: Kind, selection: Selection, revision: int, after: str, limit: int, *, exact: bool
+) -> ListPage:
     """A page of a whole collection or namespace. Looks at no more records than are on it or were changed since."""
     before = find_replaced(state, kind, revision) if exact else {}
     store, prefix = state.store, selection.prefix
@@ -175,31 +177,31 @@ def cut_plain_page(
     left = store.count(kind.collection, prefix, after) - len(present) + restored - len(chosen)
     values = show_all(state, kind, chosen)
     if not left:
-        return Page(values, revision)
-    return Page(values, revision, write_token(revision, chosen[-1].name), left)
+        return ListPage(values, revision)
+    return ListPage(values, revision, write_token(revision, chosen[-1].name), left)
 
 
-def show_all(state: State, kind: Kind, records: Sequence[Record]) -> list[bytes]:
+def show_all(state: RegistryState, kind: Kind, records: Sequence[StoredRecord]) -> list[bytes]:
     if kind.from_storage is None:
         return [record.value for record in records]
     return [state.show(kind, record) for record in records]
 
 
 async def cut_page(
-    state: State, kind: Kind, selection: Selection, records: Sequence[Record], revision: int, limit: int
-) -> Page:
+    state: RegistryState, kind: Kind, selection: Selection, records: Sequence[StoredRecord], revision: int, limit: int
+) -> ListPage:
     chosen = records if selection.plain else await select(kind, selection, records, limit)
     await asyncio.sleep(0)
     values = show_all(state, kind, chosen)
     if limit <= 0 or len(chosen) < limit or chosen[-1] is records[-1]:
-        return Page(values, revision)
+        return ListPage(values, revision)
     # With a selector nobody knows how many of the rest match, so no number is given.
-    return Page(values, revision, write_token(revision, chosen[-1].name))
+    return ListPage(values, revision, write_token(revision, chosen[-1].name))
 
 
-async def select(kind: Kind, selection: Selection, records: Sequence[Record], limit: int) -> list[Record]:
+async def select(kind: Kind, selection: Selection, records: Sequence[StoredRecord], limit: int) -> list[StoredRecord]:
     """The first `limit` records that match (all for 0)."""
-    chosen: list[Record] = []
+    chosen: list[StoredRecord] = []
     for start in range(0, len(records), _SLICE):
         if start:
             await asyncio.sleep(0)

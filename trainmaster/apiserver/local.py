@@ -23,10 +23,10 @@ from trainmaster.api.status import StatusError, from_object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.contract import Call, Frame, Frames
 from trainmaster.apiserver.parsed import ParsedObjects
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.client.contract import (
+    ActingIdentity,
     DeleteOptions,
-    Identity,
     ListOptions,
     LogOptions,
     ObjectList,
@@ -35,31 +35,31 @@ from trainmaster.client.contract import (
     WatchOptions,
     WriteOptions,
 )
-from trainmaster.client.writes import Applied, Create, Delete, Patch, Refusal, Write
+from trainmaster.client.writes import Applied, Create, Delete, Patch, Write, WriteRefusal
 
-SYSTEM = Identity("system:trainmaster", groups=("system:masters", "system:authenticated"))
+SYSTEM = ActingIdentity("system:trainmaster", groups=("system:masters", "system:authenticated"))
 _AGENT = "trainmaster"
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """(Pod name, namespace, options): the log as the node has it."""
 
 
-class Authorizer(Protocol):
+class LocalAuthorizer(Protocol):
     """What `as_user` asks; `auth.contract.Authorizer` fits."""
 
     def allows(
-        self, identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+        self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
     ) -> bool: ...
 
 
 class LocalClient:
     def __init__(
         self,
-        registry: Registry,
+        registry: ObjectRegistry,
         *,
-        identity: Identity = SYSTEM,
+        identity: ActingIdentity = SYSTEM,
         user_agent: str = _AGENT,
-        authorizer: Authorizer | None = None,
+        authorizer: LocalAuthorizer | None = None,
         log_source: LogSource | None = None,
         checked: bool = False,
     ) -> None:
@@ -72,7 +72,7 @@ class LocalClient:
         self.warnings: deque[str] = deque(maxlen=100)
         """The last API warnings, newest last; whoever shows them to a person empties this."""
 
-    def as_user(self, identity: Identity) -> LocalClient:
+    def as_user(self, identity: ActingIdentity) -> LocalClient:
         return LocalClient(
             self._registry,
             identity=identity,
@@ -196,7 +196,7 @@ class LocalClient:
                     self._carry_out(call, write, options)
         except StatusError as error:
             assert write is not None
-            return Applied(Refusal(write, error), 0)
+            return Applied(WriteRefusal(write, error), 0)
         return Applied(None, store.revision if writes else 0)
 
     def _carry_out(self, call: Call, write: Write, options: WriteOptions) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.registry import Registry
-from trainmaster.client.view import S, Summary
+from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.client.view import S, ViewSummary
 from trainmaster.store.contract import Event, EventType
 
 _SLICE = 256
@@ -24,15 +24,15 @@ _SLICE = 256
 
 
 class LocalView:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ObjectRegistry) -> None:
         self._store = registry.store
         self._parse = registry.state.parsed.get
         self._owners = registry.owners
         self._labels: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
         """(bucket, label key) to label value to record names."""
-        self._summaries: dict[object, Summary] = {}
+        self._summaries: dict[object, ViewSummary] = {}
         """By who builds them."""
-        self._summarized: dict[str, list[tuple[GVR, Summary]]] = {}
+        self._summarized: dict[str, list[tuple[GVR, ViewSummary]]] = {}
         """The same by bucket."""
         self._followers: dict[str, list[_Follower]] = {}
         self._end: Callable[[], None] = self._store.subscribe(self._follow)
@@ -119,7 +119,7 @@ class LocalView:
                 for follower in followers:
                     follower.tell(obj)
 
-    def _tell(self, summaries: Sequence[tuple[GVR, Summary]], event: Event) -> None:
+    def _tell(self, summaries: Sequence[tuple[GVR, ViewSummary]], event: Event) -> None:
         for gvr, summary in summaries:
             if event.type is EventType.PUT:
                 summary.put(gvr, self._parse(event.record))

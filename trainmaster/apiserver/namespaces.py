@@ -14,19 +14,19 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import AlreadyExists, NotFound
 from trainmaster.apiserver import create, delete, stored, update
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.contract import Call
-from trainmaster.apiserver.state import State
-from trainmaster.apiserver.work import Worker
-from trainmaster.client.contract import DeleteOptions, Identity, WriteOptions
-from trainmaster.store.contract import Event, EventType, Record
+from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.work import KeyedWorker
+from trainmaster.client.contract import ActingIdentity, DeleteOptions, WriteOptions
+from trainmaster.store.contract import Event, EventType, StoredRecord
 
 NAMESPACES = GVR("", "v1", "namespaces")
 SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
 CONFIG_MAPS = GVR("", "v1", "configmaps")
 PODS = GVR("", "v1", "pods")
 
-CONTROLLER = Identity("system:serviceaccount:kube-system:namespace-controller", groups=("system:masters",))
+CONTROLLER = ActingIdentity("system:serviceaccount:kube-system:namespace-controller", groups=("system:masters",))
 INITIAL = ("default", "kube-system", "kube-public", "kube-node-lease", "kubeflow-system")
 """There from the first start. The SDK looks for its runtimes' namespace, kubectl for `default`."""
 
@@ -42,21 +42,21 @@ _SLICE = 50
 
 
 class NamespaceLifecycle(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def follows_status(self, kind: Kind) -> bool:
         return kind.gvr == NAMESPACES
 
     def mutate(self, attributes: Attributes) -> None:
-        if attributes.operation is Operation.CREATE and attributes.kind.namespaced:
+        if attributes.operation is AdmissionOperation.CREATE and attributes.kind.namespaced:
             self._check_open(attributes)
         elif attributes.kind.plural == "namespaces" and not attributes.kind.group:
-            if attributes.operation is Operation.DELETE:
+            if attributes.operation is AdmissionOperation.DELETE:
                 if attributes.name in _IMMORTAL:
                     raise status.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
             elif attributes.new is not None:
-                _complete(attributes.new, new=attributes.operation is Operation.CREATE)
+                _complete(attributes.new, new=attributes.operation is AdmissionOperation.CREATE)
 
     def _check_open(self, attributes: Attributes) -> None:
         namespace = attributes.namespace
@@ -89,7 +89,7 @@ def _complete(namespace: Object, *, new: bool) -> None:
 
 
 class NamespaceController:
-    def __init__(self, state: State, root_ca: str = "") -> None:
+    def __init__(self, state: RegistryState, root_ca: str = "") -> None:
         """`root_ca`: the certificate in PEM that clients inside the namespace check the server with."""
         self._state = state
         self._root_ca = root_ca
@@ -100,7 +100,7 @@ class NamespaceController:
         ]
         self._kinds = {kind.gvr: kind for kind in state.catalogue.kinds}
         self._terminating: set[str] = set()
-        self.worker: Worker[str] = Worker("namespaces", self._look_after, state.clock)
+        self.worker: KeyedWorker[str] = KeyedWorker("namespaces", self._look_after, state.clock)
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
 
     def start(self) -> None:
@@ -176,7 +176,7 @@ class NamespaceController:
         else:
             self._furnish(namespace)
 
-    def _empty(self, namespace: str, record: Record) -> None:
+    def _empty(self, namespace: str, record: StoredRecord) -> None:
         """Deletes the content; the last object to go brings us here again."""
         kind = self._kinds[NAMESPACES]
         held = 0
@@ -191,7 +191,7 @@ class NamespaceController:
             return
         old = stored.parse(record.value)
         new = {**old, "metadata": dict(old["metadata"]), "spec": {}}
-        update.store_change(self._state, update.Change(kind, record, old, new))
+        update.store_change(self._state, update.ObjectUpdate(kind, record, old, new))
 
     def _in_order(self) -> Iterable[Kind]:
         """Pods last: what would make new ones is gone by then."""

@@ -20,8 +20,8 @@ from trainmaster.api.labels import LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.tenancy import is_tenant
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.state import RegistryState
 
 MASTERS = "system:masters"
 _TEMPLATES = frozenset((PODS, TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS))
@@ -34,7 +34,7 @@ _SHOWN = 5
 
 
 class Ownership(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:
@@ -42,7 +42,7 @@ class Ownership(Plugin):
 
     def validate(self, attributes: Attributes) -> None:
         new = attributes.new
-        if new is None or not attributes.namespace or attributes.operation is Operation.DELETE:
+        if new is None or not attributes.namespace or attributes.operation is AdmissionOperation.DELETE:
             return
         meta, before = new["metadata"], (attributes.old or {}).get("metadata") or {}
         owners = meta.get("ownerReferences") or ()

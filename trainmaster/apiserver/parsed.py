@@ -11,7 +11,7 @@ from collections import deque
 
 from trainmaster.api.meta import Object
 from trainmaster.apiserver import stored
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 _LIMIT = 8192
 """Records that hold their object. About 30 MB when all of them are current, and far more than the active jobs need."""
@@ -25,12 +25,12 @@ class ParsedObjects:
     __slots__ = ("_bytes", "_records")
 
     def __init__(self) -> None:
-        self._records: deque[Record] = deque()
+        self._records: deque[StoredRecord] = deque()
         self._bytes = 0
 
-    def get(self, record: Record) -> Object:
+    def get(self, record: StoredRecord) -> Object:
         """The object as stored. Read-only."""
-        memo: stored.Memo | None = record.memo
+        memo: stored.RecordMemo | None = record.memo
         if memo is not None and memo.obj is not None:
             return memo.obj
         memo = stored.memo_of(record)
@@ -38,7 +38,7 @@ class ParsedObjects:
         self.note(record)
         return obj
 
-    def note(self, record: Record) -> None:
+    def note(self, record: StoredRecord) -> None:
         """The record has got its object."""
         self._records.append(record)
         self._bytes += len(record.value)
@@ -48,8 +48,8 @@ class ParsedObjects:
             stored.memo_of(oldest).obj = None
 
     @staticmethod
-    def drop(record: Record) -> None:
+    def drop(record: StoredRecord) -> None:
         """The record was replaced; readers that come late parse it again."""
-        memo: stored.Memo | None = record.memo
+        memo: stored.RecordMemo | None = record.memo
         if memo is not None:
             memo.obj = None

@@ -18,22 +18,24 @@ from trainmaster.api.status import StatusError
 from trainmaster.apiserver import intake, light_patch, metadata, status_patch, update
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.create import store_new
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import PatchType, WriteOptions
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 _CUSTOM_TYPES = (PatchType.JSON.value, PatchType.MERGE.value, PatchType.APPLY.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PatchTarget:
     kind: Kind
     namespace: str
     name: str
     subresource: str = ""
 
 
-def patch(state: State, call: Call, target: Target, patch_type: PatchType, body: Any, options: WriteOptions) -> Written:
+def patch(
+    state: RegistryState, call: Call, target: PatchTarget, patch_type: PatchType, body: Any, options: WriteOptions
+) -> Written:
     kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
     check_options(patch_type, options)
     update.check_subresource(kind, subresource)
@@ -59,7 +61,7 @@ def patch(state: State, call: Call, target: Target, patch_type: PatchType, body:
         new = _decode(state, call, target, record, patched, options)
     metadata.check_name(new["metadata"], name)
     metadata.fit_namespace(kind, new["metadata"], namespace)
-    return update.replace(state, call, update.Change(kind, record, old, new, subresource), options)
+    return update.replace(state, call, update.ObjectUpdate(kind, record, old, new, subresource), options)
 
 
 def check_options(patch_type: PatchType, options: WriteOptions) -> None:
@@ -73,7 +75,9 @@ def check_options(patch_type: PatchType, options: WriteOptions) -> None:
         raise metadata.options_invalid("PatchOptions", [error])
 
 
-def _decode(state: State, call: Call, target: Target, record: Record, result: Object, options: WriteOptions) -> Object:
+def _decode(
+    state: RegistryState, call: Call, target: PatchTarget, record: StoredRecord, result: Object, options: WriteOptions
+) -> Object:
     """The result of a patch as an object of its own: patches share branches with what they were made from.
 
     Upstream words what is wrong with it as an invalid patch, not as a bad request.
@@ -92,7 +96,7 @@ def _decode(state: State, call: Call, target: Target, record: Record, result: Ob
     return new
 
 
-def apply(state: State, call: Call, target: Target, body: Any, options: WriteOptions) -> Written:
+def apply(state: RegistryState, call: Call, target: PatchTarget, body: Any, options: WriteOptions) -> Written:
     """Server-side apply: the body holds what this manager wants, and nothing else."""
     if not isinstance(body, dict):
         text = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
@@ -118,7 +122,7 @@ def apply(state: State, call: Call, target: Target, body: Any, options: WriteOpt
     new = intake.apply(state, kind, old, wanted, options, target.subresource)
     if meta.get("resourceVersion"):
         new["metadata"]["resourceVersion"] = meta["resourceVersion"]
-    change = update.Change(kind, record, old, new, target.subresource, applied=True)
+    change = update.ObjectUpdate(kind, record, old, new, target.subresource, applied=True)
     return update.replace(state, call, change, options)
 
 
@@ -133,7 +137,7 @@ def _check_lock(kind: Kind, meta: Object, old: Object) -> None:
         )
 
 
-def _apply_new(state: State, call: Call, target: Target, wanted: Object, options: WriteOptions) -> Written:
+def _apply_new(state: RegistryState, call: Call, target: PatchTarget, wanted: Object, options: WriteOptions) -> Written:
     if target.subresource:
         raise status.not_found(target.kind.gvr, target.name)
     uid = wanted["metadata"].get("uid")

@@ -21,14 +21,14 @@ from trainmaster.api.validation import names
 from trainmaster.apiserver import update
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.delete import delete
-from trainmaster.apiserver.state import State, SubresourceCreator
+from trainmaster.apiserver.state import RegistryState, SubresourceCreator
 from trainmaster.client.contract import DeleteOptions, WriteOptions
 
 _BINDING = GVR("", "v1", "pods/binding")
 _DONE = orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 
 
-def build_binder(state: State) -> SubresourceCreator:
+def build_binder(state: RegistryState) -> SubresourceCreator:
     def bind(call: Call, kind: Kind, namespace: str, name: str, obj: Object, options: WriteOptions) -> Written:
         node = _read_target(name, obj)
         pod = _read_pod(state, kind, namespace, name)
@@ -74,7 +74,7 @@ def _read_target(name: str, obj: Object) -> str:
     return str(node)
 
 
-def build_evictor(state: State) -> SubresourceCreator:
+def build_evictor(state: RegistryState) -> SubresourceCreator:
     def evict(call: Call, kind: Kind, namespace: str, name: str, obj: Object, options: WriteOptions) -> Written:
         if obj.get("kind", "Eviction") != "Eviction":
             raise status.bad_request("the body of an eviction must be an Eviction")
@@ -107,7 +107,7 @@ def _read_options(value: Any, *, dry_run: bool) -> DeleteOptions:
     )
 
 
-def _read_pod(state: State, kind: Kind, namespace: str, name: str) -> Object:
+def _read_pod(state: RegistryState, kind: Kind, namespace: str, name: str) -> Object:
     record = state.find(kind, namespace, name)
     if record is None:
         raise status.not_found(kind.gvr, name)
@@ -115,7 +115,7 @@ def _read_pod(state: State, kind: Kind, namespace: str, name: str) -> Object:
 
 
 def _set(
-    state: State, call: Call, kind: Kind, meta: Object, facts: tuple[str, str, str], options: WriteOptions
+    state: RegistryState, call: Call, kind: Kind, meta: Object, facts: tuple[str, str, str], options: WriteOptions
 ) -> Written:
     """A condition that is true from now on: (type, reason, message)."""
     pod = _read_pod(state, kind, meta["namespace"], meta["name"])
@@ -126,10 +126,10 @@ def _set(
 
 
 def _replace(
-    state: State, call: Call, kind: Kind, pod: Object, options: WriteOptions, subresource: str = ""
+    state: RegistryState, call: Call, kind: Kind, pod: Object, options: WriteOptions, subresource: str = ""
 ) -> Written:
     meta = pod["metadata"]
     record = state.find(kind, meta["namespace"], meta["name"])
     assert record is not None, "read a moment ago"
-    change = update.Change(kind, record, state.read(kind, record), pod, subresource)
+    change = update.ObjectUpdate(kind, record, state.read(kind, record), pod, subresource)
     return update.replace(state, call, change, options)

@@ -17,9 +17,9 @@ from trainmaster.api.pods.quotas import Usage
 from trainmaster.api.tenancy import OBJECT_BYTES, PIDS, STORAGE
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.quotas import BUCKET, PODS, QUOTAS, list_counts, measure_content, show
-from trainmaster.apiserver.state import State
-from trainmaster.apiserver.work import Worker
-from trainmaster.store.contract import Event, EventType, Record
+from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.work import KeyedWorker
+from trainmaster.store.contract import Event, EventType, StoredRecord
 
 _MEASURED_BY_NODE = (PIDS, STORAGE)
 """The node writes into `status.used` how much of them is used, and holds them; here nothing is added to them."""
@@ -52,9 +52,9 @@ class _Account:
 
 
 class QuotaController:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
-        self.worker: Worker[str] = Worker("quotas", self._count, state.clock)
+        self.worker: KeyedWorker[str] = KeyedWorker("quotas", self._count, state.clock)
         self._contents = {
             stored.bucket(kind): kind
             for kind in state.catalogue.kinds
@@ -110,7 +110,7 @@ class QuotaController:
         usage = self._measure(kind, record) if event.type is EventType.PUT else {}
         return account.set((record.bucket, record.name), usage)
 
-    def _measure(self, kind: Kind, record: Record) -> Usage:
+    def _measure(self, kind: Kind, record: StoredRecord) -> Usage:
         obj = self._state.parsed.get(record)
         if kind.gvr == PODS and obj.get("status", {}).get("phase") in _FINISHED:
             return {}
@@ -165,7 +165,7 @@ class QuotaController:
         return account
 
 
-def _has_new_limits(state: State, event: Event) -> bool:
+def _has_new_limits(state: RegistryState, event: Event) -> bool:
     """Status alone was written by admission or by this controller, or by the node; nothing follows from it."""
     if event.previous is None:
         return True

@@ -19,9 +19,9 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
 from trainmaster.api.tenancy import NAME, OBJECT_BYTES, TENANT, build_raise_advice
 from trainmaster.apiserver import metadata, stored
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
-from trainmaster.apiserver.state import State
-from trainmaster.store.contract import Record
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.state import RegistryState
+from trainmaster.store.contract import StoredRecord
 
 QUOTAS = GVR("", "v1", "resourcequotas")
 PODS = GVR("", "v1", "pods")
@@ -33,11 +33,11 @@ _TRUSTED = "system:masters"
 
 
 class QuotaAdmission(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is Operation.DELETE or attributes.subresource or attributes.new is None:
+        if attributes.operation is AdmissionOperation.DELETE or attributes.subresource or attributes.new is None:
             return
         if attributes.kind.plural == "resourcequotas":
             _refuse_scopes(attributes.kind, attributes.new)
@@ -45,17 +45,17 @@ class QuotaAdmission(Plugin):
         if not attributes.kind.namespaced or not store.count(BUCKET, f"{attributes.namespace}/"):
             return
         records = store.scan(BUCKET, f"{attributes.namespace}/")
-        if attributes.operation is Operation.CREATE:
+        if attributes.operation is AdmissionOperation.CREATE:
             self._admit_new(attributes, records)
         elif _TRUSTED not in attributes.call.identity.groups:
             # What controllers write down about an object is not the tenant's to be refused.
             for record in records:
                 self._check_bytes(attributes, self._state.parsed.get(record))
 
-    def _admit_new(self, attributes: Attributes, records: Sequence[Record]) -> None:
+    def _admit_new(self, attributes: Attributes, records: Sequence[StoredRecord]) -> None:
         assert attributes.new is not None
         wanted = measure(attributes.kind, attributes.new)
-        charged: list[tuple[Record, Object]] = []
+        charged: list[tuple[StoredRecord, Object]] = []
         for record in records:
             quota = self._state.parsed.get(record)
             new = self._charge(attributes, quota, wanted)

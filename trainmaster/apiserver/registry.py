@@ -19,7 +19,7 @@ from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS
 from trainmaster.apiserver import create, definitions, delete, listing, patch, update, watching
-from trainmaster.apiserver.contract import Call, Deleted, Page, Written
+from trainmaster.apiserver.contract import Call, DeleteResult, ListPage, Written
 from trainmaster.apiserver.gang_sizes import GangSizes
 from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.limit_ranges import LimitRanges
@@ -33,7 +33,7 @@ from trainmaster.apiserver.quota_ledger import QuotaController
 from trainmaster.apiserver.quotas import QuotaAdmission
 from trainmaster.apiserver.runtime_use import RuntimeUse
 from trainmaster.apiserver.sizes import ObjectLimits
-from trainmaster.apiserver.state import Reviewer, State, SubresourceCreator
+from trainmaster.apiserver.state import RegistryState, Reviewer, SubresourceCreator
 from trainmaster.apiserver.storage_quota import StorageQuota
 from trainmaster.apiserver.tenant_limits import TenantLimits
 from trainmaster.apiserver.tenant_packages import TenantPackages
@@ -49,7 +49,7 @@ _SLICE = 50
 """Deletions of a collection before others get a turn, about 2 ms."""
 
 
-class Registry:
+class ObjectRegistry:
     def __init__(
         self,
         store: Store,
@@ -60,7 +60,9 @@ class Registry:
         reviewers: Mapping[GVR, Reviewer] | None = None,
         limits: ObjectLimits | None = None,
     ) -> None:
-        self.state = State(store, catalogue, clock, ids, reviewers=reviewers or {}, limits=limits or ObjectLimits())
+        self.state = RegistryState(
+            store, catalogue, clock, ids, reviewers=reviewers or {}, limits=limits or ObjectLimits()
+        )
         self.trainer_admission = TrainerAdmission(self.state)
         for plugin in (
             NamespaceLifecycle(self.state),
@@ -138,7 +140,7 @@ class Registry:
         value = record.value if kind.from_storage is None else self.state.show(kind, record)
         return Written(value, record.revision)
 
-    async def list(self, kind: Kind, namespace: str, options: ListOptions) -> Page:
+    async def list(self, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
         return await listing.list_page(self.state, kind, namespace, options)
 
     def watch(
@@ -190,15 +192,15 @@ class Registry:
         *,
         subresource: str = "",
     ) -> Written:
-        target = patch.Target(kind, namespace, name, subresource)
+        target = patch.PatchTarget(kind, namespace, name, subresource)
         return patch.patch(self.state, call, target, patch_type, patch_body, options)
 
-    def delete(self, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+    def delete(self, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> DeleteResult:
         return delete.delete(self.state, call, kind, namespace, name, options)
 
     async def delete_collection(
         self, call: Call, kind: Kind, namespace: str, selection: ListOptions, options: DeleteOptions
-    ) -> Page:
+    ) -> ListPage:
         """Deletes what is selected; the page holds the objects as they were before."""
         delete.check_options(options)
         page = await listing.list_page(self.state, kind, namespace, selection)
@@ -209,4 +211,4 @@ class Registry:
             deleted = delete.delete_listed(self.state, call, kind, value, options)
             if deleted is not None:
                 revision = max(revision, deleted.revision)
-        return Page(page.values, revision, page.continue_token, page.remaining)
+        return ListPage(page.values, revision, page.continue_token, page.remaining)

@@ -12,13 +12,13 @@ import orjson
 
 from trainmaster.api import status
 from trainmaster.api.meta import Object
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 
 _LITTLE = 128
 """Bytes by which an update may grow: suspending a job, removing a finalizer."""
 
 
-class Room(Plugin):
+class StorageRoom(Plugin):
     def __init__(self, find_shortage: Callable[[], str], trusted: str) -> None:
         """`trusted`: the name of our own controllers' identity."""
         self._find_shortage = find_shortage
@@ -28,7 +28,7 @@ class Room(Plugin):
         text = self._find_shortage()
         if not text or attributes.dry_run or attributes.call.identity.user == self._trusted:
             return
-        if attributes.operation is Operation.DELETE or attributes.new is None:
+        if attributes.operation is AdmissionOperation.DELETE or attributes.new is None:
             return
         if attributes.old is not None and _measure(attributes.new) <= _measure(attributes.old) + _LITTLE:
             return

@@ -16,7 +16,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training.snapshots import find_runtime_gvr
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 from trainmaster.store.contract import Store
 
 _NAMESPACES = GVR("", "v1", "namespaces")
@@ -34,7 +34,7 @@ class RuntimeUse(Plugin):
 
     def validate(self, attributes: Attributes) -> None:
         runtime = attributes.old
-        if attributes.operation is not Operation.DELETE or runtime is None or self._may_go(runtime):
+        if attributes.operation is not AdmissionOperation.DELETE or runtime is None or self._may_go(runtime):
             return
         users: list[str] = []
         for user in self._list_users(attributes.kind.gvr, runtime):

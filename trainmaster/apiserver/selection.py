@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from trainmaster.api import selectors
 from trainmaster.api.kinds import Kind
 from trainmaster.apiserver import stored
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 # Fields that are plain strings in the object: their value stands in the bytes as it is.
 _SEARCHABLE = ("involvedObject.", "regarding.", "spec.nodeName")
@@ -36,7 +36,7 @@ class Selection:
         """Everything below the prefix matches."""
         return self.labels is None and self.fields is None and not self.name
 
-    def matches(self, kind: Kind, record: Record) -> bool:
+    def matches(self, kind: Kind, record: StoredRecord) -> bool:
         """For records that `prefix` and `name` let through."""
         if self.labels is not None and not self.labels.matches(stored.labels_of(record)):
             return False
@@ -49,7 +49,7 @@ class Selection:
         obj = stored.parse(value)
         return self.fields.matches(kind.from_storage(obj) if kind.from_storage else obj)
 
-    def covers(self, record: Record) -> bool:
+    def covers(self, record: StoredRecord) -> bool:
         """Whether the record has the selected namespace and name."""
         if not record.name.startswith(self.prefix):
             return False

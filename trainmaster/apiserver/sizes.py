@@ -55,7 +55,7 @@ def has_more_values(value: Any, raw: bytes, most: int) -> bool:
 
 
 def _exceeds(value: Any, most: int) -> bool:
-    left, waiting = most, [value]
+    left, waiting = most, [value] if isinstance(value, dict | list) else []
     while waiting:
         item = waiting.pop()
         children = item.values() if isinstance(item, dict) else item

@@ -24,7 +24,7 @@ from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.client.contract import WriteOptions
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.ids import Ids
-from trainmaster.store.contract import ABSENT, NoSpace, Record, Store
+from trainmaster.store.contract import ABSENT, NoSpace, Store, StoredRecord
 
 Reviewer: TypeAlias = Callable[[Call, Object], Object]
 """Answers a review kind: takes the posted object, returns it with its status."""
@@ -37,7 +37,7 @@ _SMALL = 64 * 1024
 
 
 @dataclass(slots=True)
-class State:
+class RegistryState:
     store: Store
     catalogue: Catalogue
     clock: Clock
@@ -58,24 +58,24 @@ class State:
             self._now = format_time(datetime.fromtimestamp(second, UTC))
         return self._now
 
-    def find(self, kind: Kind, namespace: str, name: str) -> Record | None:
+    def find(self, kind: Kind, namespace: str, name: str) -> StoredRecord | None:
         return self.store.get(kind.collection, f"{namespace}/{name}" if kind.namespaced else name)
 
-    def peek(self, kind: Kind, record: Record) -> Object:
+    def peek(self, kind: Kind, record: StoredRecord) -> Object:
         """As `read`, but shared with others: copy the branch that you change."""
         obj = self.parsed.get(record)
         return kind.from_storage(obj) if kind.from_storage else obj
 
-    def read(self, kind: Kind, record: Record) -> Object:
+    def read(self, kind: Kind, record: StoredRecord) -> Object:
         """The object as this kind shows it, the caller's own."""
         obj = stored.parse(record.value)
         return kind.from_storage(obj) if kind.from_storage else obj
 
-    def show(self, kind: Kind, record: Record) -> bytes:
+    def show(self, kind: Kind, record: StoredRecord) -> bytes:
         """The bytes as this kind shows them; the stored ones wherever the kind is stored as itself."""
         return record.value if kind.from_storage is None else stored.dump(self.read(kind, record))
 
-    def put(self, kind: Kind, obj: Object, previous: Record | None, *, arranged: bool = False) -> Record:
+    def put(self, kind: Kind, obj: Object, previous: StoredRecord | None, *, arranged: bool = False) -> StoredRecord:
         """Stores the object at the next revision, in place of `previous`. The object must not change any more.
 
         `arranged`: its fields stand in the order in which they are stored.
@@ -91,7 +91,7 @@ class State:
         value = orjson.dumps(obj)
         if len(value) > _SMALL:
             self._check_size(obj, value, previous)
-        memo = stored.Memo(metadata.get("labels") or stored.NO_LABELS, obj)
+        memo = stored.RecordMemo(metadata.get("labels") or stored.NO_LABELS, obj)
         if previous is None:
             name = f"{metadata['namespace']}/{metadata['name']}" if kind.namespaced else metadata["name"]
             try:
@@ -99,7 +99,7 @@ class State:
             except NoSpace as error:
                 raise status.insufficient_storage(str(error)) from None
         else:
-            before: stored.Memo | None = previous.memo
+            before: stored.RecordMemo | None = previous.memo
             if before is not None and before.obj is not None:
                 memo.same_owners = before.obj["metadata"].get("ownerReferences") == metadata.get("ownerReferences")
             try:
@@ -110,26 +110,26 @@ class State:
         parsed.note(record)
         return record
 
-    def _check_size(self, obj: Object, value: bytes, previous: Record | None) -> None:
+    def _check_size(self, obj: Object, value: bytes, previous: StoredRecord | None) -> None:
         if previous is not None and "deletionTimestamp" in obj["metadata"]:
             # Nothing may keep an object from being deleted.
             return
         self.limits.check_stored(obj, value, None if previous is None else previous.value)
 
-    def show_unwritten(self, obj: Object, previous: Record | None) -> bytes:
+    def show_unwritten(self, obj: Object, previous: StoredRecord | None) -> bytes:
         """The answer to a dry run."""
         value = stored.dump(obj)
         self._check_size(obj, value, previous)
         return value
 
-    def remove(self, kind: Kind, obj: Object, previous: Record) -> Record:
+    def remove(self, kind: Kind, obj: Object, previous: StoredRecord) -> StoredRecord:
         """Removes the object; watchers get its last state under the revision of the deletion."""
         store = self.store
         metadata = obj["metadata"]
         last = {**obj, "metadata": {**metadata, "resourceVersion": str(store.revision + 1)}}
         if kind.to_storage is not None:
             last = kind.to_storage(last)
-        memo = stored.Memo(metadata.get("labels") or stored.NO_LABELS)
+        memo = stored.RecordMemo(metadata.get("labels") or stored.NO_LABELS)
         value = stored.dump(last)
         try:
             record = store.delete(previous.bucket, previous.name, value, expect=previous.revision, memo=memo)

@@ -16,15 +16,15 @@ from trainmaster.api.meta import Object
 from trainmaster.api.patches import managed_fields, merge
 from trainmaster.apiserver import intake, metadata
 from trainmaster.apiserver.contract import Call, Written
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import WriteOptions
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 _LOCKS = frozenset(("uid", "resourceVersion"))
 
 
 def find_written(
-    state: State, call: Call, kind: Kind, record: Record, patch: Any, options: WriteOptions
+    state: RegistryState, call: Call, kind: Kind, record: StoredRecord, patch: Any, options: WriteOptions
 ) -> Written | None:
     """The result of the patch; None when this is not the way for it."""
     old = state.parsed.get(record)

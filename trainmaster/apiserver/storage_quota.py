@@ -10,22 +10,22 @@ from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.tenancy import find_storage_problem
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.state import RegistryState
 
 _WRITERS = frozenset({"pods", "persistentvolumeclaims", "trainjobs", "jobs", "jobsets"})
 _BUCKET = "resourcequotas"
 
 
 class StorageQuota(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:
         return kind.plural in _WRITERS
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is not Operation.CREATE or attributes.subresource:
+        if attributes.operation is not AdmissionOperation.CREATE or attributes.subresource:
             return
         store, prefix = self._state.store, f"{attributes.namespace}/"
         if not store.count(_BUCKET, prefix):

@@ -17,7 +17,7 @@ import orjson
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.kit.untracked import untrack
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 # First what only the server writes, which holds no braces; ownerReferences is the first nested field. Names come
 # after it, because those of some kinds may contain anything.
@@ -139,7 +139,7 @@ def _slice_owners(value: bytes) -> bytes:
     return value[found : value.find(b'],"name":', found)]
 
 
-class Memo:
+class RecordMemo:
     """What is known of a record without parsing it. Holds no reference to the record."""
 
     __slots__ = ("labels", "obj", "same_owners")
@@ -154,29 +154,29 @@ class Memo:
         untrack(self)
 
 
-def memo_of(record: Record) -> Memo:
-    memo: Memo | None = record.memo
+def memo_of(record: StoredRecord) -> RecordMemo:
+    memo: RecordMemo | None = record.memo
     if memo is None:
         labels = NO_LABELS
         if b'"labels":{' in record.value:
             labels = parse(record.value)["metadata"].get("labels") or NO_LABELS
-        memo = record.memo = Memo(labels)
+        memo = record.memo = RecordMemo(labels)
     return memo
 
 
-def labels_of(record: Record) -> Mapping[str, str]:
+def labels_of(record: StoredRecord) -> Mapping[str, str]:
     """The labels, parsed once per record."""
     return memo_of(record).labels
 
 
-def owners_of(record: Record) -> Sequence[dict[str, Any]]:
-    memo: Memo | None = record.memo
+def owners_of(record: StoredRecord) -> Sequence[dict[str, Any]]:
+    memo: RecordMemo | None = record.memo
     if memo is None or memo.obj is None:
         return peek_owners(record.value)
     return memo.obj["metadata"].get("ownerReferences") or ()
 
 
-def has_owners_of(record: Record, previous: Record) -> bool:
+def has_owners_of(record: StoredRecord, previous: StoredRecord) -> bool:
     """Whether a write left ownerReferences as they were."""
-    memo: Memo | None = record.memo
+    memo: RecordMemo | None = record.memo
     return (memo is not None and memo.same_owners) or has_same_owners(previous.value, record.value)

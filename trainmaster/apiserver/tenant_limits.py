@@ -11,13 +11,13 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.tenancy import NAME
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 
 _RESOURCES = ("cpu", "memory")
 
 
 class TenantLimits(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:

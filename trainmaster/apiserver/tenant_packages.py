@@ -17,13 +17,13 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.apiserver.admission import Attributes, Plugin
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 
 _CONCERNED = frozenset({TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS})
 
 
 class TenantPackages(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:

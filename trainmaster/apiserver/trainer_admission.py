@@ -12,8 +12,8 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.state import RegistryState
 
 _WEBHOOKS = {
     TRAIN_JOBS: "validator.trainjob.trainer.kubeflow.org",
@@ -23,7 +23,7 @@ _WEBHOOKS = {
 
 
 class _Lookup:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
@@ -32,7 +32,7 @@ class _Lookup:
 
 
 class TrainerAdmission(Plugin):
-    def __init__(self, state: State, *, embedded: bool = True) -> None:
+    def __init__(self, state: RegistryState, *, embedded: bool = True) -> None:
         self.embedded = embedded
         """Whether this server's own node runs the jobs; what it cannot run is then refused at once."""
         self._state = state
@@ -46,7 +46,7 @@ class TrainerAdmission(Plugin):
             trainjobs.stamp_times(attributes.new, attributes.old, self._state.now())
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.new is None or attributes.subresource or attributes.operation is Operation.DELETE:
+        if attributes.new is None or attributes.subresource or attributes.operation is AdmissionOperation.DELETE:
             return
         findings = self._examine(attributes.kind.gvr, attributes.new, attributes.old)
         attributes.call.warnings.extend(findings.warnings)

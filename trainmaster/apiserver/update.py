@@ -14,12 +14,12 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.patches import managed_fields
 from trainmaster.apiserver import intake, metadata, stored
-from trainmaster.apiserver.admission import Attributes, Operation
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.create import store_new
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import WriteOptions
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 # Built-in kinds that upstream does not let anyone overwrite without a resourceVersion; custom kinds never.
 _CONDITIONAL = {"leases", "customresourcedefinitions"}
@@ -39,11 +39,11 @@ PODS = GVR("", "v1", "pods")
 
 
 @dataclass(slots=True)
-class Change:
+class ObjectUpdate:
     """One update of one object: where it stands, what it was, what it shall be."""
 
     kind: Kind
-    record: Record
+    record: StoredRecord
     old: Object
     new: Object
     subresource: str = ""
@@ -52,7 +52,7 @@ class Change:
 
 
 def update(
-    state: State,
+    state: RegistryState,
     call: Call,
     kind: Kind,
     namespace: str,
@@ -75,7 +75,7 @@ def update(
         raise status.not_found(kind.gvr, name)
     old = state.read(kind, record)
     check_uid(kind, obj, old)
-    return replace(state, call, Change(kind, record, old, obj, subresource), options)
+    return replace(state, call, ObjectUpdate(kind, record, old, obj, subresource), options)
 
 
 def check_subresource(kind: Kind, subresource: str) -> None:
@@ -114,7 +114,7 @@ def check_resource_version(kind: Kind, new: Object, old: Object) -> None:
     raise status.conflict(kind.gvr, name)
 
 
-def replace(state: State, call: Call, change: Change, options: WriteOptions) -> Written:
+def replace(state: RegistryState, call: Call, change: ObjectUpdate, options: WriteOptions) -> Written:
     kind, old, new = change.kind, change.old, change.new
     check_resource_version(kind, new, old)
     keep_apart(change)
@@ -129,7 +129,7 @@ def replace(state: State, call: Call, change: Change, options: WriteOptions) -> 
     attributes = Attributes(
         call,
         kind,
-        Operation.UPDATE,
+        AdmissionOperation.UPDATE,
         meta.get("namespace", ""),
         meta["name"],
         new,
@@ -147,7 +147,7 @@ def replace(state: State, call: Call, change: Change, options: WriteOptions) -> 
     return store_change(state, change, dry_run=options.dry_run)
 
 
-def store_change(state: State, change: Change, *, dry_run: bool = False) -> Written:
+def store_change(state: RegistryState, change: ObjectUpdate, *, dry_run: bool = False) -> Written:
     """Stores what `change.new` says, or removes the object when nothing holds it any more."""
     kind, record, new = change.kind, change.record, change.new
     new["metadata"]["resourceVersion"] = change.old["metadata"]["resourceVersion"]
@@ -163,7 +163,7 @@ def store_change(state: State, change: Change, *, dry_run: bool = False) -> Writ
     return Written(state.show(kind, written), written.revision)
 
 
-def keep_apart(change: Change) -> None:
+def keep_apart(change: ObjectUpdate) -> None:
     """Status is written through /status alone, and everything else not through it."""
     kind, old, new = change.kind, change.old, change.new
     if change.subresource == "status":

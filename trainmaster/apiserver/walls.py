@@ -17,14 +17,14 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS
 from trainmaster.api.tenancy import find_unix_user
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
 
 
 class Walls(Plugin):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RegistryState) -> None:
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:

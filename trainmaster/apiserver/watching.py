@@ -19,9 +19,9 @@ from trainmaster.apiserver import metadata, stored
 from trainmaster.apiserver.contract import Frame, Outlet
 from trainmaster.apiserver.listing import current, read_revision
 from trainmaster.apiserver.selection import Selection, parse_selection
-from trainmaster.apiserver.state import State
+from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import WatchOptions
-from trainmaster.store.contract import Compacted, Event, EventType, Lagging, Record, Watch
+from trainmaster.store.contract import Compacted, Event, EventType, Lagging, StoredRecord, Watch
 
 _BOOKMARK_SECONDS = 60.0
 """As often as upstream."""
@@ -38,7 +38,7 @@ class FrameCache:
         self._order: deque[tuple[int, str, str]] = deque()
         self._size = size
 
-    def frame(self, state: State, kind: Kind, type: str, record: Record) -> Frame:
+    def frame(self, state: RegistryState, kind: Kind, type: str, record: StoredRecord) -> Frame:
         key = (record.revision, kind.group, type)
         frame = self._frames.get(key)
         if frame is None:
@@ -46,7 +46,7 @@ class FrameCache:
             frame = self._remember(key, Frame(type, state.show(kind, record), record.revision, same))
         return frame
 
-    def left(self, state: State, kind: Kind, record: Record, previous: Record) -> Frame:
+    def left(self, state: RegistryState, kind: Kind, record: StoredRecord, previous: StoredRecord) -> Frame:
         """DELETED for a watcher whose selector the object no longer matches: the state before, at the new revision."""
         key = (record.revision, kind.group, "LEFT")
         frame = self._frames.get(key)
@@ -68,7 +68,13 @@ class RegistryFrames:
     """One watch. See `contract.Frames`."""
 
     def __init__(
-        self, state: State, cache: FrameCache, kind: Kind, selection: Selection, options: WatchOptions, watch: Watch
+        self,
+        state: RegistryState,
+        cache: FrameCache,
+        kind: Kind,
+        selection: Selection,
+        options: WatchOptions,
+        watch: Watch,
     ) -> None:
         self._state = state
         self._cache = cache
@@ -76,7 +82,7 @@ class RegistryFrames:
         self._selection = selection
         self._watch = watch
         self._bookmarks = options.bookmarks
-        self._initial: deque[Record] = deque()
+        self._initial: deque[StoredRecord] = deque()
         self._initial_revision = 0
         self._announce_end = False
         self._events: deque[Event] = deque()
@@ -89,7 +95,7 @@ class RegistryFrames:
         self._failure: Exception | None = None
         self._done = False
 
-    def begin_with(self, records: Sequence[Record], *, announce_end: bool, durable: bool) -> None:
+    def begin_with(self, records: Sequence[StoredRecord], *, announce_end: bool, durable: bool) -> None:
         """The state to send first, and whether a bookmark closes it."""
         self._initial.extend(records)
         self._initial_revision = self._state.store.revision
@@ -251,7 +257,7 @@ def check_options(options: WatchOptions) -> None:
 
 
 def open_watch(
-    state: State, cache: FrameCache, kind: Kind, namespace: str, options: WatchOptions, *, durable: bool
+    state: RegistryState, cache: FrameCache, kind: Kind, namespace: str, options: WatchOptions, *, durable: bool
 ) -> RegistryFrames:
     check_options(options)
     selection = parse_selection(kind, namespace, options.label_selector, options.field_selector)

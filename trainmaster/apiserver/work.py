@@ -23,7 +23,7 @@ _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 30.0
 
 
-class Worker(Generic[K]):
+class KeyedWorker(Generic[K]):
     def __init__(self, name: str, handle: Callable[[K], None], clock: Clock) -> None:
         self._name = name
         self._handle = handle

@@ -17,14 +17,14 @@ from trainmaster.api.status import NotFound
 from trainmaster.api.storage import build_storage_class
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app import public_info
 from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from trainmaster.auth.roles import build_cluster_role_bindings, build_cluster_roles
 from trainmaster.client.contract import PatchType, WriteOptions
 
 
-def ensure_built_ins(registry: Registry) -> int:
+def ensure_built_ins(registry: ObjectRegistry) -> int:
     """Creates the built-in objects that do not exist; returns how many were made."""
     made = 0
     with registry.store.transaction():
@@ -46,7 +46,7 @@ def ensure_built_ins(registry: Registry) -> int:
 _OURS = WriteOptions(field_manager="trainmaster")
 
 
-def _ensure(registry: Registry, gvr: GVR, obj: Object) -> bool:
+def _ensure(registry: ObjectRegistry, gvr: GVR, obj: Object) -> bool:
     kind = catalogue.build().find(gvr)
     assert kind is not None
     metadata = obj["metadata"]
@@ -59,7 +59,7 @@ def _ensure(registry: Registry, gvr: GVR, obj: Object) -> bool:
     return False
 
 
-def _correct_version(registry: Registry) -> None:
+def _correct_version(registry: ObjectRegistry) -> None:
     """A home that an earlier release has served says that release's version."""
     kind = catalogue.build().find(CONFIG_MAPS)
     assert kind is not None

@@ -20,7 +20,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
-from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.engine.apply import Apply
 from trainmaster.engine.controller import Controller
 from trainmaster.history.archive import Archive
@@ -56,7 +56,7 @@ class Hand:
         return self._deleted.pop(uid, None)
 
 
-def build_lifecycle(context: Context, workers: int) -> tuple[Controller, ...]:
+def build_lifecycle(context: LifecycleContext, workers: int) -> tuple[Controller, ...]:
     """The controllers, with as many workers as suit a server that is far away."""
     built = (retention.build_controller(context), limits.build_controller(context))
     return tuple(dataclasses.replace(controller, workers=workers) for controller in built)

@@ -19,7 +19,7 @@ from pathlib import Path
 import orjson
 
 from trainmaster import __version__
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.app.home import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.process_limits import raise_descriptor_limit
@@ -29,7 +29,7 @@ from trainmaster.app.rest_identities import add_oidc, build_sign_up
 from trainmaster.app.settings import Rest
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.auth.pki import Pki
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.kubeconfig import build_tls as build_client_tls
@@ -58,7 +58,7 @@ class Options:
     state: Path
     """Certificates and the port of the last start."""
     rest: Rest = field(default_factory=Rest)
-    limits: Limits = field(default_factory=Limits)
+    limits: ApiLimits = field(default_factory=ApiLimits)
     names: tuple[str, ...] = ()
     """Further names for the certificate."""
     certificate: str = ""
@@ -120,11 +120,11 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
 def _build(
     options: Options, client: HttpClient, bare: ClusterConfig, shared: Transport, sweeper: Sweeper, clock: Clock
 ) -> Backend:
-    def act(identity: Identity, token: str) -> HttpClient:
+    def act(identity: ActingIdentity, token: str) -> HttpClient:
         own = dataclasses.replace(bare, token=token)
         return HttpClient(own, clock=clock, user_agent=_AGENT, transport=shared)
 
-    def act_as(identity: Identity) -> HttpClient:
+    def act_as(identity: ActingIdentity) -> HttpClient:
         """By impersonation. The cluster adds the group of all who are authenticated, and lets nobody claim it."""
         groups = tuple(group for group in identity.groups if group != AUTHENTICATED)
         return client.as_user(dataclasses.replace(identity, groups=groups))

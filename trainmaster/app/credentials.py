@@ -13,10 +13,10 @@ from pathlib import Path
 from trainmaster.app.home import Home
 from trainmaster.auth.contract import MASTERS
 from trainmaster.auth.identities import StaticTokens, digest
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 from trainmaster.kit.ids import Ids
 
-OWNER = Identity("trainmaster:owner", groups=(MASTERS,))
+OWNER = ActingIdentity("trainmaster:owner", groups=(MASTERS,))
 
 _KUBECONFIG = """\
 apiVersion: v1

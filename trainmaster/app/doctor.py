@@ -23,7 +23,7 @@ from trainmaster.app.removal import list_live_pods
 from trainmaster.app.settings import Settings
 from trainmaster.node.isolation import IsolationError, decide_level, run_probe
 from trainmaster.shim import linux, probe
-from trainmaster.shim.probe import Finding
+from trainmaster.shim.probe import IsolationFinding
 from trainmaster.shim.protocol import PLAIN
 from trainmaster.store.damages import list_damages
 
@@ -44,7 +44,7 @@ class Diagnosis:
 class Patient:
     home: Home
     settings: Settings
-    findings: tuple[Finding, ...]
+    findings: tuple[IsolationFinding, ...]
     """Of the probe, which runs once for all checks."""
 
 

@@ -32,10 +32,10 @@ from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStreams
 from trainmaster.apiserver.http.token_requests import build_token_creator
-from trainmaster.apiserver.http.usage import Meter, Usage
+from trainmaster.apiserver.http.usage import Meter, ResourceUsage
 from trainmaster.apiserver.local import SYSTEM, LocalClient
-from trainmaster.apiserver.registry import Registry
-from trainmaster.apiserver.room import Room
+from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.apiserver.room import StorageRoom
 from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
@@ -97,7 +97,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class PodAccess:
+class PodDoors:
     """Ways into Pods, where this process runs any."""
 
     logs: PodLogs | None = None
@@ -105,13 +105,13 @@ class PodAccess:
     meter: Meter | None = None
 
 
-def build_pod_access(agent: NodeAgent, home: Home, clock: Clock) -> PodAccess:
+def build_pod_access(agent: NodeAgent, home: Home, clock: Clock) -> PodDoors:
     hardware, health = read_hardware(), functools.partial(read_health, home.root)
-    meter = NodeMeter(agent.supervisor, clock, Usage, hardware=hardware, read_health=health)
-    return PodAccess(agent.logs, ShimStreams(agent.supervisor, PodStreamError), meter)
+    meter = NodeMeter(agent.supervisor, clock, ResourceUsage, hardware=hardware, read_health=health)
+    return PodDoors(agent.logs, ShimStreams(agent.supervisor, PodStreamError), meter)
 
 
-NO_PODS = PodAccess()
+NO_PODS = PodDoors()
 
 
 def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready) -> None:
@@ -170,7 +170,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             stack.callback(api.close)
             disk = DiskWatch(home, store, world.clock, settings.storage.reserve_mib * MIB)
             await stack.enter_async_context(disk.running())
-            api.registry.state.admission.add(Room(disk.find_shortage, SYSTEM.user))
+            api.registry.state.admission.add(StorageRoom(disk.find_shortage, SYSTEM.user))
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
             ensure_built_ins(api.registry)
             await upgrade_tenants(LocalClient(api.registry), api.registry)
@@ -217,7 +217,7 @@ class ControlPlane:
         self.authenticator = Credentials([load_static_tokens(world.home, world.ids), accounts])
         reviews = Reviews(self.authenticator, self.authorizer)
         limits = world.settings.limits
-        self.registry = Registry(
+        self.registry = ObjectRegistry(
             store,
             catalogue.build(),
             world.clock,
@@ -236,7 +236,7 @@ class ControlPlane:
             return None
         return AuditLog(self.world.home.audit_log, max_bytes=settings.max_bytes, keep=settings.keep)
 
-    def build_server(self, pki: Pki, port: int, pods: PodAccess = NO_PODS) -> ApiServer:
+    def build_server(self, pki: Pki, port: int, pods: PodDoors = NO_PODS) -> ApiServer:
         world, settings = self.world, self.world.settings
         kinds = self.registry.catalogue
         access = Access(self.authenticator, self.authorizer)

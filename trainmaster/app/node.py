@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainmaster.api.node_policy import read_node_policy
 from trainmaster.app.home import HomeError
-from trainmaster.app.settings import Node
+from trainmaster.app.settings import NodeOptions
 from trainmaster.client.contract import Client
 from trainmaster.engine.events import Recorder
 from trainmaster.kit.clock import Clock
@@ -18,7 +18,7 @@ from trainmaster.node.hardware import read_hardware, read_health
 from trainmaster.node.registration import NodeKeeper, NodeShape
 
 
-def build_shape(settings: Node, isolation: str) -> NodeShape:
+def build_shape(settings: NodeOptions, isolation: str) -> NodeShape:
     """HomeError for a label that is none."""
     read = read_node_policy({"data": {"labels": "\n".join(settings.labels)}})
     if read.problems:

@@ -46,18 +46,18 @@ from trainmaster.app.cluster_lifecycle import (
 )
 from trainmaster.app.loops import find_loop_factory
 from trainmaster.app.signals import stop_on_signals
-from trainmaster.app.status_keys import Keys, ensure_keys
+from trainmaster.app.status_keys import StatusKeys, ensure_keys
 from trainmaster.app.status_server import StatusServer
 from trainmaster.client.cache import Slim, WatchCache
 from trainmaster.client.contract import Client
-from trainmaster.client.events import EventRecorder
+from trainmaster.client.events import BufferedEventRecorder
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.view import View
-from trainmaster.controllers.frameworks.contract import Context, ProgressServer
+from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.lifecycle import derived
-from trainmaster.controllers.lifecycle.contract import Context as LifecycleContext
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import is_policy
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.controllers.trainjob.reconciler import build_controller
@@ -150,7 +150,7 @@ async def running_operator(
             history = running_cluster_history(settings.history, client, clock, hand, settings.namespace)
             keeper = await stack.enter_async_context(history)
         lifecycle = LifecycleContext(ledger=keeper, publish=await find_knows_retention(client))
-        queue = EventRecorder(client, clock=clock, component="trainmaster-operator")
+        queue = BufferedEventRecorder(client, clock=clock, component="trainmaster-operator")
         manager = Manager(
             [*operated, *build_lifecycle(lifecycle, settings.workers)],
             view=cache,
@@ -172,15 +172,15 @@ def list_collections(operated: Sequence[Controller]) -> list[GVR]:
     return [*sources, *READ, *((*POD_GROUPS, PODS) if operated else ())]
 
 
-async def find_keys(client: Client, progress: ProgressSettings, clock: Clock) -> Keys:
+async def find_keys(client: Client, progress: ProgressSettings, clock: Clock) -> StatusKeys:
     host = urlsplit(progress.url).hostname or ""
     return await ensure_keys(client, progress.namespace, [host], clock)
 
 
 def build_operated_controller(settings: OperatorSettings, progress: ProgressServer | None = None) -> Controller:
     """The TrainJob controller, with as many workers and as few passes as suit a server that is far away."""
-    news = News(settings.counts_delay)
-    controller = build_controller(Context(on_cluster=True, progress=progress))
+    news = ChangeDelays(settings.counts_delay)
+    controller = build_controller(FrameworkContext(on_cluster=True, progress=progress))
     delays = dict.fromkeys((CONFIG_MAPS, SECRETS, JOB_SETS), news.delay_child) | {TRAIN_JOBS: news.delay_trainjob}
     sources = [
         dataclasses.replace(source, delay=delays[source.gvr]) if source.gvr in delays else source
@@ -189,7 +189,7 @@ def build_operated_controller(settings: OperatorSettings, progress: ProgressServ
     return dataclasses.replace(controller, sources=tuple(sources), workers=settings.workers)
 
 
-class News:
+class ChangeDelays:
     """Which changes can wait: those that can only be counts of a running JobSet, or an echo of our own writes.
 
     A delay only postpones a look, so being wrong here costs time and nothing else.

@@ -18,16 +18,16 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
 from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.apiserver.admission import Attributes, Operation, Plugin
+from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.app.home import Home
 from trainmaster.app.settings import History
-from trainmaster.controllers.lifecycle.contract import Ledger
+from trainmaster.controllers.lifecycle.contract import HistoryLedger
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, ArchiveError
 from trainmaster.history.gather import ViewGather
-from trainmaster.history.keeper import Keeper, Limits
+from trainmaster.history.keeper import HistoryLimits, Keeper
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 _REMEMBERED = 4096
 
 
-class Recorder(Ledger, Protocol):
+class RecordKeeper(HistoryLedger, Protocol):
     """The ledger, and the one who carries out the effect `archive`."""
 
     async def archive(self, trainjob: Object) -> bool: ...
@@ -62,7 +62,7 @@ class Witness(Plugin):
         return kind.gvr == TRAIN_JOBS
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is not Operation.DELETE or attributes.old is None or attributes.dry_run:
+        if attributes.operation is not AdmissionOperation.DELETE or attributes.old is None or attributes.dry_run:
             return
         call = attributes.call
         program = call.user_agent.partition(" ")[0]
@@ -109,7 +109,7 @@ async def running_history(
     clock: Clock,
     witness: Witness,
     metrics: Metrics,
-) -> AsyncIterator[Recorder]:
+) -> AsyncIterator[RecordKeeper]:
     directory, pods = home.history, home.pods
     try:
         archive = Archive.open(directory)
@@ -122,7 +122,7 @@ async def running_history(
     try:
         gather = ViewGather(view, view)
         keep_logs = partial(keep_pod_logs, directory, pods)
-        limits = Limits(settings.keep_days * 86400, settings.max_bytes)
+        limits = HistoryLimits(settings.keep_days * 86400, settings.max_bytes)
         keeper = Keeper(archive, client, gather, clock, keep_logs=keep_logs, find_deleter=witness.find, limits=limits)
         declare_history(metrics, keeper)
         async with Scope("history.events") as scope, keeper.running():
@@ -132,7 +132,7 @@ async def running_history(
         archive.close()
 
 
-def declare_history(metrics: Metrics, keeper: Recorder) -> None:
+def declare_history(metrics: Metrics, keeper: RecordKeeper) -> None:
     metrics.gauge("trainmaster_history_records", "Records in the archive.", lambda: keeper.size[0])
     metrics.gauge("trainmaster_history_bytes", "Bytes of records, logs and results in it.", lambda: keeper.size[1])
     metrics.gauge(

@@ -24,9 +24,9 @@ from trainmaster.api.status import AlreadyExists, StatusError
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.local_view import LocalView
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.client.contract import WriteOptions
-from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.frameworks.keys import KeyPair
 from trainmaster.controllers.install import list_manifests, parse_manifest
 from trainmaster.controllers.trainjob.children import Children, build_children
@@ -40,7 +40,7 @@ _PLAIN = WriteOptions()
 
 
 @dataclass(slots=True)
-class Outcome:
+class RehearsalOutcome:
     """What a server would say to one object."""
 
     errors: list[tuple[str, str]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class Rehearsal:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ObjectRegistry) -> None:
         self.catalogue: Catalogue = registry.catalogue
         self._registry = registry
         self._view = LocalView(registry)
@@ -62,9 +62,9 @@ class Rehearsal:
     def find_kind(self, obj: Object) -> Kind | None:
         return self.catalogue.find_type(str(obj.get("apiVersion")), str(obj.get("kind")))
 
-    def create(self, kind: Kind, given: Object, namespace: str) -> Outcome:
+    def create(self, kind: Kind, given: Object, namespace: str) -> RehearsalOutcome:
         """The object itself is not changed."""
-        outcome = Outcome()
+        outcome = RehearsalOutcome()
         where = self._choose_namespace(kind, given, namespace)
         if where:
             self._ensure_namespace(where)
@@ -119,7 +119,7 @@ class Rehearsal:
         runtime = find_runtime(trainjob, self._view)
         if runtime is None or trainjob["spec"].get("managedBy", MANAGER) != MANAGER:
             return []
-        context = Context(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
+        context = FrameworkContext(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
         children = build_children(trainjob, runtime, context)
         if not isinstance(children, Children):
             return [("", children.message)]
@@ -137,7 +137,7 @@ class Rehearsal:
 
 @asynccontextmanager
 async def open_rehearsal(clock: Clock) -> AsyncIterator[Rehearsal]:
-    registry = Registry(MemoryStore(), catalogue.build(), clock, SystemIds())
+    registry = ObjectRegistry(MemoryStore(), catalogue.build(), clock, SystemIds())
     async with registry.running():
         rehearsal = Rehearsal(registry)
         try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.node.found import is_locked
 from trainmaster.shim.protocol import Paths
-from trainmaster.shim.trees import Walk, remove_tree
+from trainmaster.shim.trees import TreeWalk, remove_tree
 
 STATE = {
     "store": "all objects: jobs, runtimes, namespaces, quotas",
@@ -47,7 +47,7 @@ ASIDE = ".purged"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RemovalPart:
     name: str
     text: str
     bytes: int
@@ -55,8 +55,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    parts: tuple[Part, ...]
+class RemovalPlan:
+    parts: tuple[RemovalPart, ...]
     foreign: tuple[str, ...]
     """What is not ours; it stays."""
 
@@ -65,7 +65,7 @@ class Plan:
         return not any(part.goes for part in self.parts)
 
 
-def make_plan(home: Home, *, everything: bool = False) -> Plan:
+def make_plan(home: Home, *, everything: bool = False) -> RemovalPlan:
     """HomeError when the folder is no home."""
     if not home.root.is_dir():
         raise HomeError(f"there is no home {home.root}")
@@ -73,16 +73,16 @@ def make_plan(home: Home, *, everything: bool = False) -> Plan:
     if not present & {"store", "lock", "pki", ASIDE}:
         raise HomeError(f"{home.root} is not a home of trainmaster: it has no store, no lock and no keys")
     parts = [
-        Part(name, text, _measure(home.root / name), goes)
+        RemovalPart(name, text, _measure(home.root / name), goes)
         for table, goes in ((STATE, True), (YOURS, everything))
         for name, text in table.items()
         if name in present
     ]
     if ASIDE in present:
-        parts.append(Part(ASIDE, "what an earlier purge did not finish", _measure(home.root / ASIDE), True))
+        parts.append(RemovalPart(ASIDE, "what an earlier purge did not finish", _measure(home.root / ASIDE), True))
     known = {*STATE, *YOURS, ASIDE}
     foreign = sorted(name for name in present - known if not name.startswith(".lock"))
-    return Plan(tuple(parts), tuple(foreign))
+    return RemovalPlan(tuple(parts), tuple(foreign))
 
 
 def list_live_pods(home: Home) -> list[str]:
@@ -103,7 +103,7 @@ def list_mounts(home: Home, table: str | None = None) -> list[str]:
     return [point for point in points if point.startswith(inside)]
 
 
-def remove(home: Home, plan: Plan) -> None:
+def remove(home: Home, plan: RemovalPlan) -> None:
     """HomeError when somebody lives in it, or something of it cannot be removed."""
     pods = list_live_pods(home)
     if pods:
@@ -144,4 +144,4 @@ def _move(path: Path, aside: Path) -> None:
 def _measure(path: Path) -> int:
     if not path.is_dir() or path.is_symlink():
         return path.lstat().st_size
-    return sum(entry.status.st_size for entry in Walk(str(path)) if not stat.S_ISDIR(entry.status.st_mode))
+    return sum(entry.status.st_size for entry in TreeWalk(str(path)) if not stat.S_ISDIR(entry.status.st_mode))

@@ -23,10 +23,10 @@ import orjson
 
 from trainmaster.app.home import HomeError
 from trainmaster.app.settings import Rest
-from trainmaster.edge.asgi import Application, AsgiServer, HeaderLines
+from trainmaster.edge.asgi import AsgiApplication, AsgiServer, HeaderLines
 from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import Refusal
+from trainmaster.edge.messages import EdgeRefusal
 from trainmaster.edge.server import BACKLOG
 from trainmaster.kit.clock import Clock
 
@@ -95,9 +95,9 @@ async def serving_on_demand(
 ) -> AsyncIterator[None]:
     """Connections are taken at once, the code is loaded at the first request; leaving ends it all."""
 
-    async def load() -> Application:
+    async def load() -> AsgiApplication:
         module = await asyncio.to_thread(_import_application)
-        app: Application = module.build_app(await build_backend())
+        app: AsgiApplication = module.build_app(await build_backend())
         # What was loaded stays; full collections need not walk it.
         gc.freeze()
         log.info("rest is loaded", extra={"action": "rest.loaded"})
@@ -128,7 +128,7 @@ _KINDS = {
 }
 
 
-def encode_refusal(refusal: Refusal) -> tuple[HeaderLines, bytes]:
+def encode_refusal(refusal: EdgeRefusal) -> tuple[HeaderLines, bytes]:
     """As a problem document (docs/rest.md), without the code of REST: it may not be loaded yet."""
     problem = {
         "type": f"urn:trainmaster:problem:{_KINDS.get(refusal.code, 'refused')}",

@@ -18,7 +18,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS
 from trainmaster.apiserver.http.logs import PodLogs, check_started, choose_container
 from trainmaster.apiserver.local import LogSource
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.settings import Rest
 from trainmaster.client.contract import Client, LogOptions
 from trainmaster.edge.addresses import TrustedProxies
@@ -27,9 +27,9 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.timeline import Now
 from trainmaster.rest.callers import Callers
-from trainmaster.rest.contract import Backend, Explain, Limits
+from trainmaster.rest.contract import Backend, Explain, RestLimits
 from trainmaster.rest.rates import Rates
-from trainmaster.rest.services.creating import JobMaker, Rules
+from trainmaster.rest.services.creating import CreationRules, JobMaker
 from trainmaster.rest.services.history import HistoryDesk
 from trainmaster.rest.services.making import NewJobs
 from trainmaster.rest.services.offers import FindFields, Offers
@@ -40,7 +40,7 @@ from trainmaster.rest.services.templates import Templates
 from trainmaster.rest.services.tenants import TenantDesk
 
 
-def build_log_source(registry: Registry, logs: PodLogs) -> LogSource:
+def build_log_source(registry: ObjectRegistry, logs: PodLogs) -> LogSource:
     """Logs for the in-process client, with the API server's words where there is none."""
 
     async def read(name: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
@@ -80,10 +80,10 @@ def build_backend(
     check_ready: Callable[[], Awaitable[None]],
 ) -> Backend:
     """What the routes work with, in either mode."""
-    rules = Rules(settings.max_nodes, settings.check_code)
+    rules = CreationRules(settings.max_nodes, settings.check_code)
     jobs = JobMaker(Templates(folders.templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
     history = HistoryDesk(folders.history)
-    limits = Limits(
+    limits = RestLimits(
         settings.max_body_bytes,
         stranger_body_bytes=edge.stranger_body_bytes,
         proxies=TrustedProxies(edge.trusted_proxies),

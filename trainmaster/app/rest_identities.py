@@ -9,7 +9,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.rest.callers import Callers, Latest, always_durable
 from trainmaster.rest.jwks import KeySet
 from trainmaster.rest.oidc import ActAs, OidcCallers, Trusted, Verifier
-from trainmaster.rest.provider import Source, build_fetch
+from trainmaster.rest.provider import ProviderSource, build_fetch
 from trainmaster.rest.services.sign_up import SignUpRules
 
 
@@ -24,7 +24,7 @@ def add_oidc(callers: Callers, settings: Rest, act_as: ActAs, clock: Clock, late
         settings.oidc_groups_claim,
         settings.oidc_prefix,
     )
-    source = Source(settings.oidc_issuer, settings.oidc_jwks, settings.oidc_ca, settings.oidc_private_addresses)
+    source = ProviderSource(settings.oidc_issuer, settings.oidc_jwks, settings.oidc_ca, settings.oidc_private_addresses)
     keys = KeySet(build_fetch(source), clock)
     return OidcCallers(callers, Verifier(trusted, keys, clock), act_as, latest)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainmaster.api import quantity
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.edge.addresses import parse_network
 from trainmaster.kit.addresses import is_private
 from trainmaster.shim.egress import split_entry
@@ -37,7 +37,7 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerSettings:
     """Where the API server listens."""
 
     address: str = "127.0.0.1"
@@ -133,7 +133,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogSettings:
     """What the server writes to standard error, or with --detach to logs/server.log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -143,7 +143,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessSettings:
     """The control-plane process itself."""
 
     uvloop: bool = True
@@ -155,7 +155,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeOptions:
     """Pods as processes of this machine, and what the machine offers them (docs/scheduling.md)."""
 
     isolation: Literal["auto", "full", "user", "plain"] = "auto"
@@ -213,7 +213,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobSettings:
     """What the Job controller does where a Job leaves it open. Gangs restart by rules of their own."""
 
     replacement_seconds: float = 10.0
@@ -223,7 +223,7 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressOptions:
     """Reports of training programs; see docs/progress.md."""
 
     enabled: bool = True
@@ -233,17 +233,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    server: Server = field(default_factory=Server)
+    server: ServerSettings = field(default_factory=ServerSettings)
     rest: Rest = field(default_factory=Rest)
     storage: Storage = field(default_factory=Storage)
-    limits: Limits = field(default_factory=Limits)
+    limits: ApiLimits = field(default_factory=ApiLimits)
     audit: Audit = field(default_factory=Audit)
-    log: Log = field(default_factory=Log)
-    process: Process = field(default_factory=Process)
-    node: Node = field(default_factory=Node)
+    log: LogSettings = field(default_factory=LogSettings)
+    process: ProcessSettings = field(default_factory=ProcessSettings)
+    node: NodeOptions = field(default_factory=NodeOptions)
     history: History = field(default_factory=History)
-    jobs: Jobs = field(default_factory=Jobs)
-    progress: Progress = field(default_factory=Progress)
+    jobs: JobSettings = field(default_factory=JobSettings)
+    progress: ProgressOptions = field(default_factory=ProgressOptions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class StatusKeys:
     ca: str
     certificate: str
     key: str
@@ -49,7 +49,7 @@ class Keys:
         return context
 
 
-async def ensure_keys(client: Client, namespace: str, names: Sequence[str], clock: Clock) -> Keys:
+async def ensure_keys(client: Client, namespace: str, names: Sequence[str], clock: Clock) -> StatusKeys:
     """Those of the Secret, made or renewed where that is due. Several replicas agree on one."""
     for _ in range(_TRIES):
         try:
@@ -90,8 +90,8 @@ def _build(namespace: str, names: Sequence[str], clock: Clock) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": meta, "data": data}
 
 
-def _read(secret: Object) -> Keys:
-    return Keys(*(base64.b64decode(secret["data"][part]).decode() for part in _PARTS))
+def _read(secret: Object) -> StatusKeys:
+    return StatusKeys(*(base64.b64decode(secret["data"][part]).decode() for part in _PARTS))
 
 
 def _join(names: Sequence[str]) -> str:

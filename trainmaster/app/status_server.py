@@ -30,9 +30,9 @@ from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.view import View
 from trainmaster.edge.connection import Connection
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import IncomingRequest, Refusal
+from trainmaster.edge.messages import EdgeRefusal, IncomingRequest
 from trainmaster.edge.server import EdgeServer, open_listener
-from trainmaster.kit.buckets import Buckets
+from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _POD_UID = "authentication.kubernetes.io/pod-uid"
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class ReportSender:
     """Whose token it is."""
 
     pod: str = ""
@@ -62,8 +62,8 @@ class StatusServer:
         self._client = client
         self._view = view
         self._clock = clock
-        self._buckets = Buckets(clock, per_second=PER_SECOND, burst=BURST)
-        self._senders: dict[bytes, tuple[float, Sender]] = {}
+        self._buckets = TokenBuckets(clock, per_second=PER_SECOND, burst=BURST)
+        self._senders: dict[bytes, tuple[float, ReportSender]] = {}
         """By a hash of token and audience: until when, and who."""
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Object]:
@@ -103,7 +103,7 @@ class StatusServer:
                 raise reports.refuse_name() from None
         return {"trainerStatus": report if wanted is None else wanted}
 
-    def _find_reporter(self, sender: Sender, namespace: str) -> reports.Reporter | None:
+    def _find_reporter(self, sender: ReportSender, namespace: str) -> reports.ReportingPod | None:
         if not sender.pod:
             return None
         pod = self._view.find(PODS, namespace, sender.pod)
@@ -113,7 +113,7 @@ class StatusServer:
         job = reports.read_job_name(pod)
         return reports.read_reporter(pod, self._view.find(JOBS, namespace, job) if job else None)
 
-    async def _find_sender(self, namespace: str, name: str, header: str) -> Sender:
+    async def _find_sender(self, namespace: str, name: str, header: str) -> ReportSender:
         scheme, *credentials = header.split() or [""]
         if scheme.lower() != "bearer" or len(credentials) != 1:
             raise reports.refuse_sender()
@@ -129,7 +129,7 @@ class StatusServer:
         self._senders[key] = (now + _REMEMBER_SECONDS, sender)
         return sender
 
-    async def _review(self, namespace: str, audience: str, token: str) -> Sender:
+    async def _review(self, namespace: str, audience: str, token: str) -> ReportSender:
         spec = {"token": token, "audiences": [audience]}
         review = {"apiVersion": _TOKEN_REVIEWS.api_version, "kind": "TokenReview", "spec": spec}
         found = (await self._client.create(_TOKEN_REVIEWS, review)).get("status") or {}
@@ -138,7 +138,7 @@ class StatusServer:
         if not found.get("authenticated") or audience not in (found.get("audiences") or ()) or not is_local:
             raise reports.refuse_sender()
         extra = user.get("extra") or {}
-        return Sender(*(str((extra.get(key) or [""])[0]) for key in (_POD_NAME, _POD_UID)))
+        return ReportSender(*(str((extra.get(key) or [""])[0]) for key in (_POD_NAME, _POD_UID)))
 
     def listening(self, tls: ssl.SSLContext | None, host: str, port: int) -> StatusPort:
         """Serves while it is entered. OSError when the port cannot be had."""
@@ -172,11 +172,11 @@ class StatusPort(EdgeServer[IncomingRequest]):
             try:
                 # Connections are counted per TrainJob.
                 self.gatekeeper.recognise(connection.visitor, path, is_privileged=False)
-            except Refusal:
+            except EdgeRefusal:
                 request.keep_alive = False
         connection.answer(encode_answer(code, content, request.keep_alive), request.keep_alive)
 
-    def refuse(self, refusal: Refusal, connection: Connection[IncomingRequest]) -> None:
+    def refuse(self, refusal: EdgeRefusal, connection: Connection[IncomingRequest]) -> None:
         content = StatusError(refusal.code, refusal.reason, refusal.message).to_object()
         connection.answer(encode_answer(refusal.code, content, False), keep_alive=False, linger=True)
 

@@ -17,14 +17,14 @@ from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import COMPLETED, NAME, OBJECT_BYTES, OBJECT_KEYS, RESOURCE_QUOTAS, Allowance
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.quotas import list_counts
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.client.contract import Client, ListOptions, PatchType
 from trainmaster.tenancy.register import Register
 
 log = logging.getLogger(__name__)
 
 
-async def upgrade_tenants(client: Client, registry: Registry) -> int:
+async def upgrade_tenants(client: Client, registry: ObjectRegistry) -> int:
     """How many quotas were completed. Every step may be repeated."""
     carried = await Register(client).carry_over()
     if carried:
@@ -39,7 +39,7 @@ async def upgrade_tenants(client: Client, registry: Registry) -> int:
     return done
 
 
-async def _complete(client: Client, registry: Registry, name: str) -> bool:
+async def _complete(client: Client, registry: ObjectRegistry, name: str) -> bool:
     try:
         quota = await client.get(RESOURCE_QUOTAS, NAME, name)
     except NotFound:
@@ -65,7 +65,7 @@ def build_completion(hard: Mapping[str, str], used: Mapping[str, int]) -> dict[s
     return found
 
 
-def _count(registry: Registry, namespace: str) -> dict[str, int]:
+def _count(registry: ObjectRegistry, namespace: str) -> dict[str, int]:
     used = {OBJECT_BYTES: registry.store.measure(namespace)}
     for kind in registry.catalogue.kinds:
         if kind.namespaced:

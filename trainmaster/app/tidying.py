@@ -27,7 +27,7 @@ from trainmaster.api.resources import (
     TRAINING_RUNTIMES,
 )
 from trainmaster.api.status import StatusError
-from trainmaster.bundles import Store
+from trainmaster.bundles import BundleStore
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.history.archive import ArchiveError
 from trainmaster.history.mentions import find_mentioned
@@ -50,7 +50,7 @@ class Tidier:
     def __init__(self, client: Client, clock: Clock, bundles: Path, history: Path) -> None:
         self._client = client
         self._clock = clock
-        self._store = Store(bundles)
+        self._store = BundleStore(bundles)
         self._history = history
 
     @asynccontextmanager

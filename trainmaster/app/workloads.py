@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.components import Components
 from trainmaster.app.health import build_checks
 from trainmaster.app.home import Home, HomeError
@@ -24,14 +24,13 @@ from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
 from trainmaster.app.tidying import Tidier
 from trainmaster.bundles import senders
-from trainmaster.controllers.frameworks.contract import Context as TrainingContext
-from trainmaster.controllers.frameworks.contract import ProgressServer
+from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.job.reconciler import build_controller as build_job_controller
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
 from trainmaster.controllers.lifecycle import census, derived, limits, retention
-from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
 from trainmaster.controllers.trainjob.reconciler import build_controller as build_trainjob_controller
@@ -42,14 +41,14 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
 from trainmaster.history import holdings, logs
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.isolation import IsolationError, find_isolation
-from trainmaster.node.machine.outcome import Rules
+from trainmaster.node.machine.outcome import RestartRules
 from trainmaster.node.network import WaysOut
-from trainmaster.node.runner import Settings as NodeSettings
+from trainmaster.node.runner import NodeSettings
 from trainmaster.node.warm import WarmSettings
 from trainmaster.shim.egress import LAN
 
@@ -63,16 +62,18 @@ CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER, derived.CONTROLL
 def build_chain(settings: Settings) -> tuple[Controller, ...]:
     """From TrainJob to Pod, as this installation wants it."""
     jobs = settings.jobs
-    pause = Policy(first=jobs.replacement_seconds, cap=max(jobs.replacement_seconds, jobs.replacement_max_seconds))
+    pause = BackoffPolicy(
+        first=jobs.replacement_seconds, cap=max(jobs.replacement_seconds, jobs.replacement_max_seconds)
+    )
     own = {JOB.name: build_job_controller(pause)}
     if settings.progress.enabled:
-        own[TRAIN_JOB.name] = build_trainjob_controller(TrainingContext(progress=PROGRESS))
+        own[TRAIN_JOB.name] = build_trainjob_controller(FrameworkContext(progress=PROGRESS))
     return tuple(own.get(item.name, item) for item in CHAIN)
 
 
 @asynccontextmanager
 async def running_workloads(
-    registry: Registry,
+    registry: ObjectRegistry,
     home: Home,
     settings: Settings,
     environ: Mapping[str, str],
@@ -95,7 +96,7 @@ async def running_workloads(
     try:
         await install_runtimes(client, home.templates)
         async with running_history(home, settings.history, client, view, clock, witness, metrics) as history:
-            lifecycle = Context(ledger=history)
+            lifecycle = LifecycleContext(ledger=history)
             manager = Manager(
                 (
                     *build_chain(settings),
@@ -139,7 +140,7 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
     except IsolationError as error:
         raise HomeError(str(error)) from None
     wanted = settings.node
-    pause = Policy(first=wanted.restart_seconds, cap=max(wanted.restart_seconds, wanted.restart_max_seconds))
+    pause = BackoffPolicy(first=wanted.restart_seconds, cap=max(wanted.restart_seconds, wanted.restart_max_seconds))
     return NodeSettings(
         root=home.pods,
         python_prefix=sys.prefix,
@@ -150,7 +151,7 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         list_kept=partial(_list_kept, home),
         min_free_disk=wanted.min_free_disk_mib * 1024**2,
         tenant_write_rate=wanted.tenant_write_mib * 1024**2,
-        rules=Rules(restart=pause),
+        rules=RestartRules(restart=pause),
         level=isolation.level,
         ways_out=WaysOut(
             str(home.server_json),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
 ROLES = GVR(RBAC_GROUP, "v1", "roles")
@@ -36,7 +36,7 @@ class PolicySource(Protocol):
         ...
 
 
-class Reader(Protocol):
+class ObjectReader(Protocol):
     """Reads one object, for checks such as "does this token's ServiceAccount still exist"."""
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None: ...
@@ -47,20 +47,20 @@ class Reader(Protocol):
 
 
 class Authenticator(Protocol):
-    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Identity | None:
+    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> ActingIdentity | None:
         """Who sends this; None without credentials. StatusError 401 for credentials that are wrong."""
         ...
 
-    def review(self, token: str, audiences: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]] | None:
+    def review(self, token: str, audiences: tuple[str, ...]) -> tuple[ActingIdentity, tuple[str, ...]] | None:
         """TokenReview: whose token this is and for which of the audiences it is good, or None."""
         ...
 
 
 class Authorizer(Protocol):
     def allows(
-        self, identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+        self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
     ) -> bool:
         """`resource` is the plural, with "/subresource" where one is asked for."""
         ...
 
-    def allows_path(self, identity: Identity, verb: str, path: str) -> bool: ...
+    def allows_path(self, identity: ActingIdentity, verb: str, path: str) -> bool: ...

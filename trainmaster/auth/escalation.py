@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, RBAC_GROUP, ROLE_BINDINGS, ROLES
-from trainmaster.auth.rbac import RbacAuthorizer, RoleRef, Rule, parse_rules
-from trainmaster.client.contract import Identity
+from trainmaster.auth.rbac import AccessRule, RbacAuthorizer, RoleRef, parse_rules
+from trainmaster.client.contract import ActingIdentity
 
 
 def check_write(
-    authorizer: RbacAuthorizer, identity: Identity, gvr: GVR, namespace: str, new: Object, old: Object | None
+    authorizer: RbacAuthorizer, identity: ActingIdentity, gvr: GVR, namespace: str, new: Object, old: Object | None
 ) -> None:
     """StatusError 403 when the write would grant the writer, or anybody, more than the writer has."""
     if gvr.group != RBAC_GROUP or MASTERS in identity.groups:
@@ -49,14 +49,16 @@ def check_write(
         raise _refusal(gvr, name, identity, "is attempting to grant RBAC permissions not currently held", missing)
 
 
-_EVERYTHING = Rule(frozenset({"*"}), frozenset({"*"}), frozenset({"*"}))
+_EVERYTHING = AccessRule(frozenset({"*"}), frozenset({"*"}), frozenset({"*"}))
 
 
 def _selectors(role: Object) -> object:
     return (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or None
 
 
-def _refusal(gvr: GVR, name: str, identity: Identity, what: str, missing: Sequence[Rule]) -> status.StatusError:
+def _refusal(
+    gvr: GVR, name: str, identity: ActingIdentity, what: str, missing: Sequence[AccessRule]
+) -> status.StatusError:
     groups = " ".join(f'"{group}"' for group in identity.groups)
     text = f'user "{identity.user}" (groups=[{groups}]) {what}'
     if missing:
@@ -64,7 +66,7 @@ def _refusal(gvr: GVR, name: str, identity: Identity, what: str, missing: Sequen
     return status.forbidden(gvr, name, text)
 
 
-def _describe(rule: Rule) -> str:
+def _describe(rule: AccessRule) -> str:
     """A rule as upstream prints it: {APIGroups:[""], Resources:["pods"], Verbs:["get"]}."""
 
     def quoted(values: Iterable[str]) -> str:
@@ -81,19 +83,19 @@ def _describe(rule: Rule) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-def _breakdown(rule: Rule) -> Iterable[Rule]:
+def _breakdown(rule: AccessRule) -> Iterable[AccessRule]:
     """The rule as single grants: one verb, one group and resource, one name (or path)."""
     for verb in sorted(rule.verbs):
         for path in rule.paths:
-            yield Rule(frozenset({verb}), paths=(path,))
+            yield AccessRule(frozenset({verb}), paths=(path,))
         for group in sorted(rule.groups):
             for resource in sorted(rule.resources):
                 for name in sorted(rule.names) or [""]:
                     names = frozenset({name}) if name else frozenset()
-                    yield Rule(frozenset({verb}), frozenset({group}), frozenset({resource}), names)
+                    yield AccessRule(frozenset({verb}), frozenset({group}), frozenset({resource}), names)
 
 
-def _is_held(grant: Rule, held: Sequence[Rule]) -> bool:
+def _is_held(grant: AccessRule, held: Sequence[AccessRule]) -> bool:
     (verb,) = grant.verbs
     if grant.paths:
         return any(rule.matches_path(verb, grant.paths[0]) for rule in held)
@@ -104,15 +106,17 @@ def _is_held(grant: Rule, held: Sequence[Rule]) -> bool:
     )
 
 
-def _find_missing(authorizer: RbacAuthorizer, identity: Identity, namespace: str, wanted: Iterable[Rule]) -> list[Rule]:
+def _find_missing(
+    authorizer: RbacAuthorizer, identity: ActingIdentity, namespace: str, wanted: Iterable[AccessRule]
+) -> list[AccessRule]:
     held = list(authorizer.rules_for(identity, namespace))
     missing = []
     for rule in wanted:
         verbs = {verb for grant in _breakdown(rule) if not _is_held(grant, held) for verb in grant.verbs}
         if verbs:
-            missing.append(Rule(frozenset(verbs), rule.groups, rule.resources, rule.names, rule.paths))
+            missing.append(AccessRule(frozenset(verbs), rule.groups, rule.resources, rule.names, rule.paths))
     return missing
 
 
-def _covers(authorizer: RbacAuthorizer, identity: Identity, namespace: str, wanted: Iterable[Rule]) -> bool:
+def _covers(authorizer: RbacAuthorizer, identity: ActingIdentity, namespace: str, wanted: Iterable[AccessRule]) -> bool:
     return not _find_missing(authorizer, identity, namespace, wanted)

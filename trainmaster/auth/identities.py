@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from trainmaster.api import status
 from trainmaster.auth.contract import AUTHENTICATED
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 
 _MAX_TOKEN = 16 * 1024
 _REMEMBERED = 1000
@@ -22,16 +22,16 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def with_group(identity: Identity, *groups: str) -> Identity:
+def with_group(identity: ActingIdentity, *groups: str) -> ActingIdentity:
     """The identity with these groups added where they are missing."""
     added = tuple(group for group in groups if group not in identity.groups)
-    return Identity(identity.user, identity.uid, identity.groups + added, identity.extra) if added else identity
+    return ActingIdentity(identity.user, identity.uid, identity.groups + added, identity.extra) if added else identity
 
 
 class TokenSource(Protocol):
     """One kind of bearer token."""
 
-    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[Identity, tuple[str, ...]] | None:
+    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[ActingIdentity, tuple[str, ...]] | None:
         """The owner and the audiences the token is good for (() means any); None when it is not one of these."""
         ...
 
@@ -39,23 +39,23 @@ class TokenSource(Protocol):
 class StaticTokens:
     """Tokens by digest: the owner's, and those that `app` loads from its token file."""
 
-    def __init__(self, identities: Mapping[str, Identity] | None = None) -> None:
-        self._by_digest: dict[str, Identity] = {}
+    def __init__(self, identities: Mapping[str, ActingIdentity] | None = None) -> None:
+        self._by_digest: dict[str, ActingIdentity] = {}
         for key, identity in (identities or {}).items():
             self.add(key, identity)
 
-    def add(self, token_digest: str, identity: Identity) -> None:
+    def add(self, token_digest: str, identity: ActingIdentity) -> None:
         self._by_digest[token_digest] = with_group(identity, AUTHENTICATED)
 
     def remove(self, token_digest: str) -> None:
         self._by_digest.pop(token_digest, None)
 
-    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[Identity, tuple[str, ...]] | None:
+    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[ActingIdentity, tuple[str, ...]] | None:
         identity = self._by_digest.get(digest(token))
         return None if identity is None else (identity, ())
 
 
-def read_certificate(certificate: Mapping[str, Any]) -> Identity | None:
+def read_certificate(certificate: Mapping[str, Any]) -> ActingIdentity | None:
     """The identity in a verified client certificate (the form of `ssl.SSLSocket.getpeercert`)."""
     user = ""
     groups: list[str] = []
@@ -65,7 +65,7 @@ def read_certificate(certificate: Mapping[str, Any]) -> Identity | None:
                 user = value
             elif key == "organizationName":
                 groups.append(value)
-    return Identity(user, groups=(*groups, AUTHENTICATED)) if user else None
+    return ActingIdentity(user, groups=(*groups, AUTHENTICATED)) if user else None
 
 
 class Credentials:
@@ -76,7 +76,7 @@ class Credentials:
         self._remembered: dict[str, tuple[TokenSource, str]] = {}
         """Header to the source that knew its token, which is asked first next time. It decides anew every time."""
 
-    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Identity | None:
+    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> ActingIdentity | None:
         if certificate is not None:
             identity = read_certificate(certificate)
             if identity is not None:
@@ -103,7 +103,7 @@ class Credentials:
                 return found[0]
         raise status.unauthorized()
 
-    def review(self, token: str, audiences: tuple[str, ...]) -> tuple[Identity, tuple[str, ...]] | None:
+    def review(self, token: str, audiences: tuple[str, ...]) -> tuple[ActingIdentity, tuple[str, ...]] | None:
         if not token or len(token) > _MAX_TOKEN:
             return None
         for source in self._sources:

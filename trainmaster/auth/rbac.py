@@ -15,7 +15,7 @@ from typing import Any
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, POLICY_KINDS, ROLES, PolicySource
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 
 _MAX_IDENTITIES = 1024
 _MAX_DECISIONS = 4096
@@ -25,7 +25,7 @@ Decision = bool | frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """One PolicyRule, with its lists as sets."""
 
     verbs: frozenset[str]
@@ -65,12 +65,12 @@ def _strings(value: Any) -> frozenset[str]:
     return frozenset(item for item in value if isinstance(item, str)) if isinstance(value, list) else frozenset()
 
 
-def parse_rules(raw_rules: Any) -> list[Rule]:
+def parse_rules(raw_rules: Any) -> list[AccessRule]:
     rules = []
     for raw in raw_rules if isinstance(raw_rules, list) else []:
         if isinstance(raw, Mapping):
             rules.append(
-                Rule(
+                AccessRule(
                     _strings(raw.get("verbs")),
                     _strings(raw.get("apiGroups")),
                     _strings(raw.get("resources")),
@@ -100,7 +100,7 @@ class RbacAuthorizer:
     """Implements `auth.contract.Authorizer`. Call `close` to stop following the source."""
 
     def __init__(self, source: PolicySource) -> None:
-        self._roles: dict[RoleRef, list[Rule]] = {}
+        self._roles: dict[RoleRef, list[AccessRule]] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._aggregates: dict[str, list[Mapping[str, str]]] = {}
         self._bindings: dict[tuple[str, str], tuple[RoleRef, list[tuple[str, str]]]] = {}
@@ -152,7 +152,7 @@ class RbacAuthorizer:
             if any(labels):
                 self._aggregates[ref.name] = [wanted for wanted in labels if wanted]
 
-    def rules_of(self, ref: RoleRef, seen: frozenset[str] = frozenset()) -> Iterator[Rule]:
+    def rules_of(self, ref: RoleRef, seen: frozenset[str] = frozenset()) -> Iterator[AccessRule]:
         """The rules of one role, aggregated ones included; none when it does not exist."""
         yield from self._roles.get(ref, ())
         if ref.namespace or ref.name not in self._aggregates or ref.name in seen:
@@ -166,7 +166,7 @@ class RbacAuthorizer:
     def has_role(self, ref: RoleRef) -> bool:
         return ref in self._roles
 
-    def _refs(self, identity: Identity, namespace: str) -> Iterator[RoleRef]:
+    def _refs(self, identity: ActingIdentity, namespace: str) -> Iterator[RoleRef]:
         """The roles bound to the identity by bindings of exactly this namespace ("" is the cluster)."""
         granted = self._granted.get(namespace)
         if granted is None:
@@ -175,14 +175,14 @@ class RbacAuthorizer:
         for group in identity.groups:
             yield from granted.get(("Group", group), ())
 
-    def rules_for(self, identity: Identity, namespace: str) -> Iterator[Rule]:
+    def rules_for(self, identity: ActingIdentity, namespace: str) -> Iterator[AccessRule]:
         """Every rule that applies to the identity in the namespace, cluster-wide ones first."""
         scopes: Iterable[str] = ("", namespace) if namespace else ("",)
         for scope in scopes:
             for ref in self._refs(identity, scope):
                 yield from self.rules_of(ref)
 
-    def missing_roles(self, identity: Identity, namespace: str) -> list[str]:
+    def missing_roles(self, identity: ActingIdentity, namespace: str) -> list[str]:
         """Why a denial might surprise: roles that are bound and do not exist, in upstream's words."""
         texts = []
         for scope in ("", namespace) if namespace else ("",):
@@ -195,7 +195,7 @@ class RbacAuthorizer:
     # Decisions
 
     def allows(
-        self, identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+        self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
     ) -> bool:
         mine = self._decisions.get((identity.user, identity.groups))
         if mine is None:
@@ -212,7 +212,7 @@ class RbacAuthorizer:
             return decision
         return name in decision
 
-    def _decide(self, identity: Identity, verb: str, group: str, resource: str, namespace: str) -> Decision:
+    def _decide(self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str) -> Decision:
         if MASTERS in identity.groups:
             return True
         names: set[str] = set()
@@ -223,7 +223,7 @@ class RbacAuthorizer:
                 names |= rule.names
         return frozenset(names) if names else False
 
-    def allows_path(self, identity: Identity, verb: str, path: str) -> bool:
+    def allows_path(self, identity: ActingIdentity, verb: str, path: str) -> bool:
         if MASTERS in identity.groups:
             return True
         # Only bindings of the whole cluster can grant paths.

@@ -13,13 +13,13 @@ from trainmaster.api import fields, status
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import GVR, Object
 from trainmaster.auth.contract import MASTERS, Authenticator
-from trainmaster.auth.rbac import RbacAuthorizer, Rule
-from trainmaster.client.contract import Identity
+from trainmaster.auth.rbac import AccessRule, RbacAuthorizer
+from trainmaster.client.contract import ActingIdentity
 
 AUTHORIZATION = "authorization.k8s.io"
 AUTHENTICATION = "authentication.k8s.io"
 
-Answer = Callable[[Identity, Object], Object]
+Answer = Callable[[ActingIdentity, Object], Object]
 """(who asks, the posted review) to its status."""
 
 
@@ -36,23 +36,23 @@ class Reviews:
             GVR(AUTHENTICATION, "v1", "tokenreviews"): self._token,
         }
 
-    def answer(self, gvr: GVR, identity: Identity, review: Object) -> Object:
+    def answer(self, gvr: GVR, identity: ActingIdentity, review: Object) -> Object:
         """The review with its status. StatusError 422 for a review that asks nothing or too much."""
         return {**review, "status": self.answers[gvr](identity, review)}
 
     # authorization.k8s.io
 
-    def _self_access(self, identity: Identity, review: Object) -> Object:
+    def _self_access(self, identity: ActingIdentity, review: Object) -> Object:
         spec = review.get("spec") or {}
         _check_attributes("SelfSubjectAccessReview", spec, [])
         return self._decide(identity, spec)
 
-    def _subject_access(self, identity: Identity, review: Object) -> Object:
+    def _subject_access(self, identity: ActingIdentity, review: Object) -> Object:
         spec = review.get("spec") or {}
         _check_attributes("SubjectAccessReview", spec, _subject_errors(spec))
         return self._decide(_subject(spec), spec)
 
-    def _local_access(self, identity: Identity, review: Object) -> Object:
+    def _local_access(self, identity: ActingIdentity, review: Object) -> Object:
         spec = review.get("spec") or {}
         errors = _subject_errors(spec)
         resource = spec.get("resourceAttributes") or {}
@@ -65,7 +65,7 @@ class Reviews:
         _check_attributes("LocalSubjectAccessReview", spec, errors)
         return self._decide(_subject(spec), spec)
 
-    def _decide(self, identity: Identity, spec: Object) -> Object:
+    def _decide(self, identity: ActingIdentity, spec: Object) -> Object:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if resource:
             name = str(resource.get("resource") or "")
@@ -90,14 +90,14 @@ class Reviews:
             answer["reason"] = "RBAC: " + ", ".join(missing)
         return answer
 
-    def _self_rules(self, identity: Identity, review: Object) -> Object:
+    def _self_rules(self, identity: ActingIdentity, review: Object) -> Object:
         namespace = str((review.get("spec") or {}).get("namespace") or "")
         if not namespace:
             raise status.bad_request("no namespace on request")
         rules = list(self._authorizer.rules_for(identity, namespace))
         if MASTERS in identity.groups:
             everything = frozenset({"*"})
-            rules = [Rule(everything, everything, everything), Rule(everything, paths=("*",)), *rules]
+            rules = [AccessRule(everything, everything, everything), AccessRule(everything, paths=("*",)), *rules]
         unique = list(dict.fromkeys(rules))
         return {
             "resourceRules": [_resource_rule(rule) for rule in unique if not rule.paths],
@@ -109,10 +109,10 @@ class Reviews:
 
     # authentication.k8s.io
 
-    def _self_subject(self, identity: Identity, review: Object) -> Object:
+    def _self_subject(self, identity: ActingIdentity, review: Object) -> Object:
         return {"userInfo": describe_user(identity)}
 
-    def _token(self, identity: Identity, review: Object) -> Object:
+    def _token(self, identity: ActingIdentity, review: Object) -> Object:
         spec = review.get("spec") or {}
         token = spec.get("token")
         if not token or not isinstance(token, str):
@@ -128,7 +128,7 @@ class Reviews:
         return answer
 
 
-def describe_user(identity: Identity) -> Object:
+def describe_user(identity: ActingIdentity) -> Object:
     user: Object = {"username": identity.user}
     if identity.uid:
         user["uid"] = identity.uid
@@ -139,9 +139,11 @@ def describe_user(identity: Identity) -> Object:
     return user
 
 
-def _subject(spec: Object) -> Identity:
+def _subject(spec: Object) -> ActingIdentity:
     extra = {str(key): tuple(values) for key, values in (spec.get("extra") or {}).items()}
-    return Identity(str(spec.get("user") or ""), str(spec.get("uid") or ""), tuple(spec.get("groups") or ()), extra)
+    return ActingIdentity(
+        str(spec.get("user") or ""), str(spec.get("uid") or ""), tuple(spec.get("groups") or ()), extra
+    )
 
 
 def _subject_errors(spec: Object) -> list[FieldError]:
@@ -160,7 +162,7 @@ def _check_attributes(kind: str, spec: Object, errors: list[FieldError]) -> None
         raise status.invalid(AUTHORIZATION, kind, "", errors)
 
 
-def _resource_rule(rule: Rule) -> Object:
+def _resource_rule(rule: AccessRule) -> Object:
     answer: Object = {
         "verbs": sorted(rule.verbs),
         "apiGroups": sorted(rule.groups),

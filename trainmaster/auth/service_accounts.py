@@ -23,8 +23,8 @@ import orjson
 
 from trainmaster.api import fields, status
 from trainmaster.api.meta import GVR, Object
-from trainmaster.auth.contract import AUTHENTICATED, Reader
-from trainmaster.client.contract import Identity
+from trainmaster.auth.contract import AUTHENTICATED, ObjectReader
+from trainmaster.client.contract import ActingIdentity
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.ids import Ids
 
@@ -68,7 +68,7 @@ def read_user(user: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
-    identity: Identity
+    identity: ActingIdentity
     begins: float
     ends: float
     audiences: frozenset[str]
@@ -81,7 +81,7 @@ class _Verified:
 class ServiceAccountTokens:
     """Implements `identities.TokenSource`; `request` serves the token subresource."""
 
-    def __init__(self, secret: bytes, reader: Reader, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, secret: bytes, reader: ObjectReader, *, clock: Clock, ids: Ids) -> None:
         if len(secret) < 32:
             raise ValueError("the signing secret needs at least 32 bytes")
         self._secret = secret
@@ -173,7 +173,7 @@ class ServiceAccountTokens:
 
     # Verifying
 
-    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[Identity, tuple[str, ...]] | None:
+    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[ActingIdentity, tuple[str, ...]] | None:
         known = self._verified.get(token)
         if known is None:
             known = self._read(token)
@@ -221,7 +221,7 @@ def _read_claims(claims: Object) -> _Verified:
         extra["authentication.kubernetes.io/pod-name"] = (kubernetes["pod"]["name"],)
         extra["authentication.kubernetes.io/pod-uid"] = (kubernetes["pod"]["uid"],)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-    identity = Identity(claims["sub"], account["uid"], groups, extra)
+    identity = ActingIdentity(claims["sub"], account["uid"], groups, extra)
     # Clocks of one machine agree; the few seconds are for a wall clock that was just set back.
     audiences = frozenset(claims["aud"])
     ours = tuple(sorted(audiences & _OURS))

@@ -25,21 +25,21 @@ _ARGUMENTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class GitState:
     commit: str = ""
     dirty: bool | None = None
 
 
-class Asked:
+class GitQuestion:
     """A question that is being answered."""
 
     def __init__(self, repository: Path | None, process: subprocess.Popen[bytes] | None) -> None:
         self._repository = repository
         self._process = process
 
-    def read(self) -> State:
+    def read(self) -> GitState:
         if self._repository is None:
-            return State()
+            return GitState()
         if self._process is not None:
             with self._process:
                 try:
@@ -49,14 +49,14 @@ class Asked:
                     output = b""
             if self._process.returncode == 0:
                 return parse(output)
-        return State(read_commit(self._repository))
+        return GitState(read_commit(self._repository))
 
 
-def ask(directory: Path) -> Asked:
+def ask(directory: Path) -> GitQuestion:
     repository = find_repository(directory)
     program = shutil.which("git") if repository is not None else None
     if program is None:
-        return Asked(repository, None)
+        return GitQuestion(repository, None)
     try:
         process = subprocess.Popen(
             [program, *_ARGUMENTS],
@@ -67,8 +67,8 @@ def ask(directory: Path) -> Asked:
             stderr=subprocess.DEVNULL,
         )
     except OSError:
-        return Asked(repository, None)
-    return Asked(repository, process)
+        return GitQuestion(repository, None)
+    return GitQuestion(repository, process)
 
 
 def _build_environ() -> dict[str, str]:
@@ -77,7 +77,7 @@ def _build_environ() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if name not in foreign}
 
 
-def parse(output: bytes) -> State:
+def parse(output: bytes) -> GitState:
     """Of `git status --porcelain=v2 --branch -z`: headers, then one entry for each difference."""
     commit, dirty = "", False
     for entry in output.split(b"\0"):
@@ -86,7 +86,7 @@ def parse(output: bytes) -> State:
             commit = name if _COMMIT.fullmatch(name) else ""
         elif entry and not entry.startswith(b"#"):
             dirty = True
-    return State(commit, dirty)
+    return GitState(commit, dirty)
 
 
 def read_commit(repository: Path) -> str:

@@ -19,10 +19,10 @@ from trainmaster.bundles import git, remembering
 from trainmaster.bundles.errors import BundleError
 from trainmaster.bundles.ignoring import OWN_FILE
 from trainmaster.bundles.remembering import Memory
-from trainmaster.bundles.store import Store, compute_digest
-from trainmaster.bundles.walking import Limits, Mark, Tree, build_mark, walk
+from trainmaster.bundles.store import BundleStore, compute_digest
+from trainmaster.bundles.walking import BundleLimits, FileMark, FileTree, build_mark, walk
 
-__all__ = ["Bundle", "Limits", "pack"]
+__all__ = ["Bundle", "BundleLimits", "pack"]
 
 _PIECE = 4 << 20
 _ROUNDS = 4
@@ -42,12 +42,12 @@ class Bundle:
     """It was there already."""
 
 
-def pack(directory: Path, store: Path, limits: Limits = Limits()) -> Bundle:  # noqa: B008  # frozen
+def pack(directory: Path, store: Path, limits: BundleLimits = BundleLimits()) -> Bundle:  # noqa: B008  # frozen
     """Packs that directory into the bundles at `store` (`Home.bundles`). BundleError in one sentence when it cannot."""
     directory = Path(os.path.abspath(directory))
     asked = git.ask(directory)
     try:
-        packed, tree, reused = _pack(directory, Store(store), limits)
+        packed, tree, reused = _pack(directory, BundleStore(store), limits)
     except OSError as error:
         raise BundleError(f"the code in {directory} cannot be packed into {store}: {error}") from error
     finally:
@@ -55,7 +55,7 @@ def pack(directory: Path, store: Path, limits: Limits = Limits()) -> Bundle:  # 
     return Bundle(packed, len(tree.files), tree.bytes, state.commit, state.dirty, reused)
 
 
-def _pack(directory: Path, store: Store, limits: Limits) -> tuple[str, Tree, bool]:
+def _pack(directory: Path, store: BundleStore, limits: BundleLimits) -> tuple[str, FileTree, bool]:
     path = remembering.get_path(store.root, directory)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     began = remembering.read_time_ns(path.parent)
@@ -87,7 +87,7 @@ def _pack(directory: Path, store: Store, limits: Limits) -> tuple[str, Tree, boo
 class _Drafting:
     """Fills one draft; `tree.files` is brought up to date with what was read."""
 
-    def __init__(self, tree: Tree, store: Store, memory: Memory, target: Path) -> None:
+    def __init__(self, tree: FileTree, store: BundleStore, memory: Memory, target: Path) -> None:
         self._tree = tree
         self._target = target
         before = store.find(memory.digest) if memory.digest else None
@@ -164,14 +164,14 @@ class _Drafting:
         return changed
 
 
-def _find_mark(path: str) -> Mark | None:
+def _find_mark(path: str) -> FileMark | None:
     try:
         return build_mark(os.lstat(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _copy_content(source: int, target: str, mark: Mark) -> str:
+def _copy_content(source: int, target: str, mark: FileMark) -> str:
     digest = hashlib.sha256()
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmaster.bundles.store import CACHE
-from trainmaster.bundles.walking import Mark
+from trainmaster.bundles.walking import FileMark
 
 _VERSION = 1
 _SLACK_NS = 50_000_000
@@ -27,10 +27,10 @@ _SECOND_NS = 1_000_000_000
 class Memory:
     digest: str = ""
     """Of the last pack: its tree has every remembered file."""
-    known: dict[str, tuple[Mark, str]] = field(default_factory=dict)
+    known: dict[str, tuple[FileMark, str]] = field(default_factory=dict)
     """Path to what it looked like, and the hash of its content."""
 
-    def find_hash(self, path: str, mark: Mark) -> str | None:
+    def find_hash(self, path: str, mark: FileMark) -> str | None:
         before = self.known.get(path)
         return before[1] if before is not None and before[0] == mark else None
 
@@ -45,7 +45,7 @@ def load(path: Path) -> Memory:
         raw = json.loads(path.read_bytes())
         if raw["version"] != _VERSION:
             return Memory()
-        known = {name: (Mark(*entry[:-1]), entry[-1]) for name, entry in raw["files"].items()}
+        known = {name: (FileMark(*entry[:-1]), entry[-1]) for name, entry in raw["files"].items()}
         return Memory(raw["digest"], known)
     except (OSError, ValueError, KeyError, TypeError):
         return Memory()
@@ -60,7 +60,7 @@ def save(path: Path, memory: Memory, began_ns: int) -> None:
     draft.rename(path)
 
 
-def is_settled(mark: Mark, began_ns: int) -> bool:
+def is_settled(mark: FileMark, began_ns: int) -> bool:
     newest = max(mark.mtime_ns, mark.ctime_ns)
     is_coarse = mark.ctime_ns % _SECOND_NS == 0
     return newest + (_COARSE_SLACK_NS if is_coarse else _SLACK_NS) < began_ns

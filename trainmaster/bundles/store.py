@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.bundles.walking import Tree, walk_plainly
+from trainmaster.bundles.walking import FileTree, walk_plainly
 
 PREFIX = "sha256:"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -53,7 +53,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def compute_digest(tree: Tree, hashes: dict[str, str]) -> str:
+def compute_digest(tree: FileTree, hashes: dict[str, str]) -> str:
     """Of names, contents, executable bits, links and directories; of nothing that differs between two copies."""
     digest = hashlib.sha256(_SALT)
     entries: list[tuple[bytes, bytes]] = [(os.fsencode(path), b"d\0\0") for path in tree.directories]
@@ -66,7 +66,7 @@ def compute_digest(tree: Tree, hashes: dict[str, str]) -> str:
     return f"{PREFIX}{digest.hexdigest()}"
 
 
-class Store:
+class BundleStore:
     def __init__(self, root: Path) -> None:
         self.root = root
 
@@ -90,7 +90,7 @@ class Store:
 
     def _verify(self, digest: str, place: Path) -> bool:
         """Written before the machine went down, and nobody knows how much of it had reached the disk."""
-        found = walk_plainly(place / "tree") if (place / "tree").is_dir() else Tree(place)
+        found = walk_plainly(place / "tree") if (place / "tree").is_dir() else FileTree(place)
         if compute_digest(found, {path: hash_file(place / "tree" / path) for path in found.files}) == digest:
             (place / _DURABLE).touch()
             return True
@@ -174,7 +174,7 @@ class Store:
             except FileExistsError:
                 number += 1
 
-    def add(self, draft: Path, digest: str, tree: Tree) -> None:
+    def add(self, draft: Path, digest: str, tree: FileTree) -> None:
         """Makes a draft with a whole `tree` in it the bundle of that digest, unless somebody else just did."""
         info = {"version": 1, "files": len(tree.files), "bytes": tree.bytes, "boot": read_boot_id()}
         (draft / _INFO).write_text(json.dumps(info))

@@ -20,7 +20,7 @@ LEFT_OUT = ALWAYS | {".cache", ".pod-env"}
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class CopyOwner:
     """Whom the copy belongs to; -1: whoever makes it."""
 
     user: int = -1
@@ -29,7 +29,7 @@ class Owner:
     """All may write: containers run as different users, and the directories above keep others out."""
 
 
-def copy_tree(tree: Path, target: Path, owner: Owner = Owner()) -> None:  # noqa: B008  # frozen
+def copy_tree(tree: Path, target: Path, owner: CopyOwner = CopyOwner()) -> None:  # noqa: B008  # frozen
     """Whole or not at all; once it is there it is left as it is, because a program may have written into it."""
     if target.exists():
         return
@@ -39,7 +39,7 @@ def copy_tree(tree: Path, target: Path, owner: Owner = Owner()) -> None:  # noqa
     partial.rename(target)
 
 
-def _copy_directory(source: str, target: str, owner: Owner) -> None:
+def _copy_directory(source: str, target: str, owner: CopyOwner) -> None:
     os.mkdir(target)
     for entry in os.scandir(source):
         place = f"{target}/{entry.name}"
@@ -56,7 +56,7 @@ def _copy_directory(source: str, target: str, owner: Owner) -> None:
     _give(target, 0o755, owner)
 
 
-def _give(path: str, mode: int, owner: Owner) -> None:
+def _give(path: str, mode: int, owner: CopyOwner) -> None:
     if owner.everybody:
         mode |= 0o066 if not mode & 0o100 else 0o077
     elif owner.group >= 0:

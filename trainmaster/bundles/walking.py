@@ -25,7 +25,7 @@ _SMALL = 50
 _LINKS_NAMED = 3
 
 
-class Mark(NamedTuple):
+class FileMark(NamedTuple):
     """What tells one content of a file from another, as far as the file system knows."""
 
     size: int
@@ -36,19 +36,19 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BundleLimits:
     bytes: int = 1 << 30
     """The code of a large project is a hundredth of this; what is larger is data."""
     files: int = 50_000
 
 
 @dataclass(slots=True)
-class Tree:
+class FileTree:
     """Paths are relative, with slashes; every list is sorted."""
 
     root: Path
     directories: list[str] = field(default_factory=list)
-    files: dict[str, Mark] = field(default_factory=dict)
+    files: dict[str, FileMark] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     """Path to target, relative to the link's own directory."""
     bytes: int = 0
@@ -56,7 +56,7 @@ class Tree:
 
 @dataclass(slots=True)
 class _Walk:
-    tree: Tree
+    tree: FileTree
     real: str
     """The root without links in its path."""
     outside: list[str] = field(default_factory=list)
@@ -72,17 +72,17 @@ class _Walk:
         return bool(self.most_files) and len(self.tree.files) > self.most_files
 
 
-def build_mark(status: os.stat_result) -> Mark:
+def build_mark(status: os.stat_result) -> FileMark:
     executable = bool(status.st_mode & 0o100)
-    return Mark(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, executable)
+    return FileMark(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, executable)
 
 
-def walk(root: Path, limits: Limits, home: Path | None = None) -> Tree:
+def walk(root: Path, limits: BundleLimits, home: Path | None = None) -> FileTree:
     """BundleError when the directory cannot be read, is too large, or has links that lead out of it. `home` is left
     out, wherever it lies in the tree: it holds keys, and what was packed before."""
     if not root.is_dir():
         raise BundleError(f"{root} is not a directory: name the directory that holds the code")
-    found = _Walk(Tree(root), os.path.realpath(root), most_files=limits.files * _MUCH_TOO_MANY)
+    found = _Walk(FileTree(root), os.path.realpath(root), most_files=limits.files * _MUCH_TOO_MANY)
     if home is not None and home.is_dir():
         if home.samefile(root):
             raise BundleError(f"{root} is the home of trainmaster itself: name the directory that holds the code")
@@ -101,9 +101,9 @@ def walk(root: Path, limits: Limits, home: Path | None = None) -> Tree:
     return found.tree
 
 
-def walk_plainly(root: Path) -> Tree:
+def walk_plainly(root: Path) -> FileTree:
     """Everything there is: for trees that were packed before."""
-    found = _Walk(Tree(root), os.path.realpath(root))
+    found = _Walk(FileTree(root), os.path.realpath(root))
     for name, entry in _list_all(str(root), ""):
         _take(found, name, entry, entry.stat(follow_symlinks=False))
     return found.tree
@@ -186,7 +186,7 @@ def _explain_links(found: _Walk) -> str:
     )
 
 
-def _explain_size(found: _Walk, limits: Limits) -> str:
+def _explain_size(found: _Walk, limits: BundleLimits) -> str:
     tree = found.tree
     ordered = sorted(found.sizes.items(), key=lambda item: -item[1])
     largest = [item for item in ordered[:_LARGEST] if item is ordered[0] or item[1] * _SMALL > tree.bytes]
@@ -203,7 +203,7 @@ def _explain_size(found: _Walk, limits: Limits) -> str:
     )
 
 
-def _show(tree: Tree, name: str) -> str:
+def _show(tree: FileTree, name: str) -> str:
     return name if name in tree.files else f"{name}/"
 
 

@@ -26,7 +26,7 @@ OBJECT_FORMS = ("table", "wide", "json", "yaml", "name")
 
 
 @dataclass(frozen=True)
-class Context:
+class CommandContext:
     environ: Mapping[str, str]
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)

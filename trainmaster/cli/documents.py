@@ -20,7 +20,7 @@ import yaml
 
 from trainmaster.api.meta import Object
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 
 _LARGEST = 20 << 20
 _MOST_NODES = 200_000
@@ -39,14 +39,14 @@ _Loader.yaml_implicit_resolvers = {
 
 
 @dataclass(slots=True)
-class Problem:
+class DocumentProblem:
     text: str
     path: str = ""
     line: int = 0
 
 
 @dataclass(slots=True)
-class Document:
+class ManifestDocument:
     source: str
     """The file, or `-`."""
     line: int
@@ -54,7 +54,7 @@ class Document:
     obj: Object | None = None
     lines: dict[str, int] = field(default_factory=dict)
     """Path of a field (`spec.containers[0].image`) to its line."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[DocumentProblem] = field(default_factory=list)
 
     def find_line(self, path: str) -> int:
         """Of the field, else of the nearest one above it."""
@@ -76,12 +76,12 @@ def add_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_documents(context: Context, names: Sequence[str]) -> list[Document]:
+def read_documents(context: CommandContext, names: Sequence[str]) -> list[ManifestDocument]:
     """Failure (2) for what cannot be read at all."""
     return [document for name in names for source, text in _read(context, name) for document in parse(source, text)]
 
 
-def _read(context: Context, name: str) -> Iterator[tuple[str, str]]:
+def _read(context: CommandContext, name: str) -> Iterator[tuple[str, str]]:
     if name == "-":
         yield "-", context.stdin.read()
         return
@@ -105,7 +105,7 @@ def _read(context: Context, name: str) -> Iterator[tuple[str, str]]:
             raise exits.Failure(f"{file} cannot be read: {error.strerror}", exits.USAGE) from None
 
 
-def parse(source: str, text: str) -> Iterator[Document]:
+def parse(source: str, text: str) -> Iterator[ManifestDocument]:
     """All documents of a text. What follows a syntax error is not read: nobody knows where it ends."""
     loader: Any = None
     try:
@@ -120,21 +120,21 @@ def parse(source: str, text: str) -> Iterator[Document]:
             loader.dispose()
 
 
-def _broken(source: str, error: yaml.YAMLError) -> Document:
+def _broken(source: str, error: yaml.YAMLError) -> ManifestDocument:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = mark.line + 1 if mark is not None else 1
     parts = (getattr(error, "context", None), getattr(error, "problem", None))
     said = ", ".join(part for part in parts if part) or str(error).splitlines()[0]
     where = f"line {line}, column {mark.column + 1}: " if mark is not None else ""
-    return Document(source, line, problems=[Problem(f"not YAML: {where}{said}", line=line)])
+    return ManifestDocument(source, line, problems=[DocumentProblem(f"not YAML: {where}{said}", line=line)])
 
 
-def _build(source: str, loader: Any, node: yaml.Node) -> Iterator[Document]:
-    document = Document(source, node.start_mark.line + 1)
+def _build(source: str, loader: Any, node: yaml.Node) -> Iterator[ManifestDocument]:
+    document = ManifestDocument(source, node.start_mark.line + 1)
     try:
         _Walker(document).walk(node, "", ())
     except _Endless as error:
-        document.problems.append(Problem(str(error), line=document.line))
+        document.problems.append(DocumentProblem(str(error), line=document.line))
         yield document
         return
     document.obj = loader.construct_document(node)
@@ -142,25 +142,27 @@ def _build(source: str, loader: Any, node: yaml.Node) -> Iterator[Document]:
         return  # nothing between two separators
     if not isinstance(document.obj, dict):
         document.obj = None
-        document.problems.append(Problem("not an object: it needs apiVersion, kind and metadata", line=document.line))
+        document.problems.append(
+            DocumentProblem("not an object: it needs apiVersion, kind and metadata", line=document.line)
+        )
     yield from _take_apart(document)
 
 
-def _take_apart(document: Document) -> Iterator[Document]:
+def _take_apart(document: ManifestDocument) -> Iterator[ManifestDocument]:
     obj = document.obj
     if obj is None or obj.get("kind") != "List" or not isinstance(obj.get("items"), list):
         yield document
         return
     for index, item in enumerate(obj["items"]):
         prefix = f"items[{index}]"
-        inner = Document(document.source, document.find_line(prefix), item if isinstance(item, dict) else None)
+        inner = ManifestDocument(document.source, document.find_line(prefix), item if isinstance(item, dict) else None)
         inner.lines = {
             path.removeprefix(f"{prefix}."): line
             for path, line in document.lines.items()
             if path.startswith(f"{prefix}.")
         }
         if inner.obj is None:
-            inner.problems.append(Problem(f"{prefix} is not an object", line=inner.line))
+            inner.problems.append(DocumentProblem(f"{prefix} is not an object", line=inner.line))
         inner.problems += [one for one in document.problems if one.path.startswith(prefix)]
         yield inner
 
@@ -172,7 +174,7 @@ class _Endless(Exception):
 class _Walker:
     """Notes the line of every field, and keys that stand twice."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ManifestDocument) -> None:
         self._document = document
         self._count = 0
 
@@ -198,7 +200,7 @@ class _Walker:
             where = f"{path}.{name}" if path else name
             if name in seen and name != "<<":
                 text = f"{where} stands twice, in lines {seen[name]} and {line}: the first one is lost"
-                self._document.problems.append(Problem(text, where, line))
+                self._document.problems.append(DocumentProblem(text, where, line))
             seen[name] = line
             self._document.lines[where] = line
             self.walk(value, where, above)

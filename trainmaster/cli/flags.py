@@ -9,7 +9,7 @@ from typing import Any
 from trainmaster.app.home import Home
 from trainmaster.app.settings import Effective, SettingsError, load
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 
 # Flag -> (setting, type, help). Other settings are rarer: they stand in config.toml or the environment.
 _FLAGS: dict[str, tuple[str, type, str]] = {
@@ -26,7 +26,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, type=kind, metavar=flag.rpartition("-")[2].upper(), help=text)
 
 
-def load_settings(options: argparse.Namespace, context: Context, home: Home) -> Effective:
+def load_settings(options: argparse.Namespace, context: CommandContext, home: Home) -> Effective:
     flags: dict[str, tuple[str, Any]] = {}
     for flag, (key, _, _) in _FLAGS.items():
         value = getattr(options, flag.lstrip("-").replace("-", "_"))

@@ -13,15 +13,15 @@ from typing import Any
 from trainmaster.api.code import CODE_DIGEST, GIT_COMMIT, GIT_DIRTY
 from trainmaster.api.conditions import list_conditions
 from trainmaster.api.labels import RERUN_OF
-from trainmaster.api.lifecycle.policy import Policy
+from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Object
-from trainmaster.api.places import Place, find_place
+from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.training import states
 from trainmaster.api.training.ends import find_end
 from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS
 from trainmaster.cli import terminal
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import show_age, style_state
 from trainmaster.cli.output import build_table
 from trainmaster.cli.spans import show_span
@@ -38,7 +38,7 @@ _NOTES = {
 
 
 @dataclass(frozen=True)
-class Story:
+class JobStory:
     """What is known of one job. Everything but the TrainJob may be missing."""
 
     trainjob: Object
@@ -47,12 +47,12 @@ class Story:
     jobset: Object | None = None
     pods: Sequence[Object] = ()
     events: Sequence[Object] = ()
-    policy: Policy = field(default_factory=Policy)
+    policy: RetentionPolicy = field(default_factory=RetentionPolicy)
     outputs: str = ""
     """The command that lists what it wrote, where there is one."""
 
 
-def build_page(context: Context, story: Story) -> Iterator[str]:
+def build_page(context: CommandContext, story: JobStory) -> Iterator[str]:
     yield from _tell_state(context, story)
     yield ""
     yield from _tell_facts(story)
@@ -69,11 +69,11 @@ def build_page(context: Context, story: Story) -> Iterator[str]:
             yield from (f"  {line}" for line in lines)
 
 
-def _paint(context: Context, text: str, style: str) -> str:
+def _paint(context: CommandContext, text: str, style: str) -> str:
     return terminal.paint(text, style) if terminal.has_colours(context) else text
 
 
-def _tell_state(context: Context, story: Story) -> Iterator[str]:
+def _tell_state(context: CommandContext, story: JobStory) -> Iterator[str]:
     meta, state = story.trainjob["metadata"], states.read_state(story.trainjob)
     word = _paint(context, state.word, style_state(state.word))
     yield f"TrainJob {meta['namespace']}/{meta['name']}: {word}"
@@ -81,7 +81,7 @@ def _tell_state(context: Context, story: Story) -> Iterator[str]:
         yield from (f"  {line}" for line in terminal.wrap(context, state.sentence, 2))
 
 
-def _tell_facts(story: Story) -> Iterator[str]:
+def _tell_facts(story: JobStory) -> Iterator[str]:
     job, meta = story.trainjob, story.trainjob["metadata"]
     reference = job["spec"]["runtimeRef"]
     facts = [("Runtime", f"{reference['name']} ({reference.get('kind', 'ClusterTrainingRuntime')})")]
@@ -116,7 +116,7 @@ def _describe_restarts(jobset: Object | None) -> str:
     return f"{count} of {most}" if most is not None else str(count)
 
 
-def _describe_terms(story: Story) -> Iterator[tuple[str, str]]:
+def _describe_terms(story: JobStory) -> Iterator[tuple[str, str]]:
     deadline = find_deadline(story.trainjob, story.runtime)
     if deadline is not None:
         yield "Deadline", f"{show_span(deadline.seconds)} of activity ({deadline.source})"
@@ -127,7 +127,7 @@ def _describe_terms(story: Story) -> Iterator[tuple[str, str]]:
         yield "Retention", f"deleted {show_span(ttl.seconds)} after its end ({ttl.source})"
 
 
-def _tell_ranks(context: Context, story: Story) -> list[str]:
+def _tell_ranks(context: CommandContext, story: JobStory) -> list[str]:
     placed = [(place, pod) for pod in story.pods if (place := find_place(pod)) is not None]
     if not placed:
         return []
@@ -136,7 +136,7 @@ def _tell_ranks(context: Context, story: Story) -> list[str]:
     return build_table(context, header, rows, styles={"STATE": _style_phase}, indent=2)
 
 
-def _sort_key(place: Place) -> tuple[Any, ...]:
+def _sort_key(place: PodPlace) -> tuple[Any, ...]:
     return place.attempt, place.job, place.job_index, place.index, place.pod
 
 
@@ -144,7 +144,7 @@ def _style_phase(word: str) -> str:
     return {"Running": terminal.GOOD, "Succeeded": terminal.GOOD, "Pending": terminal.WAIT}.get(word, terminal.BAD)
 
 
-def _build_rank(place: Place, pod: Object, now: datetime) -> tuple[str, ...]:
+def _build_rank(place: PodPlace, pod: Object, now: datetime) -> tuple[str, ...]:
     status = pod.get("status") or {}
     word, code = describe_pod(pod)
     restarts = sum(int(one.get("restartCount") or 0) for one in status.get("containerStatuses") or ())
@@ -178,7 +178,7 @@ def describe_pod(pod: Mapping[str, Any]) -> tuple[str, str]:
     return ("Terminating" if pod["metadata"].get("deletionTimestamp") else word), code
 
 
-def _tell_conditions(context: Context, story: Story) -> list[str]:
+def _tell_conditions(context: CommandContext, story: JobStory) -> list[str]:
     rows = [
         (
             condition.get("type", ""),
@@ -199,7 +199,7 @@ def _shorten(message: str, *ends: str) -> str:
     return message
 
 
-def _tell_failure(story: Story) -> list[str]:
+def _tell_failure(story: JobStory) -> list[str]:
     failure = (story.trainjob.get("status") or {}).get("failure") or {}
     if not failure.get("message"):
         return []
@@ -209,7 +209,7 @@ def _tell_failure(story: Story) -> list[str]:
     return [head, *(f"  {terminal.clean(line)}" for line in failure["message"].splitlines())]
 
 
-def _tell_events(context: Context, story: Story) -> list[str]:
+def _tell_events(context: CommandContext, story: JobStory) -> list[str]:
     """The newest last; what is long stands below its head, so that it can be read on any terminal."""
     lines = []
     for event in sorted(story.events, key=_get_last)[-_EVENTS:]:
@@ -230,7 +230,7 @@ def _get_last(event: Object) -> str:
     return str(found or event.get("firstTimestamp") or event["metadata"].get("creationTimestamp") or "")
 
 
-def _tell_next(story: Story) -> list[str]:
+def _tell_next(story: JobStory) -> list[str]:
     meta = story.trainjob["metadata"]
     where = "" if meta["namespace"] == "default" else f" -n {meta['namespace']}"
     name, word = meta["name"] + where, states.read_state(story.trainjob).word

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import trainmaster
 from trainmaster.app.home import AlreadyRunning, HomeError
 from trainmaster.cli import exits, streams
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.kit.late_methods import late_methods
 
 COMMANDS = {
@@ -113,9 +113,9 @@ def suggest(word: str) -> str:
     return f"{text} `trainmaster --help` lists all" if close else f"{text}; `trainmaster --help` lists all"
 
 
-def main(argv: Sequence[str], context: Context | None = None) -> int:
+def main(argv: Sequence[str], context: CommandContext | None = None) -> int:
     """Runs one command; returns its exit code."""
-    context = context or Context(os.environ)
+    context = context or CommandContext(os.environ)
     try:
         if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
             raise exits.Failure(suggest(argv[0]), exits.USAGE)
@@ -151,7 +151,7 @@ def main(argv: Sequence[str], context: Context | None = None) -> int:
         return _fail(context, error, exits.FAILED)
 
 
-def _fail(context: Context, error: Exception, code: int) -> int:
+def _fail(context: CommandContext, error: Exception, code: int) -> int:
     context.note(f"trainmaster: {error}")
     return code
 

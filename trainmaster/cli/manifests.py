@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from trainmaster.api.meta import Object
 from trainmaster.cli import documents
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap", "PersistentVolume",
           "PersistentVolumeClaim", "ClusterTrainingRuntime", "TrainingRuntime")  # fmt: skip
@@ -29,7 +29,7 @@ class Manifest:
     namespace: str = ""
 
 
-def read_manifests(context: Context, names: Sequence[str]) -> list[Manifest]:
+def read_manifests(context: CommandContext, names: Sequence[str]) -> list[Manifest]:
     """In the order in which they can be made. ManifestError names the place."""
     found = [_check(document) for document in documents.read_documents(context, names)]
     if not found:
@@ -44,7 +44,7 @@ def _rank(manifest: Manifest) -> int:
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
-def _check(document: documents.Document) -> Manifest:
+def _check(document: documents.ManifestDocument) -> Manifest:
     name = "standard input" if document.source == "-" else document.source
     place, obj = name if document.line == 1 else f"{name} line {document.line}", document.obj
     if document.problems or obj is None:

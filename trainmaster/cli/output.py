@@ -13,7 +13,7 @@ from typing import Any
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.cli import terminal
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 
 Styles = Mapping[str, Callable[[str], str]]
 """Column name -> (cell -> style of `terminal`, "" for none)."""
@@ -22,7 +22,7 @@ _LEAST = 8
 """A column is not shortened below this; then the last one is left out."""
 
 
-def print_data(context: Context, data: Any, form: str) -> None:
+def print_data(context: CommandContext, data: Any, form: str) -> None:
     if form == "json":
         context.say(json.dumps(data, indent=2, ensure_ascii=False))
     else:
@@ -31,7 +31,9 @@ def print_data(context: Context, data: Any, form: str) -> None:
         context.say(yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip())
 
 
-def print_objects(context: Context, gvr: GVR, objects: Sequence[Object], form: str, *, single: bool = False) -> None:
+def print_objects(
+    context: CommandContext, gvr: GVR, objects: Sequence[Object], form: str, *, single: bool = False
+) -> None:
     """`form` is json, yaml or name. Several come as a List, as kubectl prints them; `single` prints the one bare."""
     if form == "name":
         for obj in objects:
@@ -55,14 +57,14 @@ def _drop_managed(obj: Object) -> Object:
 
 
 def print_table(
-    context: Context, header: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Styles | None = None
+    context: CommandContext, header: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Styles | None = None
 ) -> None:
     for line in build_table(context, header, rows, styles=styles):
         context.say(line)
 
 
 def build_table(
-    context: Context,
+    context: CommandContext,
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,

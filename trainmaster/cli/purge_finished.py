@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainmaster.api.lifecycle.janitor import Wanted
+from trainmaster.api.lifecycle.janitor import FinishedJobFilter
 from trainmaster.app.home import Home, HomeError
 from trainmaster.cli import exits
 from trainmaster.cli.commands.cleanup import carry_out, make_plan
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.output import print_table
 from trainmaster.cli.server import call
-from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, Summary
+from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.purging import purge
 from trainmaster.kit.clock import SystemClock
 
@@ -26,10 +26,10 @@ _PATIENCE = 15.0
 _PAUSE = 0.1
 
 
-def run(options: argparse.Namespace, context: Context, confirm: Callable[[str], bool]) -> int:
+def run(options: argparse.Namespace, context: CommandContext, confirm: Callable[[str], bool]) -> int:
     home = context.home(options)
     options.namespace, options.selector, options.orphans, options.clear_finalizers = "", "", False, False
-    plan = call(context, options, lambda client: make_plan(client, options, Wanted()))
+    plan = call(context, options, lambda client: make_plan(client, options, FinishedJobFilter()))
     records = _list_records(home)
     rows = [(f"{item.namespace}/{item.name}", "TrainJob", item.why) for item in plan]
     rows += [(f"{line.namespace}/{line.name}", "record", f"{line.state}, deleted") for line in records]
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, context: Context, confirm: Callable[[str], 
     return exits.FAILED if problems else exits.OK
 
 
-def _list_records(home: Home) -> list[Summary]:
+def _list_records(home: Home) -> list[RecordLine]:
     archive = _open(home.history, read_only=True)
     if archive is None:
         return []

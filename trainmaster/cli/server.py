@@ -15,7 +15,7 @@ from typing import TypeVar
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.absent import explain_absent
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.serverflags import add_cluster as add_cluster
 from trainmaster.cli.serverflags import add_server as add_server
 from trainmaster.cli.serverflags import is_cluster as is_cluster
@@ -26,7 +26,7 @@ from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_confi
 T = TypeVar("T")
 
 
-def call(context: Context, options: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
+def call(context: CommandContext, options: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
     """Does the work on the server. Failure with its message when the server refuses."""
     config = find_server(context, options)
 
@@ -55,7 +55,7 @@ def call(context: Context, options: argparse.Namespace, work: Callable[[Client],
         raise exits.Failure(f"{config.server} does not answer: {error}", exits.NOT_READY) from None
 
 
-def find_server(context: Context, options: argparse.Namespace) -> ClusterConfig:
+def find_server(context: CommandContext, options: argparse.Namespace) -> ClusterConfig:
     config = _find_config(context, options)
     if getattr(options, "all_namespaces", False):
         options.namespace = ""
@@ -64,7 +64,7 @@ def find_server(context: Context, options: argparse.Namespace) -> ClusterConfig:
     return config
 
 
-def _find_config(context: Context, options: argparse.Namespace) -> ClusterConfig:
+def _find_config(context: CommandContext, options: argparse.Namespace) -> ClusterConfig:
     if context.serve is not None:
         return ClusterConfig("in-process")
     try:

@@ -17,7 +17,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.app.home import ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig
@@ -26,7 +26,7 @@ _SUSPEND = {"spec": {"suspend": True}}
 _FINISHED_PHASES = ("Succeeded", "Failed")
 
 
-def stop_jobs(info: ServerInfo, timeout: float, context: Context) -> None:
+def stop_jobs(info: ServerInfo, timeout: float, context: CommandContext) -> None:
     """Failure when it cannot be done within the time; the server then keeps running."""
     try:
         asyncio.run(_stop_jobs(info, timeout, context))
@@ -38,7 +38,7 @@ def stop_jobs(info: ServerInfo, timeout: float, context: Context) -> None:
         raise exits.Failure(f"the jobs cannot be stopped: {error}; the server keeps running") from error
 
 
-async def _stop_jobs(info: ServerInfo, timeout: float, context: Context) -> None:
+async def _stop_jobs(info: ServerInfo, timeout: float, context: CommandContext) -> None:
     client = HttpClient(load_kubeconfig([Path(info.kubeconfig)]))
     try:
         async with asyncio.timeout(timeout):

@@ -11,7 +11,7 @@ import os
 import re
 from typing import TextIO
 
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 
 GOOD, BAD, WAIT, DIM, BOLD = "good", "bad", "wait", "dim", "bold"
 _CODES = {GOOD: "32", BAD: "31", WAIT: "33", DIM: "2", BOLD: "1"}
@@ -26,7 +26,7 @@ def is_terminal(stream: TextIO) -> bool:
         return False
 
 
-def find_width(context: Context) -> int | None:
+def find_width(context: CommandContext) -> int | None:
     """Columns of the terminal; None when the output goes elsewhere. COLUMNS goes over both, as in other tools."""
     text = context.environ.get("COLUMNS", "")
     if text.isdigit() and int(text) > 0:
@@ -40,7 +40,7 @@ def find_width(context: Context) -> int | None:
     return columns or 80
 
 
-def has_colours(context: Context, stream: TextIO | None = None) -> bool:
+def has_colours(context: CommandContext, stream: TextIO | None = None) -> bool:
     environ = context.environ
     if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
         return False
@@ -82,7 +82,7 @@ def shorten(text: str, width: int) -> str:
     return kept.rstrip() + _ELLIPSIS
 
 
-def wrap(context: Context, text: str, indent: int) -> list[str]:
+def wrap(context: CommandContext, text: str, indent: int) -> list[str]:
     """The text as lines that fit the terminal after so many columns; in a pipe it is one line."""
     width = find_width(context)
     text = clean(text)

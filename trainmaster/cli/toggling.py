@@ -7,7 +7,7 @@ import argparse
 from trainmaster.api.meta import Object
 from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call
 from trainmaster.cli.waiting import RESUMED, SUSPENDED, add_timeout, read_timeout, wait_for
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
 
 
-def run(options: argparse.Namespace, context: Context, *, suspend: bool) -> int:
+def run(options: argparse.Namespace, context: CommandContext, *, suspend: bool) -> int:
     word = "suspended" if suspend else "resumed"
     seconds = read_timeout(options)
 

@@ -14,14 +14,14 @@ from email.utils import parsedate_to_datetime
 
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.lifecycle import policy
-from trainmaster.api.lifecycle.diagnosis import Case, Finding, examine
+from trainmaster.api.lifecycle.diagnosis import Case, CheckResult, examine
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.server import call
 from trainmaster.client.contract import Client, ListOptions
@@ -44,7 +44,7 @@ _RETRY = re.compile(
 )
 
 
-def run(options: argparse.Namespace, context: Context, name: str) -> int:
+def run(options: argparse.Namespace, context: CommandContext, name: str) -> int:
     case = call(context, options, lambda client: collect(client, name, options.namespace))
     found = examine(case)
     if options.output == "table":
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, context: Context, name: str) -> int:
     return exits.FAILED if found else exits.OK
 
 
-def _show(context: Context, found: Sequence[Finding]) -> None:
+def _show(context: CommandContext, found: Sequence[CheckResult]) -> None:
     if not found:
         context.note("nothing found")
         return

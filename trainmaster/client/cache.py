@@ -20,7 +20,7 @@ from typing import Self
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import Expired, NotFound, StatusError
 from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.scopes import Scope
@@ -211,7 +211,7 @@ class WatchCache:
     # Keeping up
 
     async def _keep(self, gvr: GVR, collection: Collection) -> None:
-        backoff = Backoff(Policy(first=0.1, cap=30.0, jitter=0.3), self._ids)
+        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0, jitter=0.3), self._ids)
         while True:
             try:
                 if not collection.resource_version:

@@ -103,7 +103,7 @@ class WatchStream(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ActingIdentity:
     """Who acts. `system:masters` in groups may do everything."""
 
     user: str
@@ -176,7 +176,7 @@ class Client(Protocol):
         """Returns once the write with that revision cannot be lost. At once over HTTP: what was answered is durable."""
         ...
 
-    def as_user(self, identity: Identity) -> Client:
+    def as_user(self, identity: ActingIdentity) -> Client:
         """The same server, acting as somebody else (impersonation)."""
         ...
 

@@ -40,7 +40,7 @@ class _Pending:
     last: datetime
 
 
-class EventRecorder:
+class BufferedEventRecorder:
     """Async context manager; leaving it writes what still waits, for a moment."""
 
     def __init__(

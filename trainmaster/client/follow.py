@@ -14,7 +14,7 @@ from typing import NoReturn
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ async def follow(
     """Runs for ever; `namespace` "" is all. `begin` gets all there is, at the start and after every gap; `change` what
     comes after it, to be read and not changed. `trouble` hears of a broken watch in place of the log, and raises what
     should end this."""
-    backoff = Backoff(Policy(first=0.1, cap=30.0))
+    backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
     while True:
         try:
             page = await client.list(gvr, namespace, ListOptions(label_selector, field_selector))

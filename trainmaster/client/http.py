@@ -20,8 +20,8 @@ from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import (
+    ActingIdentity,
     DeleteOptions,
-    Identity,
     ListOptions,
     LogOptions,
     ObjectList,
@@ -31,7 +31,7 @@ from trainmaster.client.contract import (
     WriteOptions,
 )
 from trainmaster.client.kubeconfig import ClusterConfig, build_tls
-from trainmaster.client.transport import Answer, Interrupted, Stream, Transport, TransportError, Unsent
+from trainmaster.client.transport import HttpAnswer, Interrupted, Stream, Transport, TransportError, Unsent
 from trainmaster.kit.clock import Clock, SystemClock
 
 _RETRIES = 10
@@ -76,7 +76,7 @@ class HttpClient:
         clock: Clock | None = None,
         user_agent: str = f"trainmaster/{__version__}",
         transport: Transport | None = None,
-        identity: Identity | None = None,
+        identity: ActingIdentity | None = None,
         observe: Observe | None = None,
     ) -> None:
         self._config = config
@@ -128,7 +128,7 @@ class HttpClient:
         query: Mapping[str, Any] | None = None,
         body: bytes = b"",
         content_type: str = "application/json",
-    ) -> Answer:
+    ) -> HttpAnswer:
         """One request with the retries that the protocol asks for; StatusError for every answer from 400 on."""
         payload = self._payload(method, path, query or {}, body, content_type)
         for attempt in range(_RETRIES + 1):
@@ -248,7 +248,7 @@ class HttpClient:
     async def durable(self, revision: int) -> None:
         """What was answered over HTTP is durable."""
 
-    def as_user(self, identity: Identity) -> HttpClient:
+    def as_user(self, identity: ActingIdentity) -> HttpClient:
         return HttpClient(
             self._config,
             clock=self._clock,
@@ -336,7 +336,7 @@ def _parse(body: bytes) -> Object:
     return value
 
 
-def _error_of(answer: Answer) -> StatusError:
+def _error_of(answer: HttpAnswer) -> StatusError:
     """The one place where a response becomes an exception."""
     try:
         body = orjson.loads(answer.body)
@@ -349,7 +349,7 @@ def _error_of(answer: Answer) -> StatusError:
     return status.from_object({"message": text, "reason": reason, "code": answer.status})
 
 
-def _find_wait(answer: Answer) -> float | None:
+def _find_wait(answer: HttpAnswer) -> float | None:
     if answer.status in (429, 503):
         after = answer.headers.get("retry-after", "")
         if after.isdigit():
@@ -381,7 +381,7 @@ def _to_list(raw: Object) -> ObjectList:
 # Queries
 
 
-def _impersonation(identity: Identity) -> Sequence[tuple[str, str]]:
+def _impersonation(identity: ActingIdentity) -> Sequence[tuple[str, str]]:
     headers = [("Impersonate-User", identity.user)]
     headers += [("Impersonate-Group", group) for group in identity.groups]
     if identity.uid:

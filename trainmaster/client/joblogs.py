@@ -27,7 +27,7 @@ from typing import Protocol, TypeAlias
 
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import Object
-from trainmaster.api.places import Place, find_place
+from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, ListOptions, LogOptions
@@ -64,7 +64,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogMark:
     """Something that no process printed."""
 
     kind: str
@@ -74,11 +74,11 @@ class Mark:
     text: str
 
 
-Entry: TypeAlias = Line | Mark
+Entry: TypeAlias = Line | LogMark
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobLogOptions:
     follow: bool = False
     attempt: int | None = None
     """Only this one; None is all."""
@@ -91,7 +91,7 @@ class Wanted:
     tail: int | None = None
     """So many lines of each container at the beginning; None is all."""
 
-    def fits(self, place: Place, container: str = "") -> bool:
+    def fits(self, place: PodPlace, container: str = "") -> bool:
         return (
             self.attempt in (None, place.attempt)
             and self.rank in (None, place.index)
@@ -104,7 +104,7 @@ class KeptLog(Protocol):
     """The output of one run of one container of a Pod that may be gone."""
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> PodPlace: ...
 
     @property
     def container(self) -> str: ...
@@ -165,16 +165,16 @@ class Positions:
         positions._known = {key: replace(position) for key, position in known.items()}
         return positions
 
-    def find(self, place: Place, container: str) -> Position | None:
+    def find(self, place: PodPlace, container: str) -> Position | None:
         return self._known.get((place.pod, container))
 
-    def get(self, place: Place, container: str) -> Position:
+    def get(self, place: PodPlace, container: str) -> Position:
         return self._known.setdefault((place.pod, container), Position(restart=-1))
 
-    def finish(self, place: Place, container: str, restart: int) -> None:
+    def finish(self, place: PodPlace, container: str, restart: int) -> None:
         self._done.add((place.pod, container, restart))
 
-    def is_finished(self, place: Place, container: str, restart: int) -> bool:
+    def is_finished(self, place: PodPlace, container: str, restart: int) -> bool:
         """Whether that run was read to its end, or a later one was begun."""
         position = self._known.get((place.pod, container))
         return (place.pod, container, restart) in self._done or (position is not None and position.restart > restart)
@@ -184,7 +184,7 @@ class Positions:
 class _Source:
     """One run of one container, from its Pod or from what was kept."""
 
-    place: Place
+    place: PodPlace
     container: str
     restart: int
     previous: bool = False
@@ -196,7 +196,7 @@ async def watch_lines(
     clock: Clock,
     namespace: str,
     name: str,
-    wanted: Wanted = Wanted(),  # noqa: B008 - frozen
+    wanted: JobLogOptions = JobLogOptions(),  # noqa: B008 - frozen
     kept: Kept | None = None,
     resume: Positions | None = None,
 ) -> AsyncGenerator[Entry, None]:
@@ -269,7 +269,7 @@ def is_between_runs(state: Object) -> bool:
 
 
 async def _read_beginning(
-    client: Client, clock: Clock, trainjob: Object, wanted: Wanted, kept: Kept, positions: Positions
+    client: Client, clock: Clock, trainjob: Object, wanted: JobLogOptions, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     pods, jobsets = await list_pods(client, trainjob)
     if not wanted.last_attempt:
@@ -289,7 +289,7 @@ async def _read_beginning(
 
 
 async def watch_kept_lines(
-    uid: str, wanted: Wanted, kept: Kept, resume: Positions | None = None
+    uid: str, wanted: JobLogOptions, kept: Kept, resume: Positions | None = None
 ) -> AsyncGenerator[Entry, None]:
     """The same of a TrainJob that is gone: all from what was kept, without a server."""
     sources = [
@@ -304,13 +304,18 @@ async def watch_kept_lines(
 
 
 async def _read_attempts(
-    client: Client | None, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
+    client: Client | None,
+    namespace: str,
+    sources: Sequence[_Source],
+    wanted: JobLogOptions,
+    kept: Kept,
+    positions: Positions,
 ) -> AsyncGenerator[Entry, None]:
     attempts = sorted({source.place.attempt for source in sources if source.place.attempt >= positions.floor})
     for attempt in attempts[-1:] if wanted.last_attempt else attempts:
         before, positions.attempt = positions.attempt, attempt
         if (len(attempts) > 1 or before is not None) and before != attempt:
-            yield Mark(ATTEMPT, attempt, f"attempt {attempt}")
+            yield LogMark(ATTEMPT, attempt, f"attempt {attempt}")
         chosen = [source for source in sources if source.place.attempt == attempt]
         merged = _merge_sources(client, namespace, chosen, wanted, kept, positions)
         async with aclosing(merged):
@@ -318,7 +323,7 @@ async def _read_attempts(
                 yield entry
 
 
-def _list_pod_sources(pod: Object, wanted: Wanted) -> Iterator[_Source]:
+def _list_pod_sources(pod: Object, wanted: JobLogOptions) -> Iterator[_Source]:
     place = find_place(pod)
     if place is None:
         return
@@ -332,7 +337,7 @@ def _list_pod_sources(pod: Object, wanted: Wanted) -> Iterator[_Source]:
 
 
 async def _read_source(
-    client: Client | None, namespace: str, source: _Source, wanted: Wanted, kept: Kept, positions: Positions
+    client: Client | None, namespace: str, source: _Source, wanted: JobLogOptions, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     place = source.place
     position = positions.get(place, source.container)
@@ -369,10 +374,10 @@ async def _read_source(
     except StatusError as error:
         if error.code != 400:
             raise
-        yield Mark(GAP, place.attempt, f"no log of {place.job} {place.index}: {error.message}")
+        yield LogMark(GAP, place.attempt, f"no log of {place.job} {place.index}: {error.message}")
 
 
-def read_kept(kept: Kept, log: KeptLog, wanted: Wanted, position: Position) -> Iterator[Stamped]:
+def read_kept(kept: Kept, log: KeptLog, wanted: JobLogOptions, position: Position) -> Iterator[Stamped]:
     """What is wanted of a kept log, after the position."""
     lines = skip_known(kept.read(log), position)
     if wanted.since_time:
@@ -382,7 +387,7 @@ def read_kept(kept: Kept, log: KeptLog, wanted: Wanted, position: Position) -> I
 
 
 async def read_leftovers(
-    logs: Sequence[KeptLog], wanted: Wanted, kept: Kept, positions: Positions
+    logs: Sequence[KeptLog], wanted: JobLogOptions, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     """Kept logs of Pods that nobody saw alive, merged."""
     sources = [_Source(log.place, log.container, log.restart, kept=log) for log in logs]
@@ -393,7 +398,12 @@ async def read_leftovers(
 
 
 async def _merge_sources(
-    client: Client | None, namespace: str, sources: Sequence[_Source], wanted: Wanted, kept: Kept, positions: Positions
+    client: Client | None,
+    namespace: str,
+    sources: Sequence[_Source],
+    wanted: JobLogOptions,
+    kept: Kept,
+    positions: Positions,
 ) -> AsyncGenerator[Entry, None]:
     """All lines by time; lines of one container stay in their order, whatever their times say."""
     readers = [(source, _read_source(client, namespace, source, wanted, kept, positions)) for source in sources]

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.places import Place, find_place
+from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
@@ -27,12 +27,12 @@ from trainmaster.client.joblogs import (
     TROUBLE,
     WAITING,
     Entry,
+    JobLogOptions,
     Kept,
     KeptLog,
     Line,
-    Mark,
+    LogMark,
     Positions,
-    Wanted,
     await_kept,
     has_started,
     is_between_runs,
@@ -44,19 +44,19 @@ from trainmaster.client.joblogs import (
     read_leftovers,
 )
 from trainmaster.client.podlogs import Stamped, read_lines
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
 _QUEUE = 2000
 """Lines that wait for a slow reader; more are left with the server."""
-_RETRY = Policy(first=0.1, cap=2.0)
+_RETRY = BackoffPolicy(first=0.1, cap=2.0)
 _STALE_SECONDS = 1.0
 """After the end of a log that should go on: how long to wait for news of the Pod before asking again."""
 
 
 async def follow_lines(
-    client: Client, clock: Clock, trainjob: Object, wanted: Wanted, kept: Kept, positions: Positions
+    client: Client, clock: Clock, trainjob: Object, wanted: JobLogOptions, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
     follower = _Follower(client, clock, trainjob, wanted, kept, positions)
     async with Scope("joblogs") as scope:
@@ -67,7 +67,7 @@ async def follow_lines(
 
 class _Follower:
     def __init__(
-        self, client: Client, clock: Clock, trainjob: Object, wanted: Wanted, kept: Kept, positions: Positions
+        self, client: Client, clock: Clock, trainjob: Object, wanted: JobLogOptions, kept: Kept, positions: Positions
     ) -> None:
         self.queue: asyncio.Queue[Entry | None] = asyncio.Queue(_QUEUE)
         self.client, self.clock = client, clock
@@ -221,7 +221,7 @@ class _Follower:
                 self._reading[key] = turn
                 scope.spawn(self._run_reader(place, container, turn), name=f"joblogs.{place.pod}.{container}")
 
-    async def _run_reader(self, place: Place, container: str, turn: tuple[int, int]) -> None:
+    async def _run_reader(self, place: PodPlace, container: str, turn: tuple[int, int]) -> None:
         while any(other < turn for other in self._reading.values()):
             await self.wait()
         try:
@@ -236,12 +236,12 @@ class _Follower:
         """What the reader of the stream should know meanwhile, once each."""
         attempt = self.positions.attempt or 0
         if self._troubled and not self._told_trouble:
-            await self.queue.put(Mark(TROUBLE, attempt, "the server does not answer; asking again until it does"))
+            await self.queue.put(LogMark(TROUBLE, attempt, "the server does not answer; asking again until it does"))
         self._told_trouble = self._troubled
         waiting = (self._trainjob.get("status") or {}).get("waiting") or {}
         text = f"{waiting.get('reason', '')}: {waiting.get('message', '')}" if waiting else ""
         if text and text != self._told_waiting:
-            await self.queue.put(Mark(WAITING, attempt, text))
+            await self.queue.put(LogMark(WAITING, attempt, text))
         self._told_waiting = text
 
     async def mark(self, turn: tuple[int, int]) -> None:
@@ -257,7 +257,7 @@ class _Follower:
             self._marked, self.positions.attempt = turn, attempt
             if (before is None and attempt == 0) or (before == attempt and not again):
                 return
-            await self.queue.put(Mark(ATTEMPT, attempt, f"attempt {attempt}{self._explain(attempt)}"))
+            await self.queue.put(LogMark(ATTEMPT, attempt, f"attempt {attempt}{self._explain(attempt)}"))
 
     def _explain(self, attempt: int) -> str:
         failure = (self._trainjob.get("status") or {}).get("failure") or {}
@@ -289,10 +289,10 @@ class _Follower:
 
     # For readers
 
-    def find_pod(self, place: Place) -> Object | None:
+    def find_pod(self, place: PodPlace) -> Object | None:
         return self._pods.get(place.pod)
 
-    async def renew(self, place: Place) -> bool:
+    async def renew(self, place: PodPlace) -> bool:
         """Looks at one Pod, whatever its watch has told so far. False: the server does not say, and may do so later."""
         try:
             self._pods[place.pod] = await self.client.get(PODS, place.pod, self.namespace)
@@ -302,10 +302,10 @@ class _Follower:
             return not is_passing(error)
         return True
 
-    async def await_kept(self, place: Place) -> None:
+    async def await_kept(self, place: PodPlace) -> None:
         await await_kept(self.clock, self.kept, self._meta["uid"], self._jobsets, {place.attempt})
 
-    def list_kept(self, place: Place, container: str) -> list[KeptLog]:
+    def list_kept(self, place: PodPlace, container: str) -> list[KeptLog]:
         logs = self.kept.list_logs(self._meta["uid"], self._jobsets)
         return [log for log in logs if log.place.pod == place.pod and log.container == container]
 
@@ -317,7 +317,7 @@ class _Follower:
 class _Reader:
     """One container of one Pod, all its runs."""
 
-    def __init__(self, follower: _Follower, place: Place, container: str, turn: tuple[int, int]) -> None:
+    def __init__(self, follower: _Follower, place: PodPlace, container: str, turn: tuple[int, int]) -> None:
         self._follower = follower
         self._wanted = replace(follower.wanted, tail=None)
         self._place, self._container, self._turn = place, container, turn
@@ -460,4 +460,4 @@ class _Reader:
     async def _say_gap(self, why: str) -> None:
         await self._follower.mark(self._turn)
         text = f"something is missing of {self._place.job} {self._place.index}: {why}"
-        await self._follower.queue.put(Mark(GAP, self._place.attempt, text))
+        await self._follower.queue.put(LogMark(GAP, self._place.attempt, text))

@@ -46,7 +46,7 @@ _PIECE = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExecOptions:
     command: Sequence[str]
     container: str = ""
     stdin: bool = False
@@ -120,7 +120,7 @@ class ExecSession:
 
 
 @asynccontextmanager
-async def open_exec(config: ClusterConfig, namespace: str, pod: str, wanted: Wanted) -> AsyncIterator[ExecSession]:
+async def open_exec(config: ClusterConfig, namespace: str, pod: str, wanted: ExecOptions) -> AsyncIterator[ExecSession]:
     """StatusError when the server refuses; `Unreachable` when there is none."""
     reader, writer = await _connect(config)
     try:
@@ -149,7 +149,7 @@ async def _connect(config: ClusterConfig) -> tuple[asyncio.StreamReader, asyncio
         raise Unreachable(f"cannot connect to {config.server}: {error}", sent=False) from error
 
 
-def _build_target(config: ClusterConfig, namespace: str, pod: str, wanted: Wanted) -> str:
+def _build_target(config: ClusterConfig, namespace: str, pod: str, wanted: ExecOptions) -> str:
     query: list[tuple[str, str]] = [("command", word) for word in wanted.command]
     if wanted.container:
         query.append(("container", wanted.container))

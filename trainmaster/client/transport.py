@@ -40,7 +40,7 @@ class Interrupted(TransportError):
 
 
 @dataclass(slots=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: dict[str, str]
     body: bytes = b""
@@ -51,7 +51,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._answer: Answer | None = None
+        self._answer: HttpAnswer | None = None
         self._pieces: deque[bytes] = deque()
         self._waiting = 0
         self._complete = False
@@ -88,7 +88,7 @@ class _Connection(asyncio.Protocol):
     # httptools
 
     def on_message_begin(self) -> None:
-        self._answer = Answer(0, {})
+        self._answer = HttpAnswer(0, {})
 
     def on_header(self, name: bytes, value: bytes) -> None:
         assert self._answer is not None
@@ -145,7 +145,7 @@ class _Connection(asyncio.Protocol):
         self._head_only = stream
         self._transport.write(payload)
 
-    async def read(self) -> Answer:
+    async def read(self) -> HttpAnswer:
         """The whole answer."""
         while not self._complete:
             if self._error is not None:
@@ -155,7 +155,7 @@ class _Connection(asyncio.Protocol):
         self._answer.body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         return self._answer
 
-    async def read_head(self) -> Answer:
+    async def read_head(self) -> HttpAnswer:
         while self._answer is None or self._answer.status < 200:
             if self._error is not None:
                 raise self._error
@@ -190,7 +190,7 @@ class _Connection(asyncio.Protocol):
 class Stream:
     """An answer that is read as it comes. `close` in every case."""
 
-    def __init__(self, connection: _Connection, answer: Answer) -> None:
+    def __init__(self, connection: _Connection, answer: HttpAnswer) -> None:
         self._connection = connection
         self.answer = answer
 
@@ -261,7 +261,7 @@ class Transport:
                 return connection
         return None
 
-    async def exchange(self, payload: bytes, *, repeatable: bool) -> Answer:
+    async def exchange(self, payload: bytes, *, repeatable: bool) -> HttpAnswer:
         """Sends the request and returns the whole answer. A `repeatable` one is sent again when a kept-alive
         connection turns out to be dead; others only when nothing of them was sent."""
         async with self._slots:
@@ -277,7 +277,7 @@ class Transport:
                     connection = self._find_idle()
             return await self._exchange_on(await self._connect(), payload)
 
-    async def _exchange_on(self, connection: _Connection, payload: bytes) -> Answer:
+    async def _exchange_on(self, connection: _Connection, payload: bytes) -> HttpAnswer:
         try:
             connection.send(payload, stream=False)
             answer = await connection.read()

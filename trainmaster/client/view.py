@@ -25,7 +25,7 @@ class View(Protocol):
         ...
 
 
-class Summary(Protocol):
+class ViewSummary(Protocol):
     """What somebody wants to know about all objects of some kinds, so that nobody has to look at each of them again.
 
     It is a function of what the view shows: fed with every object that exists, and then with every change. `put` may be
@@ -39,7 +39,7 @@ class Summary(Protocol):
     def drop(self, gvr: GVR, namespace: str, name: str) -> None: ...
 
 
-S = TypeVar("S", bound=Summary)
+S = TypeVar("S", bound=ViewSummary)
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ def summarize(view: View, build: Callable[[], S]) -> S:
 
 
 @runtime_checkable
-class Lagging(Protocol):
+class LaggingView(Protocol):
     """What a view that may be stale offers besides: whether it has come as far as that version of the kind."""
 
     def shows(self, gvr: GVR, version: str) -> bool: ...

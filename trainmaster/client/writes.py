@@ -50,7 +50,7 @@ Write: TypeAlias = Create | Patch | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class WriteRefusal:
     """A write that was refused; nothing behind it was tried, and in-process nothing before it was kept either."""
 
     write: Write
@@ -59,7 +59,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    refusal: Refusal | None
+    refusal: WriteRefusal | None
     revision: int
     """The highest revision written; await `client.durable` before anything leaves the process."""
     versions: tuple[tuple[GVR, str], ...] = ()
@@ -82,11 +82,11 @@ async def apply_in_order(client: Client, writes: Sequence[Write], *, field_manag
         except StatusError as error:
             if error.code >= 500:
                 versions += await _look_after(client, write)
-            return Applied(Refusal(write, error), 0, tuple(versions))
+            return Applied(WriteRefusal(write, error), 0, tuple(versions))
         except OSError as error:
             versions += await _look_after(client, write)
             lost = StatusError(503, "ServiceUnavailable", f"no answer from the server: {error}")
-            return Applied(Refusal(write, lost), 0, tuple(versions))
+            return Applied(WriteRefusal(write, lost), 0, tuple(versions))
     return Applied(None, 0, tuple(versions))
 
 

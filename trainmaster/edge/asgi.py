@@ -22,7 +22,7 @@ from trainmaster.edge.bodies import BodyChannel
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import ArrivingRequest, Refusal
+from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal
 from trainmaster.edge.server import EdgeServer
 from trainmaster.kit.clock import Clock
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
 HeaderLines = Iterable[tuple[bytes, bytes]]
-EncodeRefusal = Callable[[Refusal], tuple[HeaderLines, bytes]]
+EncodeRefusal = Callable[[EdgeRefusal], tuple[HeaderLines, bytes]]
 """Headers and body of an answer, in the form of this port."""
 Peer = Connection[ArrivingRequest]
 
@@ -39,7 +39,7 @@ _EMPTY = (204, 304)
 _RETRY_SECONDS = 5
 
 
-class Application(Protocol):
+class AsgiApplication(Protocol):
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None: ...
 
     def stop(self) -> None:
@@ -47,7 +47,7 @@ class Application(Protocol):
         ...
 
 
-Load = Callable[[], Awaitable[Application]]
+Load = Callable[[], Awaitable[AsgiApplication]]
 
 
 class AsgiServer(EdgeServer[ArrivingRequest]):
@@ -69,7 +69,7 @@ class AsgiServer(EdgeServer[ArrivingRequest]):
         self._load = load
         self._listener = listener
         self._encode_refusal = encode_refusal
-        self._application: Application | None = None
+        self._application: AsgiApplication | None = None
         self._loading = asyncio.Lock()
         self._exchanges: dict[Peer, Exchange] = {}
         self.is_secure = tls is not None
@@ -100,7 +100,7 @@ class AsgiServer(EdgeServer[ArrivingRequest]):
             if self._exchanges.get(connection) is exchange:
                 del self._exchanges[connection]
 
-    async def _get_application(self) -> Application | None:
+    async def _get_application(self) -> AsgiApplication | None:
         """None: it cannot be had just now; the next request tries again."""
         if self._application is None:
             async with self._loading:
@@ -111,10 +111,10 @@ class AsgiServer(EdgeServer[ArrivingRequest]):
                         log.exception("cannot be loaded", extra={"action": "rest.load"})
         return self._application
 
-    def refuse(self, refusal: Refusal, connection: Peer) -> None:
+    def refuse(self, refusal: EdgeRefusal, connection: Peer) -> None:
         connection.answer(self.encode(refusal), keep_alive=False, linger=True)
 
-    def encode(self, refusal: Refusal, *, keep_alive: bool = False) -> bytes:
+    def encode(self, refusal: EdgeRefusal, *, keep_alive: bool = False) -> bytes:
         headers, body = self._encode_refusal(refusal)
         return build_head(refusal.code, [*headers, _build_length(body)], keep_alive=keep_alive) + body
 
@@ -157,14 +157,16 @@ class Exchange:
         self._is_chunked = False
         self._stays = False
 
-    async def run(self, application: Application | None) -> None:
+    async def run(self, application: AsgiApplication | None) -> None:
         if application is None:
-            self._refuse(Refusal(503, "ServiceUnavailable", "the service cannot be loaded", retry_after=_RETRY_SECONDS))
+            self._refuse(
+                EdgeRefusal(503, "ServiceUnavailable", "the service cannot be loaded", retry_after=_RETRY_SECONDS)
+            )
             return
         try:
             scope = self._build_scope()
             if scope is None:
-                self._refuse(Refusal(400, "BadRequest", "the request target must be an absolute path in UTF-8"))
+                self._refuse(EdgeRefusal(400, "BadRequest", "the request target must be an absolute path in UTF-8"))
                 return
             await application(scope, self._receive, self._send)
         except ConnectionError:
@@ -172,13 +174,13 @@ class Exchange:
             self._connection.abort()
         except Exception:
             log.exception("request failed", extra={"action": "rest.failed"})
-            self._refuse(Refusal(500, "InternalError", "the request failed; the server's log says why"))
+            self._refuse(EdgeRefusal(500, "InternalError", "the request failed; the server's log says why"))
         finally:
             if not self._ended:
                 # Nobody shall take half an answer for a whole one.
                 self._connection.abort()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: EdgeRefusal) -> None:
         if self._began:
             self._connection.abort()
             return
@@ -220,7 +222,7 @@ class Exchange:
     def _recognise(self, user: str, is_privileged: bool) -> None:
         try:
             self._server.gatekeeper.recognise(self._connection.visitor, user, is_privileged=is_privileged)
-        except Refusal:
+        except EdgeRefusal:
             self._request.keep_alive = False
             raise
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from trainmaster.edge.messages import Refusal
+from trainmaster.edge.messages import EdgeRefusal
 
 MARK_BYTES = 64 * 1024
 
@@ -33,7 +33,7 @@ class BodyChannel:
         self.is_complete = False
         """The last byte has arrived, though perhaps was not read yet."""
         self.is_lost = False
-        self.refusal: Refusal | None = None
+        self.refusal: EdgeRefusal | None = None
         """Why the rest is not taken."""
 
     # For the connection
@@ -48,7 +48,7 @@ class BodyChannel:
         self.is_complete = True
         self._news.set()
 
-    def fail(self, refusal: Refusal | None = None) -> None:
+    def fail(self, refusal: EdgeRefusal | None = None) -> None:
         """Nothing more comes: the peer is gone, or is refused."""
         self.is_lost = True
         self.refusal = self.refusal or refusal

@@ -22,8 +22,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from trainmaster.edge.bodies import BodyChannel
 from trainmaster.edge.gatekeeper import Visitor
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import ArrivingRequest, IncomingRequest, Refusal
-from trainmaster.edge.parsing import RequestParser, Stage
+from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal, IncomingRequest
+from trainmaster.edge.parsing import ParsingStage, RequestParser
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Application(Protocol[R]):
 
     def closed(self, connection: Connection[R]) -> None: ...
 
-    def admit_body(self, headers: Mapping[str, str], connection: Connection[R]) -> Refusal | None:
+    def admit_body(self, headers: Mapping[str, str], connection: Connection[R]) -> EdgeRefusal | None:
         """Asked before more than a stranger's share of a body is taken: whether it is known who sends it."""
         ...
 
@@ -83,7 +83,7 @@ class Application(Protocol[R]):
         """Ends in exactly one `connection.answer`, or in `begin_stream` and `end_stream`."""
         ...
 
-    def refuse(self, refusal: Refusal, connection: Connection[R]) -> None:
+    def refuse(self, refusal: EdgeRefusal, connection: Connection[R]) -> None:
         """Answers a request that could not be read, and closes."""
         ...
 
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol, Generic[R]):
             self._take_behind(data)
             return
         parser = self._parser
-        if parser.stage is Stage.BETWEEN:
+        if parser.stage is ParsingStage.BETWEEN:
             before = self._repeatable
             if before is not None and data.startswith(self._head) and len(data) - len(self._head) == len(before.body):
                 self._repeatable = request = before.repeat(data[len(self._head) :])
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol, Generic[R]):
 
         Only a head that is the whole of what preceded the body, with nothing behind it, says the same next time.
         """
-        if len(self._ready) != 1 or self._parser.stage is not Stage.BETWEEN or self._parser.refusal is not None:
+        if len(self._ready) != 1 or self._parser.stage is not ParsingStage.BETWEEN or self._parser.refusal is not None:
             return
         request = self._ready[0]
         end = len(data) - len(request.body)
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol, Generic[R]):
 
     # Bodies
 
-    def _admit_body(self, headers: Mapping[str, str]) -> Refusal | None:
+    def _admit_body(self, headers: Mapping[str, str]) -> EdgeRefusal | None:
         return self._application.admit_body(headers, self)
 
     def _open_channel(self) -> BodyChannel:
@@ -291,7 +291,7 @@ class Connection(asyncio.Protocol, Generic[R]):
         """Whether the request that is served has not arrived whole."""
         return self._receiving is not None
 
-    def fail_body(self, refusal: Refusal) -> None:
+    def fail_body(self, refusal: EdgeRefusal) -> None:
         """The rest of the body that is being read is not taken; its application answers so."""
         if self._receiving is not None:
             self._receiving.fail(refusal)
@@ -332,7 +332,7 @@ class Connection(asyncio.Protocol, Generic[R]):
             if ready or parser.refusal is not None or len(self._behind) > self._limits.header_bytes:
                 self._pause_reading()
         else:
-            if parser.stage is not Stage.BETWEEN:
+            if parser.stage is not ParsingStage.BETWEEN:
                 self._note_stage(parser.stage)
             if not self._reading:
                 self.go_on_reading()
@@ -343,9 +343,9 @@ class Connection(asyncio.Protocol, Generic[R]):
             self._receiving = request.channel
             self._enter(Phase.BODY)
 
-    def _note_stage(self, stage: Stage) -> None:
+    def _note_stage(self, stage: ParsingStage) -> None:
         """In the middle of a request: its clock runs from when it began."""
-        phase = Phase.HEADERS if stage is Stage.HEAD else Phase.BODY
+        phase = Phase.HEADERS if stage is ParsingStage.HEAD else Phase.BODY
         if self.phase is not phase:
             self._enter(phase)
         if phase is Phase.BODY:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from trainmaster.edge.addresses import TrustedProxies, build_address_group
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import Refusal
+from trainmaster.edge.messages import EdgeRefusal
 
 _KEPT_FREE = 8
 """One part in so many is for strangers and administrators."""
@@ -111,11 +111,11 @@ class Gatekeeper:
         limit = self._limits.connections_per_user
         if self._users[user] >= limit:
             text = f"you have {limit} open connections, and more are not taken (limits.connections_per_user)"
-            raise Refusal(429, "TooManyRequests", text, retry_after=1)
+            raise EdgeRefusal(429, "TooManyRequests", text, retry_after=1)
         counted = not visitor.is_stranger and not visitor.is_privileged
         if self._known - counted >= self._most_known:
             text = f"{self._known} connections are open, and more are not taken (limits.connections)"
-            raise Refusal(429, "TooManyRequests", text, retry_after=1)
+            raise EdgeRefusal(429, "TooManyRequests", text, retry_after=1)
 
     def leave(self, visitor: Visitor) -> None:
         """The connection is closed; again is no error."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 NOT_REPEATED: Mapping[str, Sequence[str]] = {}
 
 
-class Refusal(Exception):
+class EdgeRefusal(Exception):
     """Why the edge takes a request or a connection no further. Each port says it in its own form."""
 
     def __init__(self, code: int, reason: str, message: str, *, retry_after: int | None = None) -> None:

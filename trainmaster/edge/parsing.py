@@ -15,7 +15,7 @@ import httptools
 
 from trainmaster.edge.bodies import BodyChannel
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import ArrivingRequest, IncomingRequest, Refusal
+from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal, IncomingRequest
 
 R = TypeVar("R", bound=IncomingRequest)
 
@@ -33,7 +33,7 @@ def _remember_name(name: bytes) -> str:
     return lowered
 
 
-class Stage(Enum):
+class ParsingStage(Enum):
     BETWEEN = "between"
     HEAD = "head"
     BODY = "body"
@@ -43,7 +43,7 @@ class _Stopped(Exception):
     """Out of a callback: the parser goes no further."""
 
 
-def _admit_none(headers: dict[str, str]) -> Refusal | None:
+def _admit_none(headers: dict[str, str]) -> EdgeRefusal | None:
     return None
 
 
@@ -54,7 +54,7 @@ class RequestParser(Generic[R]):
         self,
         limits: EdgeLimits,
         make_request: Callable[[str, str, dict[str, str], bytes], R],
-        admit_body: Callable[[dict[str, str]], Refusal | None],
+        admit_body: Callable[[dict[str, str]], EdgeRefusal | None],
         open_channel: Callable[[], BodyChannel] | None = None,
     ) -> None:
         self._limits = limits
@@ -64,10 +64,10 @@ class RequestParser(Generic[R]):
         self._parser: httptools.HttpRequestParser | None = None
         """Made for the first byte: many a connection never sends one."""
         self.ready: deque[R] = deque()
-        self.refusal: Refusal | None = None
+        self.refusal: EdgeRefusal | None = None
         self.beyond: bytes | None = None
         """What came behind a request to upgrade."""
-        self.stage = Stage.BETWEEN
+        self.stage = ParsingStage.BETWEEN
         self.expects_continue = False
         self.channel: BodyChannel | None = None
         """Where the body of the message goes that arrives just now."""
@@ -118,7 +118,7 @@ class RequestParser(Generic[R]):
 
     def _refuse(self, code: int, reason: str, message: str) -> None:
         if self.refusal is None:
-            self.refusal = Refusal(code, reason, message)
+            self.refusal = EdgeRefusal(code, reason, message)
 
     def _refuse_head(self) -> None:
         limit = self._limits.header_bytes
@@ -139,7 +139,7 @@ class RequestParser(Generic[R]):
         self._body_size = self._head_size = self._lines = 0
         self._admitted = self.expects_continue = False
         self.channel = None
-        self.stage = Stage.HEAD
+        self.stage = ParsingStage.HEAD
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -173,7 +173,7 @@ class RequestParser(Generic[R]):
 
     def on_headers_complete(self) -> None:
         self._silent = 0
-        self.stage = Stage.BODY
+        self.stage = ParsingStage.BODY
         self._complete = headers = self._headers
         self._complete_repeated = self._repeated
         if "transfer-encoding" in headers:
@@ -231,7 +231,7 @@ class RequestParser(Generic[R]):
             self._body += body
 
     def on_message_complete(self) -> None:
-        self.stage = Stage.BETWEEN
+        self.stage = ParsingStage.BETWEEN
         self._silent = 0
         self.expects_continue = False
         channel, self.channel = self.channel, None

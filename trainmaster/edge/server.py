@@ -21,7 +21,7 @@ from trainmaster.edge.accepting import Acceptor
 from trainmaster.edge.connection import Connection, Phase
 from trainmaster.edge.gatekeeper import Gatekeeper, Visitor
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import IncomingRequest, Refusal
+from trainmaster.edge.messages import EdgeRefusal, IncomingRequest
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
@@ -74,9 +74,9 @@ class EdgeServer(abc.ABC, Generic[R]):
     def serve(self, request: R, connection: Connection[R]) -> None: ...
 
     @abc.abstractmethod
-    def refuse(self, refusal: Refusal, connection: Connection[R]) -> None: ...
+    def refuse(self, refusal: EdgeRefusal, connection: Connection[R]) -> None: ...
 
-    def admit_body(self, headers: Mapping[str, str], connection: Connection[R]) -> Refusal | None:
+    def admit_body(self, headers: Mapping[str, str], connection: Connection[R]) -> EdgeRefusal | None:
         return None
 
     def open_socket(self) -> socket.socket:
@@ -166,7 +166,7 @@ class EdgeServer(abc.ABC, Generic[R]):
         name = "header_seconds" if connection.phase is Phase.HEADERS else "body_seconds"
         seconds = getattr(self.limits, name)
         text = f"the request was not received in time: {seconds:g} seconds (limits.{name})"
-        refusal = Refusal(408, "Timeout", text)
+        refusal = EdgeRefusal(408, "Timeout", text)
         if connection.is_receiving:
             connection.fail_body(refusal)
         else:

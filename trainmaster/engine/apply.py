@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from trainmaster.client.contract import Client
-from trainmaster.client.writes import Applied, Create, Refusal, Write, apply_in_order
+from trainmaster.client.writes import Applied, Create, Write, WriteRefusal, apply_in_order
 
 Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
 """(writes, field manager)."""
@@ -52,7 +52,7 @@ def apply_one_by_one(client: Client) -> Apply:
     return apply
 
 
-def is_passing(refusal: Refusal) -> bool:
+def is_passing(refusal: WriteRefusal) -> bool:
     """The view was not up to date, or the server was busy: reading again and trying again is all there is to do."""
     error = refusal.error
     if error.code == 404 and isinstance(refusal.write, Create):

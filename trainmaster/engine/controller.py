@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trainmaster.api.meta import GVR
 from trainmaster.engine.plan import Reconcile
-from trainmaster.engine.source import Source
+from trainmaster.engine.source import ChangeSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Controller:
     kind: GVR
     """What its requests name."""
     reconcile: Reconcile
-    sources: tuple[Source, ...]
+    sources: tuple[ChangeSource, ...]
     reporter: str
     """The component that its events name."""
     workers: int = 1

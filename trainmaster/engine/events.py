@@ -72,7 +72,7 @@ class EventRecorder:
 
 
 class QueuedRecorder:
-    def __init__(self, queue: events.EventRecorder) -> None:
+    def __init__(self, queue: events.BufferedEventRecorder) -> None:
         self._queue = queue
 
     async def record(self, note: Note, reporter: str) -> None:

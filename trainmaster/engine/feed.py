@@ -14,7 +14,7 @@ from typing import Protocol
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import Expired, StatusError
 from trainmaster.client.contract import Client, WatchOptions
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class WatchFeed:
 
     async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
         version = ""
-        backoff = Backoff(Policy(first=0.1, cap=30.0))
+        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
         while True:
             try:
                 async with self._client.watch(

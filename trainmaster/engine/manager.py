@@ -19,17 +19,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.client.view import Lagging, View
-from trainmaster.client.writes import Refusal
+from trainmaster.client.view import LaggingView, View
+from trainmaster.client.writes import WriteRefusal
 from trainmaster.engine.apply import LARGEST, Apply, is_passing
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.feed import Feed
 from trainmaster.engine.metrics import EngineMetrics
 from trainmaster.engine.plan import Perform, Plan
-from trainmaster.engine.queue import Pace, WorkQueue
+from trainmaster.engine.queue import QueuePace, WorkQueue
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, is_report, wait_for_nothing
+from trainmaster.engine.source import ChangeSource, is_report, wait_for_nothing
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -62,13 +62,13 @@ class Manager:
     ) -> None:
         self._controllers = tuple(controllers)
         self._view = view
-        self._lags = isinstance(view, Lagging)
+        self._lags = isinstance(view, LaggingView)
         self._feed = feed
         self._apply = apply
         self._recorder = recorder
         self._clock = clock
         self._effects = effects or {}
-        pace = Pace()
+        pace = QueuePace()
         self._queues = {controller.name: WorkQueue[Request](clock, pace=pace) for controller in self._controllers}
         # Per controller: each depends on other times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
@@ -108,7 +108,7 @@ class Manager:
             yield
 
     def _make_notice(self, gvr: GVR) -> Callable[[Object], None]:
-        targets: list[tuple[WorkQueue[Request], Source, bool]] = []
+        targets: list[tuple[WorkQueue[Request], ChangeSource, bool]] = []
         for controller in self._controllers:
             queue = self._queues[controller.name]
             own = controller.kind == gvr
@@ -194,13 +194,13 @@ class Manager:
         if not versions:
             return False
         view = self._view
-        assert isinstance(view, Lagging), "only noted for such a view"
+        assert isinstance(view, LaggingView), "only noted for such a view"
         if self._clock.monotonic() < limit and not all(view.shows(gvr, version) for gvr, version in versions):
             return True
         del self._unseen[key]
         return False
 
-    async def _carry_out(self, controller: Controller, request: Request, plan: Plan) -> Refusal | None:
+    async def _carry_out(self, controller: Controller, request: Request, plan: Plan) -> WriteRefusal | None:
         writes = plan.all_writes
         if writes:
             applied = await self._apply(writes, controller.name)

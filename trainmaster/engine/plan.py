@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from trainmaster.api.meta import Object
 from trainmaster.client.view import View
-from trainmaster.client.writes import Patch, Refusal, Write
+from trainmaster.client.writes import Patch, Write, WriteRefusal
 from trainmaster.engine.request import Request
 from trainmaster.kit.timeline import Now
 
@@ -60,7 +60,7 @@ class Plan:
 
 NOTHING = Plan()
 
-Reconcile: TypeAlias = Callable[[View, Request, Now, Sequence[Refusal]], Plan]
+Reconcile: TypeAlias = Callable[[View, Request, Now, Sequence[WriteRefusal]], Plan]
 """`Now` is the wall time for what is stored, and how long ago stored times are (`kit.timeline`).
 `refusals` is empty in a normal pass. When a plan was refused the function is called again at once with the
 refusals, and returns a plan that holds only what explains them."""

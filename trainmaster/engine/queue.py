@@ -3,9 +3,10 @@
 Sources add requests; workers take them with `get` and give them back with `done`. A request that is added while a
 worker has it is handed out again afterwards, so nothing is lost and one object is never worked on twice at once. A
 worker can give a request back for a rest: what happens meanwhile is seen by one pass instead of many. For the same
-reason reports (`add_report`) let urgent requests go first, those of other queues with the same `Pace` too. All methods
-but `get` are synchronous and must be called on the loop's thread. Delays are of boot time, which goes on while a laptop
-sleeps; timers of the loop do not, so no wait is longer than a minute. The clock is injected: tests run in virtual time.
+reason reports (`add_report`) let urgent requests go first, those of other queues with the same `QueuePace` too. All
+methods but `get` are synchronous and must be called on the loop's thread. Delays are of boot time, which goes on while
+a laptop sleeps; timers of the loop do not, so no wait is longer than a minute. The clock is injected: tests run in
+virtual time.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 
 K = TypeVar("K")
 
-RETRY = Policy(first=0.005, cap=60.0)
+RETRY = BackoffPolicy(first=0.005, cap=60.0)
 """Upstream starts with 5 ms too, and waits up to 1000 s; on one machine a minute is long enough."""
 
 LONGEST_WAIT = 60.0
@@ -33,7 +34,7 @@ PATIENCE = 0.1
 quarter of the passes; with 0.02 it is a tenth."""
 
 
-class Pace:
+class QueuePace:
     """What several queues have to do together: reports of one wait while another has urgent requests."""
 
     def __init__(self) -> None:
@@ -52,10 +53,10 @@ class Pace:
 
 
 class WorkQueue(Generic[K]):
-    def __init__(self, clock: Clock, *, retry: Policy = RETRY, pace: Pace | None = None) -> None:
+    def __init__(self, clock: Clock, *, retry: BackoffPolicy = RETRY, pace: QueuePace | None = None) -> None:
         self._clock = clock
         self._retry = retry
-        self._pace = pace or Pace()
+        self._pace = pace or QueuePace()
         self._pace.join(self._wake_for_reports)
         self._reports: dict[K, float] = {}
         """Until when each may wait."""

@@ -44,7 +44,7 @@ def is_report(obj: Object, *, own: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ChangeSource:
     gvr: GVR
     requests: Mapper
     delay: Callable[[View, Object], float] = wait_for_nothing

@@ -24,7 +24,7 @@ import apsw
 import orjson
 
 from trainmaster.history import series
-from trainmaster.history.record import Deletion, Record
+from trainmaster.history.record import JobRecord, RecordedDeletion
 from trainmaster.history.series import Point
 
 FILE = "history.db"
@@ -56,7 +56,7 @@ class ArchiveError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RecordLine:
     """One line of a listing."""
 
     uid: str
@@ -66,7 +66,7 @@ class Summary:
     state: str
     created: str
     finished: str
-    deletion: Deletion | None
+    deletion: RecordedDeletion | None
     bytes: int
 
 
@@ -111,7 +111,7 @@ class Archive:
 
     # Writing
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[JobRecord]) -> None:
         """All of them or none, each with its JobSets, so that its logs are found; on disk when this returns."""
         rows = [_to_row(record) for record in records]
         below = [(uid, record.uid) for record in records for uid in list_jobset_uids(record)]
@@ -154,7 +154,7 @@ class Archive:
 
     # Reading
 
-    def select(self, wanted: Filter = Filter()) -> list[Summary]:  # noqa: B008  # frozen
+    def select(self, wanted: Filter = Filter()) -> list[RecordLine]:  # noqa: B008  # frozen
         """The newest first, by the time of their end."""
         clauses, values = ["1"], []
         for column, value in (("namespace", wanted.namespace), ("name", wanted.name), ("state", wanted.state)):
@@ -172,7 +172,7 @@ class Archive:
         with _explained("read the archive"):
             return [_to_summary(row) for row in self._connection.execute(query, values)]
 
-    def find(self, uid: str) -> Record | None:
+    def find(self, uid: str) -> JobRecord | None:
         with _explained("read a record"):
             row = self._connection.execute(
                 f"SELECT {_COLUMNS}, kept_bytes, document FROM jobs WHERE uid = ?", (uid,)
@@ -181,7 +181,7 @@ class Archive:
             return None
         head = _to_summary(row[:-2])
         document = orjson.loads(zlib.decompress(row[-1]))
-        return Record(
+        return JobRecord(
             head.uid, head.namespace, head.name, head.runtime, head.state, head.created, head.finished, head.deletion,
             document, row[-2],
         )  # fmt: skip
@@ -253,7 +253,7 @@ class Archive:
                 raise
 
 
-def list_jobset_uids(record: Record) -> list[str]:
+def list_jobset_uids(record: JobRecord) -> list[str]:
     return [jobset["uid"] for jobset in record.document.get("jobsets") or ()]
 
 
@@ -282,7 +282,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     connection.execute(_SERIES)
 
 
-def _to_row(record: Record) -> tuple[Any, ...]:
+def _to_row(record: JobRecord) -> tuple[Any, ...]:
     raw = zlib.compress(orjson.dumps(record.document), 1)
     deletion = None if record.deletion is None else orjson.dumps(asdict(record.deletion))
     return (
@@ -301,7 +301,7 @@ def _to_row(record: Record) -> tuple[Any, ...]:
     )
 
 
-def _to_summary(row: Sequence[Any]) -> Summary:
+def _to_summary(row: Sequence[Any]) -> RecordLine:
     uid, namespace, name, runtime, state, created, finished, deletion, size = row
-    told = None if deletion is None else Deletion(**orjson.loads(deletion))
-    return Summary(uid, namespace, name, runtime, state, created, finished, told, size)
+    told = None if deletion is None else RecordedDeletion(**orjson.loads(deletion))
+    return RecordLine(uid, namespace, name, runtime, state, created, finished, told, size)

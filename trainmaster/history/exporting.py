@@ -19,17 +19,17 @@ from trainmaster.api.status import AlreadyExists
 from trainmaster.api.training import manifests, snapshots
 from trainmaster.client.contract import Client
 from trainmaster.history import show
-from trainmaster.history.logs import Log
-from trainmaster.history.record import Record
+from trainmaster.history.logs import ArchivedLog
+from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
 
 
-def build_manifest(record: Record, name: str) -> Object:
+def build_manifest(record: JobRecord, name: str) -> Object:
     """The TrainJob as its author wrote it, under that name."""
     return manifests.build_manifest(record.document["trainjob"], name)
 
 
-def find_derived(record: Record) -> Object | None:
+def find_derived(record: JobRecord) -> Object | None:
     """The runtime that was made for this job: it went when nobody referred to it any more, and has to come back."""
     reference = record.document["trainjob"]["spec"]["runtimeRef"]
     text = record.document.get("runtime")
@@ -51,7 +51,7 @@ async def submit(client: Client, manifest: Object, derived: Object | None = None
     return await client.create(TRAIN_JOBS, manifest, namespace)
 
 
-def write(path: Path, record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) -> None:
+def write(path: Path, record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> None:
     """A .tar.gz, written under another name and renamed when it is whole."""
     temporary = path.with_name(path.name + ".part")
     root = record.name

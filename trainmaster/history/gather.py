@@ -15,9 +15,9 @@ from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
 from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.engine.feed import Feed
-from trainmaster.history.record import Sources
+from trainmaster.history.record import RecordSources
 
-Gather: TypeAlias = Callable[[Object, Collection[str]], Awaitable[Sources]]
+Gather: TypeAlias = Callable[[Object, Collection[str]], Awaitable[RecordSources]]
 """(the TrainJob, uids of its JobSets): the chain is followed by labels, because the links between may be gone."""
 
 
@@ -31,7 +31,7 @@ class ViewGather:
         """Keeps the index of events; runs for ever."""
         await self._feed.follow(EVENTS, self._notice)
 
-    async def __call__(self, trainjob: Object, known: Collection[str]) -> Sources:
+    async def __call__(self, trainjob: Object, known: Collection[str]) -> RecordSources:
         view, meta = self._view, trainjob["metadata"]
         namespace = meta["namespace"]
         snapshot = view.find(CONFIG_MAPS, namespace, snapshots.get_name(trainjob))
@@ -40,7 +40,9 @@ class ViewGather:
         jobs = [job for uid in uids_below for job in view.list(JOBS, namespace, {JOBSET_UID: uid})]
         pods = [pod for uid in uids_below for pod in view.list(PODS, namespace, {JOBSET_UID: uid})]
         uids = [obj["metadata"]["uid"] for obj in (trainjob, *jobsets, *jobs, *pods)]
-        return Sources(trainjob, snapshot, jobsets, jobs, pods, [event for uid in uids for event in self._list(uid)])
+        return RecordSources(
+            trainjob, snapshot, jobsets, jobs, pods, [event for uid in uids for event in self._list(uid)]
+        )
 
     def _list(self, uid: str) -> list[Object]:
         found = (self._view.find(EVENTS, *key) for key in sorted(self._events.get(uid, ())))

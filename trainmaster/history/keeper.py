@@ -30,10 +30,10 @@ from trainmaster.client.follow import follow
 from trainmaster.history import logs, purging
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gather import Gather
-from trainmaster.history.record import Deletion, Record, Sources, build_record, merge
+from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, build_record, merge
 from trainmaster.history.series import Point, read_point
 from trainmaster.kit import failpoints
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.scopes import Scope
 
@@ -50,7 +50,7 @@ _TRIM_SECONDS = 3600.0
 _BATCH = 64
 _MOST_POINTS = 100_000
 """Held in memory while the disk takes nothing; the oldest go."""
-_RETRY = Policy(first=1.0, cap=60.0)
+_RETRY = BackoffPolicy(first=1.0, cap=60.0)
 
 _COUNTERS = frozenset({"resourceVersion", "managedFields"})
 
@@ -67,7 +67,7 @@ def nobody(uid: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HistoryLimits:
     """How long and how much is kept of jobs that are deleted."""
 
     seconds: float = 365 * 86400.0
@@ -76,7 +76,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Waiting:
-    record: Record
+    record: JobRecord
     done: asyncio.Future[ArchiveError | None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -94,7 +94,7 @@ class Keeper:
         *,
         keep_logs: KeepLogs | None = None,
         find_deleter: FindDeleter = nobody,
-        limits: Limits = Limits(),  # noqa: B008  # frozen
+        limits: HistoryLimits = HistoryLimits(),  # noqa: B008  # frozen
         namespace: str = "",
     ) -> None:
         """`namespace`: only TrainJobs there; "" is all."""
@@ -180,7 +180,7 @@ class Keeper:
             log.warning("record not written", extra={"action": "history.failed", "error": str(trouble), "uid": uid})
         return before != str(trouble)
 
-    async def _put(self, record: Record, sources: Sources, *, note: bool = False) -> ArchiveError | None:
+    async def _put(self, record: JobRecord, sources: RecordSources, *, note: bool = False) -> ArchiveError | None:
         """`note`: first what is known of its JobSets, because nobody will see them again."""
         try:
             if self._keep_logs is not None:
@@ -212,7 +212,7 @@ class Keeper:
                     if not item.done.done():
                         item.done.set_result(trouble)
 
-    def _store(self, records: list[Record]) -> None:
+    def _store(self, records: list[JobRecord]) -> None:
         merged = []
         for record in records:
             old = self._archive.find(record.uid)
@@ -332,9 +332,11 @@ class Keeper:
             sources = await self._gather(trainjob, self._below.pop(uid, ()))
         except (StatusError, OSError) as error:
             # The last that was seen of the job is in hand; what was below it goes while the server does not answer.
-            sources = Sources(trainjob, gaps=(f"what belonged to it could not be read: {error}",))
+            sources = RecordSources(trainjob, gaps=(f"what belonged to it could not be read: {error}",))
         delay = Backoff(_RETRY)
-        while trouble := await self._put(build_record(sources, Deletion(moment, by, why), gaps), sources, note=True):
+        while trouble := await self._put(
+            build_record(sources, RecordedDeletion(moment, by, why), gaps), sources, note=True
+        ):
             # The object is gone, so this is the only copy. It is held until the disk takes it.
             log.error("record of a deleted job not written", extra={"action": "history.failed", "error": str(trouble)})
             await self._clock.sleep(delay.next())
@@ -388,7 +390,7 @@ class Keeper:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _wants_no_results(record: Record) -> bool:
+def _wants_no_results(record: JobRecord) -> bool:
     annotations = record.document["trainjob"]["metadata"].get("annotations") or {}
     return annotations.get(DELETE_RESULTS) == "true"
 
@@ -400,6 +402,6 @@ def _drop_report(trainjob: Object) -> Object:
     return {**trainjob, "metadata": meta, "status": status}
 
 
-def _keep_all(keep_logs: KeepLogs, sources: Sources) -> None:
+def _keep_all(keep_logs: KeepLogs, sources: RecordSources) -> None:
     for pod in sources.pods:
         keep_logs(pod)

@@ -11,7 +11,7 @@ from pathlib import Path
 from trainmaster.client.joblogs import KeptLog
 from trainmaster.client.podlogs import Stamped
 from trainmaster.history.archive import FILE, Archive
-from trainmaster.history.logs import Log, list_logs, read_lines
+from trainmaster.history.logs import ArchivedLog, list_logs, read_lines
 
 
 class KeptLogs:
@@ -24,7 +24,7 @@ class KeptLogs:
         return list_logs(self._directory, sorted({*jobsets, *self._list_noted(trainjob)}))
 
     def read(self, log: KeptLog) -> Iterator[Stamped]:
-        assert isinstance(log, Log)
+        assert isinstance(log, ArchivedLog)
         for time, _, text in read_lines(log):
             yield time, text
 

@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.api.places import Place, parse_place
+from trainmaster.api.places import PodPlace, parse_place
 
 FOLDER = "logs"
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class ArchivedLog:
     """The output of one attempt of one container of one Pod."""
 
-    place: Place
+    place: PodPlace
     container: str
     restart: int
     """Restart of the container within its Pod."""
@@ -65,9 +65,9 @@ def _keep_file(file: Path, name: Path) -> bool:
     return True
 
 
-def list_logs(archive: Path, jobsets: list[str]) -> list[Log]:
+def list_logs(archive: Path, jobsets: list[str]) -> list[ArchivedLog]:
     """All logs of those JobSets: by attempt, then by job and index, then in the order of restarts."""
-    found: dict[tuple[Place, str, int], list[tuple[int, Path]]] = {}
+    found: dict[tuple[PodPlace, str, int], list[tuple[int, Path]]] = {}
     for jobset in jobsets:
         root = archive / FOLDER / jobset
         for path in root.glob("*/*/*/*") if root.is_dir() else ():
@@ -77,7 +77,7 @@ def list_logs(archive: Path, jobsets: list[str]) -> list[Log]:
             container, restart, piece = _parse_name(path.name)
             found.setdefault((place, container, restart), []).append((piece, path))
     logs = [
-        Log(place, container, restart, tuple(path for _, path in sorted(pieces, reverse=True)))
+        ArchivedLog(place, container, restart, tuple(path for _, path in sorted(pieces, reverse=True)))
         for (place, container, restart), pieces in found.items()
     ]
     return sorted(
@@ -105,7 +105,7 @@ def remove(archive: Path, jobsets: list[str]) -> None:
         shutil.rmtree(archive / FOLDER / jobset, ignore_errors=True)
 
 
-def read_lines(log: Log) -> Iterator[tuple[str, str, bytes]]:
+def read_lines(log: ArchivedLog) -> Iterator[tuple[str, str, bytes]]:
     """(time, stdout or stderr, text without its line break); parts of a long line come joined."""
     held: dict[str, list[bytes]] = {}
     for piece in log.pieces:

@@ -16,7 +16,7 @@ from trainmaster.history import logs
 from trainmaster.history.archive import Archive, Filter
 from trainmaster.history.results import RESULTS, WORKDIRS
 from trainmaster.kit.clock import format_time, parse_time
-from trainmaster.shim.trees import Walk, remove_tree
+from trainmaster.shim.trees import TreeWalk, remove_tree
 
 
 def find_moment(seconds: float, now: datetime) -> str:
@@ -40,7 +40,7 @@ def measure_results(directory: Path, uid: str) -> int:
     """What goes away or moves meanwhile does not count: Pods of the job may still be ending. Of a sparse file counts
     what is on disk: nobody's records are forgotten for a size that is only claimed."""
     try:
-        walk = Walk(str(directory / RESULTS / uid))
+        walk = TreeWalk(str(directory / RESULTS / uid))
     except OSError:
         return 0
     found = (entry.status for entry in walk)

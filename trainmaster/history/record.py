@@ -22,7 +22,7 @@ _CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses")
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class RecordSources:
     """What the record is made from. Everything but the TrainJob may be missing."""
 
     trainjob: Object
@@ -37,7 +37,7 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class RecordedDeletion:
     at: str
     by: str = ""
     """Who asked for it; "" when nobody knows."""
@@ -45,7 +45,7 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JobRecord:
     uid: str
     namespace: str
     name: str
@@ -55,13 +55,15 @@ class Record:
     created: str
     finished: str
     """When it ended; when it was deleted, if it had not ended."""
-    deletion: Deletion | None = None
+    deletion: RecordedDeletion | None = None
     document: Document = field(default_factory=dict)
     kept_bytes: int = 0
     """Size of the logs, checkpoints and outputs that were kept with it; counts against the archive's limit."""
 
 
-def build_record(sources: Sources, deletion: Deletion | None = None, gaps: Sequence[str] = ()) -> Record:
+def build_record(
+    sources: RecordSources, deletion: RecordedDeletion | None = None, gaps: Sequence[str] = ()
+) -> JobRecord:
     trainjob = sources.trainjob
     meta = trainjob["metadata"]
     state, finished = DELETED, deletion.at if deletion is not None else ""
@@ -78,7 +80,7 @@ def build_record(sources: Sources, deletion: Deletion | None = None, gaps: Seque
         "events": [_shorten(event) for event in _sort(sources.events)],
         "gaps": [*sources.gaps, *gaps],
     }
-    return Record(
+    return JobRecord(
         uid=meta["uid"],
         namespace=meta["namespace"],
         name=meta["name"],
@@ -91,7 +93,7 @@ def build_record(sources: Sources, deletion: Deletion | None = None, gaps: Seque
     )
 
 
-def merge(old: Record, new: Record) -> Record:
+def merge(old: JobRecord, new: JobRecord) -> JobRecord:
     """The newer record, with what it could not see any more taken from the older one."""
     document = dict(new.document)
     document["runtime"] = document["runtime"] or old.document.get("runtime")
@@ -99,7 +101,7 @@ def merge(old: Record, new: Record) -> Record:
         document[name] = _unite(old.document.get(name) or [], document[name])
     document["gaps"] = list(dict.fromkeys([*(old.document.get("gaps") or ()), *document["gaps"]]))
     state, finished = (old.state, old.finished) if new.state == DELETED != old.state else (new.state, new.finished)
-    return Record(
+    return JobRecord(
         new.uid,
         new.namespace,
         new.name,

@@ -19,7 +19,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.logs import FOLDER
-from trainmaster.history.record import Sources
+from trainmaster.history.record import RecordSources
 
 PODS_GONE = "its Pods were gone before their logs could be copied"
 _MOST_EVENTS_OF = 100
@@ -33,7 +33,7 @@ class ClientGather:
         self._client = client
         self._directory = directory
 
-    async def __call__(self, trainjob: Object, known: Collection[str]) -> Sources:
+    async def __call__(self, trainjob: Object, known: Collection[str]) -> RecordSources:
         meta = trainjob["metadata"]
         namespace = meta["namespace"]
         snapshot = await self._find(CONFIG_MAPS, namespace, snapshots.get_name(trainjob))
@@ -46,7 +46,7 @@ class ClientGather:
         if uids and not pods and not any((self._directory / FOLDER / uid).exists() for uid in uids):
             gaps.append(PODS_GONE)
         events = await self._list_events(namespace, [trainjob, *jobsets, *jobs, *pods])
-        return Sources(trainjob, snapshot, jobsets, jobs, pods, events, gaps)
+        return RecordSources(trainjob, snapshot, jobsets, jobs, pods, events, gaps)
 
     async def _find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
         try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.bundles.views import is_inside
-from trainmaster.shim.trees import Walk
+from trainmaster.shim.trees import TreeWalk
 
 RESULTS = "results"
 """Folder of checkpoints and outputs below the archive, by TrainJob uid."""
@@ -84,7 +84,7 @@ def list_workdirs(archive: Path, uid: str) -> list[Workdir]:
 def _list_below(root: Path, prefix: str) -> Iterator[Output]:
     """By descriptor: the job may run, and exchange a directory for a link to somewhere else meanwhile."""
     try:
-        walk = Walk(os.fspath(root))
+        walk = TreeWalk(os.fspath(root))
     except OSError:
         return
     for entry in walk:

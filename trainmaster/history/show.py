@@ -10,16 +10,16 @@ from trainmaster.api import code
 from trainmaster.api.conditions import list_conditions
 from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS, summarize_failure
 from trainmaster.history import series
-from trainmaster.history.archive import Summary
-from trainmaster.history.logs import Log
-from trainmaster.history.record import Record
+from trainmaster.history.archive import RecordLine
+from trainmaster.history.logs import ArchivedLog
+from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
 
 COLUMNS = ("NAMESPACE", "NAME", "STATE", "ENDED", "DELETED", "BY", "RUNTIME", "UID")
 _EVENTS_SHOWN = 20
 
 
-def to_row(line: Summary) -> tuple[str, ...]:
+def to_row(line: RecordLine) -> tuple[str, ...]:
     deletion = line.deletion
     return (
         line.namespace,
@@ -33,7 +33,7 @@ def to_row(line: Summary) -> tuple[str, ...]:
     )
 
 
-def to_data(line: Summary | Record) -> dict[str, Any]:
+def to_data(line: RecordLine | JobRecord) -> dict[str, Any]:
     return {
         "uid": line.uid,
         "namespace": line.namespace,
@@ -46,12 +46,12 @@ def to_data(line: Summary | Record) -> dict[str, Any]:
     }
 
 
-def to_full_data(record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) -> dict[str, Any]:
+def to_full_data(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> dict[str, Any]:
     more = {"logs": [_log_to_data(log) for log in logs], "progress": series.to_data(points)}
     return {**to_data(record), **record.document, **more}
 
 
-def _log_to_data(log: Log) -> dict[str, Any]:
+def _log_to_data(log: ArchivedLog) -> dict[str, Any]:
     place = log.place
     return {
         "attempt": place.attempt,
@@ -64,18 +64,18 @@ def _log_to_data(log: Log) -> dict[str, Any]:
     }
 
 
-def name_log(log: Log) -> str:
+def name_log(log: ArchivedLog) -> str:
     place = log.place
     restart = f" restart {log.restart}" if log.restart else ""
     return f"{place.job}-{place.index} attempt {place.attempt}{restart} {log.container}"
 
 
-def name_logs(logs: Sequence[Log]) -> str:
+def name_logs(logs: Sequence[ArchivedLog]) -> str:
     names = [name_log(log) for log in logs]
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def describe(record: Record, logs: Sequence[Log], points: Sequence[Point] = ()) -> Iterator[str]:
+def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> Iterator[str]:
     """One job, for people."""
     document = record.document
     yield f"Name:       {record.name}"

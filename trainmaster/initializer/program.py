@@ -27,7 +27,7 @@ MODEL_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.txt", "*.gguf")
 """What is taken of a model on Hugging Face, as upstream does."""
 
 
-class Refused(Exception):
+class InitializerRefused(Exception):
     """What was asked for cannot be done; the text is for the person who wrote the job."""
 
 
@@ -48,10 +48,12 @@ class Task:
 
 def read_task(kind: str, environ: Mapping[str, str]) -> Task:
     if kind not in TARGETS:
-        raise Refused(f"there is no initializer for {kind!r}: say dataset or model")
+        raise InitializerRefused(f"there is no initializer for {kind!r}: say dataset or model")
     uri = environ.get("STORAGE_URI", "").strip()
     if "://" not in uri:
-        raise Refused(f"STORAGE_URI must be hf://, s3:// or file://, not {uri!r}: set storageUri of the initializer")
+        raise InitializerRefused(
+            f"STORAGE_URI must be hf://, s3:// or file://, not {uri!r}: set storageUri of the initializer"
+        )
     patterns = tuple(part.strip() for part in environ.get("IGNORE_PATTERNS", "").split(",") if part.strip())
     names = {"ENDPOINT": "endpoint_url", "ACCESS_KEY_ID": "aws_access_key_id", "REGION": "region_name"}
     s3 = {ours: environ[name] for name, ours in names.items() if environ.get(name)}
@@ -65,13 +67,13 @@ def read_task(kind: str, environ: Mapping[str, str]) -> Task:
 def load_file(task: Task, into: Path) -> None:
     parts = urlsplit(task.uri)
     if parts.netloc not in ("", "localhost"):
-        raise Refused(f"{task.uri} names the machine {parts.netloc!r}: write file:///path")
+        raise InitializerRefused(f"{task.uri} names the machine {parts.netloc!r}: write file:///path")
     source = Path(unquote(parts.path))
     if source.is_file():
         shutil.copy2(source, into / source.name)
         return
     if not source.is_dir():
-        raise Refused(f"{task.uri}: there is no such file or directory")
+        raise InitializerRefused(f"{task.uri}: there is no such file or directory")
 
     def skip(directory: str, names: list[str]) -> set[str]:
         base = Path(directory).relative_to(source)
@@ -84,10 +86,10 @@ def load_hugging_face(task: Task, into: Path) -> None:
     try:
         hub = import_module("huggingface_hub")
     except ImportError:
-        raise Refused("hf:// needs the package huggingface_hub in the environment of this image") from None
+        raise InitializerRefused("hf:// needs the package huggingface_hub in the environment of this image") from None
     segments = [part for part in task.path.split("/") if part]
     if not segments:
-        raise Refused(f"{task.uri} names no repository: write hf://owner/name")
+        raise InitializerRefused(f"{task.uri} names no repository: write hf://owner/name")
     hub.snapshot_download(
         repo_id="/".join(segments[:2]) if task.kind == "dataset" else "/".join(segments),
         repo_type=task.kind,
@@ -102,7 +104,7 @@ def load_s3(task: Task, into: Path) -> None:
     try:
         boto3 = import_module("boto3")
     except ImportError:
-        raise Refused("s3:// needs the package boto3 in the environment of this image") from None
+        raise InitializerRefused("s3:// needs the package boto3 in the environment of this image") from None
     bucket, _, prefix = task.path.partition("/")
     client = boto3.client("s3", **(task.s3 or {}))
     found = 0
@@ -116,7 +118,7 @@ def load_s3(task: Task, into: Path) -> None:
             client.download_file(bucket, entry["Key"], str(place))
             found += 1
     if not found:
-        raise Refused(f"{task.uri}: there is nothing below it")
+        raise InitializerRefused(f"{task.uri}: there is nothing below it")
 
 
 def name_object(key: str, prefix: str) -> str | None:
@@ -143,12 +145,12 @@ def run(task: Task) -> str:
     scheme = task.uri.partition("://")[0]
     loader = LOADERS.get(scheme)
     if loader is None:
-        raise Refused(
+        raise InitializerRefused(
             f"{scheme}:// is not known here: STORAGE_URI may begin with {', '.join(f'{x}://' for x in LOADERS)}"
         )
     if not task.target.parent.is_dir():
         # It would be a directory of nobody: lost with the container, or left on the machine.
-        raise Refused(f"there is no {task.target.parent}: mount a volume there")
+        raise InitializerRefused(f"there is no {task.target.parent}: mount a volume there")
     if task.target.exists() and any(task.target.iterdir()):
         return f"{task.target} is filled already; nothing to do"
     kept = _find_cached(task)
@@ -187,7 +189,7 @@ def _fill(target: Path, load: Callable[[Path], object]) -> None:
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         text = run(read_task(argv[0] if argv else "", environ))
-    except Refused as refused:
+    except InitializerRefused as refused:
         sys.stderr.write(f"initializer: {refused}\n")
         return 1
     sys.stdout.write(f"initializer: {text}\n")

@@ -11,7 +11,7 @@ from trainmaster.kit.ids import Ids
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class BackoffPolicy:
     first: float
     """Seconds before the second attempt."""
     cap: float
@@ -35,7 +35,7 @@ class Backoff:
 
     __slots__ = ("_ids", "_policy", "failures")
 
-    def __init__(self, policy: Policy, ids: Ids | None = None) -> None:
+    def __init__(self, policy: BackoffPolicy, ids: Ids | None = None) -> None:
         self._policy = policy
         self._ids = ids
         self.failures = 0

@@ -12,7 +12,7 @@ from trainmaster.kit.clock import Clock
 _LOOK_EVERY = 1024
 
 
-class Buckets:
+class TokenBuckets:
     def __init__(self, clock: Clock, *, per_second: float, burst: int) -> None:
         self._clock = clock
         self._rate = per_second

@@ -41,19 +41,19 @@ from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
 from trainmaster.node.machine.outcome import decide_phase, end_pod
 from trainmaster.node.machine.outcome import is_over as is_finished
-from trainmaster.node.machine.state import Ending, Stage
+from trainmaster.node.machine.state import ContainerStage, Ending
 from trainmaster.node.machine.steps import Confirm
 from trainmaster.node.performing import REPORTER, Performer
 from trainmaster.node.pids_report import PidsReport
 from trainmaster.node.places import Places, name_home
 from trainmaster.node.recovery import note_ended, note_lost, read_time
 from trainmaster.node.registration import register_node
-from trainmaster.node.runner import PodRunner, Settings
+from trainmaster.node.runner import NodeSettings, PodRunner
 from trainmaster.node.service_names import ServiceNames
 from trainmaster.node.shim_link import ShimError
-from trainmaster.node.status import Facts, build_status
+from trainmaster.node.status import StatusFacts, build_status
 from trainmaster.node.storage_guard import GuardActions, GuardedPod, StorageGuard
-from trainmaster.node.supervisor import Began, Ended, Happening, Lost, Supervisor
+from trainmaster.node.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
 from trainmaster.node.tracked import TrackedPod, is_mirror, track
 from trainmaster.node.workloads import Workloads
 from trainmaster.node.write_pacing import WritePacer
@@ -81,7 +81,7 @@ _OWN_FIELDS = (
 
 
 class NodeAgent:
-    def __init__(self, client: Client, recorder: Recorder, clock: Clock, settings: Settings) -> None:
+    def __init__(self, client: Client, recorder: Recorder, clock: Clock, settings: NodeSettings) -> None:
         self._client = client
         self._clock = clock
         self._settings = settings
@@ -231,7 +231,7 @@ class NodeAgent:
                     self._names.check(pod.obj)
                 if started.note:
                     self._performer.tell_start(pod, container, attempt, started.note)
-            case Ended(_, container, attempt, exited):
+            case AttemptEnded(_, container, attempt, exited):
                 pod.change(lambda state: note_ended(state, container, attempt, exited, now))
                 pod.set_ended(container, attempt)
             case Lost():
@@ -374,7 +374,7 @@ class NodeAgent:
         if is_finished(pod.plan, pod.state):
             await self._keep_outputs(pod)
         before = pod.obj.get("status") or {}
-        facts = Facts(address=self._runner.find_address(pod.obj), rules=self._settings.rules)
+        facts = StatusFacts(address=self._runner.find_address(pod.obj), rules=self._settings.rules)
         after = build_status(pod.obj, pod.plan, pod.state, self._clock.now(), facts)
         changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
         if changed:
@@ -400,7 +400,7 @@ class NodeAgent:
     def _is_premature(self, pod: TrackedPod) -> bool:
         """Containers are being started: in a moment the status can say how that went, with one write less."""
         assert pod.state is not None
-        if not any(container.stage is Stage.STARTING for container in pod.state.containers):
+        if not any(container.stage is ContainerStage.STARTING for container in pod.state.containers):
             pod.starts_since = None
             return False
         if pod.starts_since is None or decide_phase(pod.plan, pod.state) != _get_phase(pod.obj):
@@ -461,7 +461,7 @@ def build_launcher(
     client: Client,
     workloads: Workloads,
     clock: Clock,
-    settings: Settings,
+    settings: NodeSettings,
     exceeded: Exceeded,
     errands: Errands,
     announce: Announce,

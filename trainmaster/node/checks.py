@@ -21,7 +21,7 @@ _LONGEST_HEAD = 65536
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProbeTarget:
     uid: str
     container: Mapping[str, Any]
     """The container's entry of the Pod's spec."""
@@ -40,32 +40,32 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProbeOutcome:
     ok: bool
     text: str = ""
 
 
-async def check(access: PodAccess, target: Target, probe: Mapping[str, Any]) -> Outcome:
+async def check(access: PodAccess, target: ProbeTarget, probe: Mapping[str, Any]) -> ProbeOutcome:
     try:
         if "exec" in probe:
             code, text = await access.run(target.uid, target.name, probe["exec"].get("command") or ())
-            return Outcome(code == 0, text)
+            return ProbeOutcome(code == 0, text)
         if "httpGet" in probe:
             status = await _get(access, target, probe["httpGet"])
             ok = 200 <= status < 400
-            return Outcome(ok, "" if ok else f"HTTP probe failed with statuscode: {status}")
+            return ProbeOutcome(ok, "" if ok else f"HTTP probe failed with statuscode: {status}")
         if "tcpSocket" in probe:
             handler = probe["tcpSocket"]
             (await access.connect(target.uid, target.find_port(handler["port"]), handler.get("host") or "")).close()
-            return Outcome(ok=True)
+            return ProbeOutcome(ok=True)
         if "grpc" in probe:
             return await _ask_health(access, target, probe["grpc"])
     except (AccessError, OSError, EOFError, ValueError) as error:
-        return Outcome(ok=False, text=str(error) or type(error).__name__)
-    return Outcome(ok=False, text="missing probe handler")
+        return ProbeOutcome(ok=False, text=str(error) or type(error).__name__)
+    return ProbeOutcome(ok=False, text="missing probe handler")
 
 
-async def run_hook(access: PodAccess, target: Target, hook: Mapping[str, Any], clock: Clock) -> str:
+async def run_hook(access: PodAccess, target: ProbeTarget, hook: Mapping[str, Any], clock: Clock) -> str:
     """Why it failed; "" when it did not."""
     try:
         if "exec" in hook:
@@ -83,7 +83,7 @@ async def run_hook(access: PodAccess, target: Target, hook: Mapping[str, Any], c
     return "invalid handler: only exec, httpGet and sleep can be hooks"
 
 
-async def _get(access: PodAccess, target: Target, handler: Mapping[str, Any]) -> int:
+async def _get(access: PodAccess, target: ProbeTarget, handler: Mapping[str, Any]) -> int:
     """The status code; redirects are not followed, and certificates are not checked, as the kubelet does."""
     port = target.find_port(handler["port"])
     path = handler.get("path") or "/"
@@ -119,7 +119,7 @@ def _trust_anyone() -> ssl.SSLContext:
     return context
 
 
-async def _ask_health(access: PodAccess, target: Target, handler: Mapping[str, Any]) -> Outcome:
+async def _ask_health(access: PodAccess, target: ProbeTarget, handler: Mapping[str, Any]) -> ProbeOutcome:
     link = await access.connect(target.uid, target.find_port(handler["port"]))
     link.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=link)
@@ -128,5 +128,5 @@ async def _ask_health(access: PodAccess, target: Target, handler: Mapping[str, A
     finally:
         writer.close()
     if status == grpc_health.SERVING:
-        return Outcome(ok=True)
-    return Outcome(ok=False, text=f"service unhealthy (responded with {status})")
+        return ProbeOutcome(ok=True)
+    return ProbeOutcome(ok=False, text=f"service unhealthy (responded with {status})")

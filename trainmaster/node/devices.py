@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Protocol
 
 from trainmaster.api.devices import Device
-from trainmaster.node.nvml import Gpu, Nvml, NvmlError
+from trainmaster.node.nvml import Nvml, NvmlError, NvmlGpu
 
 
 class GpuReader(Protocol):
     """What `nvml.Nvml` offers."""
 
-    def list_gpus(self) -> list[Gpu]: ...
+    def list_gpus(self) -> list[NvmlGpu]: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDevices:
     devices: tuple[Device, ...]
     note: str = ""
     """What an administrator should know: fewer GPUs than declared, a library that does not answer."""
@@ -51,19 +51,19 @@ class Inventory:
         if self._reader is not None:
             self._reader.close()
 
-    def read(self, declared: int | None, before: Sequence[Device] = ()) -> Found:
+    def read(self, declared: int | None, before: Sequence[Device] = ()) -> FoundDevices:
         """`declared`: how many GPUs the machine is said to have; None: as many as are found. Blocks."""
         gpus = self._reader.list_gpus() if self._reader is not None else []
         if not gpus:
-            return Found(tuple(Device(number, f"declared-{number}") for number in range(declared or 0)))
+            return FoundDevices(tuple(Device(number, f"declared-{number}") for number in range(declared or 0)))
         marks = {device.id: device.unhealthy for device in before if device.unhealthy}
         devices = [self._build(gpu, marks) for gpu in gpus]
         if declared is None:
-            return Found(tuple(devices))
+            return FoundDevices(tuple(devices))
         note = f"{declared} GPUs are declared and {len(devices)} were found" if declared > len(devices) else ""
-        return Found(tuple(devices[:declared]), note)
+        return FoundDevices(tuple(devices[:declared]), note)
 
-    def _build(self, gpu: Gpu, marks: dict[str, str]) -> Device:
+    def _build(self, gpu: NvmlGpu, marks: dict[str, str]) -> Device:
         device = Device(gpu.index, gpu.uuid, gpu.product, gpu.memory_mib)
         trouble = marks.get(gpu.uuid) or gpu.trouble
         if trouble:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainmaster.kit.clock import Clock
-from trainmaster.shim.trees import Walk
+from trainmaster.shim.trees import TreeWalk
 
 _SLICE = 256
 """Entries between two pauses: half a millisecond of work."""
@@ -38,38 +38,38 @@ _COST_FACTOR = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TreeUsage:
     bytes: int = 0
     """On disk: blocks that are taken, of directories too. A sparse file takes what was written."""
     inodes: int = 0
     whole: bool = True
     """False: it is at least so much."""
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.bytes + other.bytes, self.inodes + other.inodes, self.whole and other.whole)
+    def __add__(self, other: TreeUsage) -> TreeUsage:
+        return TreeUsage(self.bytes + other.bytes, self.inodes + other.inodes, self.whole and other.whole)
 
 
 def _pause_for(seconds: float) -> None:
     time.sleep(min(max(seconds, 0.0005), 0.05))
 
 
-def measure_tree(path: str, *, enough: int = 0, pause: Callable[[float], None] = _pause_for) -> Usage:
+def measure_tree(path: str, *, enough: int = 0, pause: Callable[[float], None] = _pause_for) -> TreeUsage:
     """Blocking. `enough`: more bytes than that need not be counted; 0 counts all. A path that is no directory is
     measured by itself; where there is nothing, there is nothing."""
     try:
         own = os.lstat(path)
     except OSError:
-        return Usage()
+        return TreeUsage()
     counter = _Counter()
     if not stat.S_ISDIR(own.st_mode):
         counter.add(own)
-        return Usage(counter.bytes, counter.inodes)
+        return TreeUsage(counter.bytes, counter.inodes)
     # An empty directory holds nothing; one that has had many names is larger.
     counter.bytes += max(own.st_blocks * _BLOCK - _EMPTY, 0)
     try:
-        walk = Walk(path)
+        walk = TreeWalk(path)
     except OSError:
-        return Usage(counter.bytes, counter.inodes, whole=False)
+        return TreeUsage(counter.bytes, counter.inodes, whole=False)
     began = time.perf_counter()
     for number, entry in enumerate(walk, 1):
         counter.add(entry.status)
@@ -80,7 +80,7 @@ def measure_tree(path: str, *, enough: int = 0, pause: Callable[[float], None] =
             pause(time.perf_counter() - began)
             began = time.perf_counter()
     walk.close()
-    return Usage(counter.bytes, counter.inodes, walk.whole)
+    return TreeUsage(counter.bytes, counter.inodes, walk.whole)
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class _Counter:
 
 @dataclass(slots=True)
 class _Measured:
-    usage: Usage
+    usage: TreeUsage
     enough: int
     at: float
     cost: float
@@ -114,13 +114,13 @@ class _Measured:
 class DiskUsage:
     """One per node: all that measure share its one thread and what it remembers."""
 
-    def __init__(self, clock: Clock, measure: Callable[[str, int], Usage] | None = None) -> None:
+    def __init__(self, clock: Clock, measure: Callable[[str, int], TreeUsage] | None = None) -> None:
         self._clock = clock
         self._measure = measure or (lambda path, enough: measure_tree(path, enough=enough))
         self._known: dict[str, _Measured] = {}
         self._turn = asyncio.Lock()
 
-    async def measure(self, path: str, *, enough: int = 0, fresh: float = FRESH_SECONDS) -> Usage:
+    async def measure(self, path: str, *, enough: int = 0, fresh: float = FRESH_SECONDS) -> TreeUsage:
         """Never more than one tree at a time; who waits for the same one shares the answer. `fresh`: how many seconds
         old an answer may be, unless the tree is dear to measure."""
         async with self._turn:
@@ -133,7 +133,7 @@ class DiskUsage:
             self._known[path] = _Measured(usage, enough, now, now - began)
             return usage
 
-    def find_last(self, path: str) -> Usage | None:
+    def find_last(self, path: str) -> TreeUsage | None:
         known = self._known.get(path)
         return None if known is None else known.usage
 

@@ -11,15 +11,15 @@ import asyncio
 from dataclasses import replace
 
 from trainmaster.api.meta import Object
-from trainmaster.node.images.contract import Check, Errand, ImageError, Report
+from trainmaster.node.images.contract import Check, Errand, ErrandReport, ImageError
 from trainmaster.node.launch.budgets import find_budget
 from trainmaster.node.launch.contract import LaunchError, Prepared, Site, get_container
 from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.security import decide_privileges
 from trainmaster.node.places import Places
 from trainmaster.node.shim_link import ShimError
-from trainmaster.node.supervisor import Ended, Happening, Lost, Supervisor, SupervisorError
-from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, Limits, SandboxSpec
+from trainmaster.node.supervisor import AttemptEnded, Happening, Lost, Supervisor, SupervisorError
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, ResourceLimits, SandboxSpec
 
 _CONTAINER = "errand"
 _CHECK_SECONDS = 2.0
@@ -44,13 +44,13 @@ class ErrandRunner:
         """Whether it was about an errand."""
         done = self._running.get(happening.uid)
         if done is not None and not done.done():
-            if isinstance(happening, Ended):
+            if isinstance(happening, AttemptEnded):
                 done.set_result(happening.exited)
             elif isinstance(happening, Lost):
                 done.set_result(Exited(137, 0.0, error="it was killed"))
         return done is not None
 
-    async def run(self, pod: Object, errand: Errand, check: Check) -> Report:
+    async def run(self, pod: Object, errand: Errand, check: Check) -> ErrandReport:
         """ImageError when it cannot be run, or must be ended."""
         uid = errand.name
         helper = _build_helper(pod, uid)
@@ -72,8 +72,8 @@ class ErrandRunner:
                 self._places.release(helper)
                 self._running.pop(uid, None)
         if exited.oom_killed:
-            return Report(exited.code, "ERROR: it needs more memory than the Pod may have")
-        return Report(exited.code, exited.message or exited.error)
+            return ErrandReport(exited.code, "ERROR: it needs more memory than the Pod may have")
+        return ErrandReport(exited.code, exited.message or exited.error)
 
     async def _wait(self, done: asyncio.Future[Exited], errand: Errand, check: Check) -> Exited:
         left = errand.seconds
@@ -119,12 +119,12 @@ def _build_helper(pod: Object, uid: str) -> Object:
     }
 
 
-def _fit(sandbox: SandboxSpec, errand: Errand, limits: Limits) -> SandboxSpec:
+def _fit(sandbox: SandboxSpec, errand: Errand, limits: ResourceLimits) -> SandboxSpec:
     relays = sandbox.relays if errand.egress else ()
     return replace(sandbox, limits=limits, relays=relays, hide=(*sandbox.hide, *errand.hide))
 
 
-def decide_limits(pod: Object) -> Limits:
+def decide_limits(pod: Object) -> ResourceLimits:
     """What the Pod has been given while its containers do not run; never without any."""
     found = build_pod_limits(pod)
     return replace(found, memory=found.memory or _MEMORY, pids=found.pids or _PIDS)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from trainmaster.shim.processes import read_boot_id
-from trainmaster.shim.protocol import Exited, Identity, Paths, SandboxSpec, Started, decode
+from trainmaster.shim.protocol import Exited, Paths, ProcessIdentity, SandboxSpec, Started, decode
 
 _FLOCK = struct.Struct("hhqqi4x")
 
-_Kind = TypeVar("_Kind", SandboxSpec, Identity, Started, Exited)
+_Kind = TypeVar("_Kind", SandboxSpec, ProcessIdentity, Started, Exited)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class FoundAttempt:
     """One attempt of one container. Only intended: neither started nor exited."""
 
     container: str
@@ -40,7 +40,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPod:
     """`alive`: the shim answers, and the unfinished attempts run. Otherwise they are lost."""
 
     uid: str
@@ -48,19 +48,19 @@ class Found:
     rebooted: bool
     """The shim belonged to an earlier boot of the machine."""
     pod: SandboxSpec | None
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[FoundAttempt, ...]
     """By container and number."""
 
-    def get_newest(self) -> dict[str, Attempt]:
+    def get_newest(self) -> dict[str, FoundAttempt]:
         return {attempt.container: attempt for attempt in self.attempts}
 
-    def list_lost(self) -> list[Attempt]:
+    def list_lost(self) -> list[FoundAttempt]:
         return [] if self.alive else [attempt for attempt in self.attempts if attempt.unfinished]
 
 
-def read_found(paths: Paths, *, alive: bool) -> Found:
+def read_found(paths: Paths, *, alive: bool) -> FoundPod:
     """An empty directory, or none, is a Pod that was never begun."""
-    who = _read(Identity, paths.identity)
+    who = _read(ProcessIdentity, paths.identity)
     kinds: dict[tuple[str, int], set[str]] = {}
     for name in _list(f"{paths.directory}/run"):
         parts = name.split(".")
@@ -68,15 +68,15 @@ def read_found(paths: Paths, *, alive: bool) -> Found:
             kinds.setdefault((parts[0], int(parts[1])), set()).add(parts[2])
     attempts = tuple(_read_attempt(paths, *key, kinds[key]) for key in sorted(kinds))
     rebooted = who is not None and who.boot_id != read_boot_id()
-    return Found(os.path.basename(paths.directory), alive, rebooted, _read(SandboxSpec, paths.pod), attempts)
+    return FoundPod(os.path.basename(paths.directory), alive, rebooted, _read(SandboxSpec, paths.pod), attempts)
 
 
-def _read_attempt(paths: Paths, container: str, number: int, kinds: set[str]) -> Attempt:
+def _read_attempt(paths: Paths, container: str, number: int, kinds: set[str]) -> FoundAttempt:
     started = _read(Started, paths.started(container, number)) if "started" in kinds else None
     if started is None and "started" in kinds:
         started = Started(0, 0.0)  # its mark was made, and the machine died before there was anything in it
     exited = _read(Exited, paths.exited(container, number)) if "exit" in kinds else None
-    return Attempt(container, number, started, exited)
+    return FoundAttempt(container, number, started, exited)
 
 
 def is_locked(paths: Paths) -> bool:

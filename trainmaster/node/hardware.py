@@ -31,7 +31,7 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class NodeHealth:
     """What does."""
 
     disk_bytes: int
@@ -56,9 +56,9 @@ def read_hardware() -> Hardware:
     )
 
 
-def read_health(home: Path) -> Health:
+def read_health(home: Path) -> NodeHealth:
     disk = os.statvfs(home)
-    return Health(
+    return NodeHealth(
         disk_bytes=disk.f_blocks * disk.f_frsize,
         disk_free_bytes=disk.f_bavail * disk.f_frsize,
         memory_free_bytes=_read_free_memory(),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainmaster.shim import probe
-from trainmaster.shim.probe import Finding
+from trainmaster.shim.probe import IsolationFinding
 from trainmaster.shim.protocol import FULL, PLAIN, USER, write_whole
 
 Wanted = Literal["auto", "full", "user", "plain"]
@@ -35,13 +35,13 @@ class Isolation:
     level: str
     why: str
     """One sentence."""
-    findings: tuple[Finding, ...]
+    findings: tuple[IsolationFinding, ...]
 
-    def find(self, name: str) -> Finding:
-        return next((one for one in self.findings if one.name == name), Finding(name, False, "was not tried"))
+    def find(self, name: str) -> IsolationFinding:
+        return next((one for one in self.findings if one.name == name), IsolationFinding(name, False, "was not tried"))
 
 
-def decide_level(wanted: Wanted, uid: int, findings: Sequence[Finding]) -> Isolation:
+def decide_level(wanted: Wanted, uid: int, findings: Sequence[IsolationFinding]) -> Isolation:
     known = {one.name: one for one in findings}
     best, why = _find_best(uid, known)
     if wanted in ("auto", best):
@@ -58,7 +58,7 @@ def decide_level(wanted: Wanted, uid: int, findings: Sequence[Finding]) -> Isola
     raise IsolationError(f"node.isolation is {wanted}, but {why}")
 
 
-def _find_best(uid: int, known: Mapping[str, Finding]) -> tuple[str, str]:
+def _find_best(uid: int, known: Mapping[str, IsolationFinding]) -> tuple[str, str]:
     missing = [known[name] for name in _NEEDED if name in known and not known[name].works]
     tried = all(name in known for name in _NEEDED)
     if not tried:
@@ -77,7 +77,7 @@ async def find_isolation(file: Path, wanted: Wanted) -> Isolation:
     return decide_level(wanted, os.geteuid(), await find_findings(file))
 
 
-async def find_findings(file: Path) -> list[Finding]:
+async def find_findings(file: Path) -> list[IsolationFinding]:
     key = _read_key()
     kept = _read_kept(file, key)
     if kept is not None:
@@ -89,7 +89,7 @@ async def find_findings(file: Path) -> list[Finding]:
     return findings
 
 
-async def run_probe() -> list[Finding]:
+async def run_probe() -> list[IsolationFinding]:
     """Without Linux, or when the probe itself fails, nothing was found, and the plain level remains."""
     if platform.system() != "Linux":
         return []
@@ -111,8 +111,8 @@ async def run_probe() -> list[Finding]:
     return parse_findings(output) if process.returncode == 0 else []
 
 
-def parse_findings(output: bytes) -> list[Finding]:
-    return [Finding(**entry) for entry in json.loads(output)]
+def parse_findings(output: bytes) -> list[IsolationFinding]:
+    return [IsolationFinding(**entry) for entry in json.loads(output)]
 
 
 def _read_key() -> dict[str, Any]:
@@ -132,11 +132,11 @@ def _read_capabilities() -> str:
     return next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "")
 
 
-def _read_kept(path: Path, key: Mapping[str, Any]) -> list[Finding] | None:
+def _read_kept(path: Path, key: Mapping[str, Any]) -> list[IsolationFinding] | None:
     try:
         content = json.loads(path.read_bytes())
         if content["key"] != key:
             return None
-        return [Finding(**entry) for entry in content["findings"]]
+        return [IsolationFinding(**entry) for entry in content["findings"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None

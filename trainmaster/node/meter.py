@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from trainmaster.api.meta import Object
 from trainmaster.kit.clock import Clock
-from trainmaster.node.hardware import Hardware, Health
+from trainmaster.node.hardware import Hardware, NodeHealth
 from trainmaster.node.shim_link import ShimError
 from trainmaster.node.supervisor import Supervisor
 
@@ -31,7 +31,7 @@ UsageT = TypeVar("UsageT")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MeterReading:
     """CPU time since the beginning, and memory now, of one Pod by container."""
 
     at: float
@@ -49,14 +49,14 @@ class NodeMeter(Generic[UsageT]):
         build: Callable[[int, int, float], UsageT],
         *,
         hardware: Hardware,
-        read_health: Callable[[], Health],
+        read_health: Callable[[], NodeHealth],
     ) -> None:
         self._supervisor = supervisor
         self._clock = clock
         self._build = build
         self._hardware = hardware
         self._read_health = read_health
-        self._kept: dict[str, Reading] = {}
+        self._kept: dict[str, MeterReading] = {}
 
     async def measure_pods(self, pods: Sequence[Object]) -> dict[str, dict[str, UsageT]]:
         """By uid and container; Pods without a shim are missing."""
@@ -72,17 +72,17 @@ class NodeMeter(Generic[UsageT]):
                 self._kept[uid] = reading
         return {uid: self._compare(bases[uid], reading) for uid, reading in now.items() if uid in bases}
 
-    def _take_bases(self, uids: Sequence[str]) -> dict[str, Reading]:
+    def _take_bases(self, uids: Sequence[str]) -> dict[str, MeterReading]:
         now = self._clock.monotonic()
         self._kept = {uid: kept for uid, kept in self._kept.items() if now - kept.at < _OLD_SECONDS}
         usable = {uid: self._kept[uid] for uid in uids if uid in self._kept}
         return {uid: kept for uid, kept in usable.items() if now - kept.at >= PAUSE_SECONDS}
 
-    async def _read_all(self, pods: Sequence[Object]) -> dict[str, Reading]:
+    async def _read_all(self, pods: Sequence[Object]) -> dict[str, MeterReading]:
         found = await asyncio.gather(*(self._read(pod) for pod in pods))
         return {uid: reading for uid, reading in found if reading is not None}
 
-    async def _read(self, pod: Object) -> tuple[str, Reading | None]:
+    async def _read(self, pod: Object) -> tuple[str, MeterReading | None]:
         uid = pod["metadata"]["uid"]
         try:
             stats, _ = await self._supervisor.request(uid, "stats")
@@ -93,13 +93,13 @@ class NodeMeter(Generic[UsageT]):
         if len(running) == 1 or not parts:
             # The group of the whole Pod knows more than its processes do; a shim of an older version knows only that.
             parts = {name: stats if name == running[0] else {} for name in running}
-        return uid, Reading(
+        return uid, MeterReading(
             self._clock.monotonic(),
             {name: int(part.get("cpu_ns", 0)) for name, part in parts.items()},
             {name: int(part.get("rss_bytes", 0)) for name, part in parts.items()},
         )
 
-    def _compare(self, before: Reading, now: Reading) -> dict[str, UsageT]:
+    def _compare(self, before: MeterReading, now: MeterReading) -> dict[str, UsageT]:
         seconds = max(now.at - before.at, 1e-3)
         return {
             name: self._build(_get_rate(before.cpu_ns.get(name, 0), cpu, seconds), now.memory[name], seconds)

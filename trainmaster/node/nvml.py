@@ -56,7 +56,7 @@ class _Event(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class NvmlGpu:
     index: int
     uuid: str
     product: str
@@ -91,7 +91,7 @@ class Nvml:
             self._library.nvmlEventSetFree(self._events)
         self._library.nvmlShutdown()
 
-    def list_gpus(self) -> list[Gpu]:
+    def list_gpus(self) -> list[NvmlGpu]:
         self._hear()
         return [self._read(index, uuid, handle) for index, (uuid, handle) in enumerate(self._handles)]
 
@@ -147,16 +147,16 @@ class Nvml:
                 if handle.value == event.device:
                     self._broken.setdefault(uuid, f"the driver reported the error Xid {event.data}")
 
-    def _read(self, index: int, uuid: str, handle: Any) -> Gpu:
+    def _read(self, index: int, uuid: str, handle: Any) -> NvmlGpu:
         if uuid in self._broken:
-            return Gpu(index, uuid, "", 0, (), self._broken[uuid])
+            return NvmlGpu(index, uuid, "", 0, (), self._broken[uuid])
         memory = _Memory()
         code = self._library.nvmlDeviceGetMemoryInfo(handle, byref(memory))
         if code in (_LOST, _RESET):
             self._broken[uuid] = f"it does not answer any more ({self._describe(code)})"
-            return Gpu(index, uuid, "", 0, (), self._broken[uuid])
+            return NvmlGpu(index, uuid, "", 0, (), self._broken[uuid])
         product = self._get_text(self._library.nvmlDeviceGetName, handle)
-        return Gpu(index, uuid, product, memory.total // 1024**2, self._list_pids(handle))
+        return NvmlGpu(index, uuid, product, memory.total // 1024**2, self._list_pids(handle))
 
     def _list_pids(self, handle: Any) -> tuple[int, ...]:
         size = _PROCESSES

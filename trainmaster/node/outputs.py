@@ -25,14 +25,14 @@ import orjson
 
 from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
-from trainmaster.bundles.store import Store
+from trainmaster.bundles.store import BundleStore
 from trainmaster.bundles.views import LEFT_OUT, is_inside, is_same_file, is_same_link
 from trainmaster.history.results import ABOUT, FILES, WORKDIRS
 from trainmaster.node.volumes.contract import Volume
 from trainmaster.shim import beneath
 from trainmaster.shim.protocol import write_whole
 from trainmaster.shim.rootfs import COPY
-from trainmaster.shim.trees import Entry, Walk, copy_data, remove_tree
+from trainmaster.shim.trees import TreeEntry, TreeWalk, copy_data, remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Outputs:
         view = _find_view(Path(note["view"]), layered=note["layered"])
         if not home.is_dir() or target.exists() or view is None:
             return 0
-        tree = Store(self.bundles).get_place(note["digest"]) / "tree"
+        tree = BundleStore(self.bundles).get_place(note["digest"]) / "tree"
         partial = home / WORKDIRS / f".{directory.name}.partial"
         remove_tree(partial)
         count = 0
@@ -96,9 +96,9 @@ class Outputs:
         return count
 
 
-def list_new(view: Path, tree: Path) -> Iterator[Entry]:
+def list_new(view: Path, tree: Path) -> Iterator[TreeEntry]:
     """Files and links in the view that the bundle does not have, or has otherwise."""
-    walk = Walk(os.fspath(view))
+    walk = TreeWalk(os.fspath(view))
     for entry in walk:
         if entry.name in LEFT_OUT:
             walk.skip()
@@ -122,7 +122,7 @@ def _find_view(place: Path, *, layered: bool) -> Path | None:
     return next((found for found in places if found.is_dir()), None)
 
 
-def _keep_file(entry: Entry, target: Path) -> None:
+def _keep_file(entry: TreeEntry, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         os.link(entry.name, target, src_dir_fd=entry.directory, follow_symlinks=False)
@@ -135,7 +135,7 @@ def _keep_file(entry: Entry, target: Path) -> None:
             _copy_file(entry, target)
 
 
-def _copy_file(entry: Entry, target: Path) -> None:
+def _copy_file(entry: TreeEntry, target: Path) -> None:
     source = beneath.open_file(entry.directory, entry.name)
     try:
         copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -18,12 +18,12 @@ from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.access import PodAccess
-from trainmaster.node.checks import Outcome, Target, check, run_hook
+from trainmaster.node.checks import ProbeOutcome, ProbeTarget, check, run_hook
 from trainmaster.node.launch.contract import FAILED_MOUNT, START_ERROR, UNSUPPORTED, LaunchError, get_container
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.outcome import end_pod
-from trainmaster.node.machine.probes import Answer, mark_answer
-from trainmaster.node.machine.state import Ended, Ending, Moment, PodState
+from trainmaster.node.machine.probes import ProbeAnswer, mark_answer
+from trainmaster.node.machine.state import ContainerEnd, Ending, Moment, PodState
 from trainmaster.node.machine.steps import Confirm, Hook, Instruction, Kill, Notice, Probe, Say, Signal, Start
 from trainmaster.node.runner import CREATE_ERROR, PodRunner, Ready
 from trainmaster.node.tracked import Change, TrackedPod
@@ -168,8 +168,8 @@ class Performer:
             async with asyncio.timeout(probe.spec.timeout):
                 outcome = await check(self._access, target, probe.spec.handler)
         except TimeoutError:
-            outcome = Outcome(ok=False, text=f"timed out after {probe.spec.timeout:g}s")
-        answer = Answer(probe.container, probe.attempt, probe.kind, outcome.ok, outcome.text)
+            outcome = ProbeOutcome(ok=False, text=f"timed out after {probe.spec.timeout:g}s")
+        answer = ProbeAnswer(probe.container, probe.attempt, probe.kind, outcome.ok, outcome.text)
         said: list[Say] = []
 
         def count(state: PodState) -> PodState:
@@ -192,7 +192,7 @@ class Performer:
             ending = Ending(UNSUPPORTED, error.message)
             pod.change(lambda state: end_pod(pod.plan, _give_up(item)(state), ending))
         elif error.reason == START_ERROR:
-            ended = Ended(128, None, now.wall, START_ERROR, error.message)
+            ended = ContainerEnd(128, None, now.wall, START_ERROR, error.message)
             pod.change(lambda state: states.mark_ended(state, item.container, item.attempt, ended, now))
         else:
             # The kubelet tells in an event only what a mount waits for; here the status says it too.
@@ -201,8 +201,8 @@ class Performer:
             pod.change(lambda state: states.mark_blocked(state, item.container, item.attempt, why, now))
 
 
-def _find_target(pod: TrackedPod, container: str) -> Target:
-    return Target(pod.uid, get_container(pod.obj, container))
+def _find_target(pod: TrackedPod, container: str) -> ProbeTarget:
+    return ProbeTarget(pod.uid, get_container(pod.obj, container))
 
 
 def _needs_look(before: PodState, after: PodState, probe: Probe) -> bool:

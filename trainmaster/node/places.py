@@ -26,7 +26,7 @@ from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.contract import Client
-from trainmaster.node.found import Found
+from trainmaster.node.found import FoundPod
 from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
 from trainmaster.node.launch.sandboxes import build_aliases, build_names, build_sandbox
 from trainmaster.node.network import Addresses, Line, WaysOut, build_hosts, build_segment, get_gang, list_peer_names
@@ -57,7 +57,7 @@ class Places:
     _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     _segments: dict[str, str] = field(default_factory=dict)
 
-    def restore(self, pod: Object, found: Found) -> None:
+    def restore(self, pod: Object, found: FoundPod) -> None:
         """What the Pod's directory says it was given."""
         gang, uid = get_gang(pod), pod["metadata"]["uid"]
         self._members.setdefault(gang, set()).add(uid)

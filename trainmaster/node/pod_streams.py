@@ -28,7 +28,7 @@ _BEGIN_SECONDS = 30.0
 _TERMINAL = {"TERM": "xterm"}
 
 
-class Wanted(Protocol):
+class RequestedStreams(Protocol):
     """What a client asked for."""
 
     @property
@@ -52,7 +52,7 @@ class ShimStreams:
         self._supervisor = supervisor
         self._refuse = refuse
 
-    async def run(self, pod: Object, wanted: Wanted) -> ExecutedProgram:
+    async def run(self, pod: Object, wanted: RequestedStreams) -> ExecutedProgram:
         program = ExecutedProgram(self._supervisor, pod["metadata"]["uid"])
         try:
             # To its end also when the client has gone: what was started must be known to be killed.
@@ -65,7 +65,7 @@ class ShimStreams:
             raise
         return program
 
-    async def attach(self, pod: Object, wanted: Wanted) -> AttachedProgram:
+    async def attach(self, pod: Object, wanted: RequestedStreams) -> AttachedProgram:
         asked = {"stdin": wanted.stdin, "stdout": wanted.stdout, "stderr": wanted.stderr}
         streams = [name for name, is_asked in asked.items() if is_asked]
         # Without its output nothing would tell when it ends.
@@ -96,7 +96,7 @@ class ExecutedProgram:
         self._input: FdWriter | None = None
         self._outputs: dict[str, FdReader] = {}
 
-    async def begin(self, wanted: Wanted) -> None:
+    async def begin(self, wanted: RequestedStreams) -> None:
         """ShimError: it cannot be executed."""
         given = self._open_terminal() if wanted.tty else self._open_pipes(wanted)
         try:
@@ -122,7 +122,7 @@ class ExecutedProgram:
         self._outputs["stdout"] = FdReader(os.dup(ours))
         return [theirs]
 
-    def _open_pipes(self, wanted: Wanted) -> list[int]:
+    def _open_pipes(self, wanted: RequestedStreams) -> list[int]:
         """Three descriptors for the program; what is not wanted leads nowhere."""
         given: list[int] = []
         if wanted.stdin:

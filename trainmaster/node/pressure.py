@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainmaster.node.hardware import Health
+from trainmaster.node.hardware import NodeHealth
 
 MIB = 1024**2
 _MEMORY_FREE = 100 * MIB
@@ -32,7 +32,7 @@ def decide_thresholds(total: int, min_free: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PressureFinding:
     condition: str
     taint: str
     is_true: bool
@@ -40,14 +40,14 @@ class Finding:
     message: str
 
 
-def is_disk_short(health: Health, min_free_disk: int, *, before: bool) -> bool:
+def is_disk_short(health: NodeHealth, min_free_disk: int, *, before: bool) -> bool:
     soft, _ = decide_thresholds(health.disk_bytes, min_free_disk)
     return health.disk_free_bytes < soft * (_RELIEF if before else 1.0)
 
 
 def judge(
-    health: Health, min_free_disk: int, before: Mapping[str, bool], *, disk_was_short: bool = False
-) -> list[Finding]:
+    health: NodeHealth, min_free_disk: int, before: Mapping[str, bool], *, disk_was_short: bool = False
+) -> list[PressureFinding]:
     """`before`: which conditions are True now. `disk_was_short`: a short while ago."""
     findings = []
     factor = _RELIEF if before.get("MemoryPressure") else 1.0
@@ -72,12 +72,14 @@ def judge(
     return findings
 
 
-def _find(condition: str, word: str, short: bool, bad: str, good: str, text: str) -> Finding:
+def _find(condition: str, word: str, short: bool, bad: str, good: str, text: str) -> PressureFinding:
     """Reasons as kubelet gives them."""
-    return Finding(condition, f"node.kubernetes.io/{word}-pressure", short, f"KubeletHas{bad if short else good}", text)
+    return PressureFinding(
+        condition, f"node.kubernetes.io/{word}-pressure", short, f"KubeletHas{bad if short else good}", text
+    )
 
 
-def merge_taints(taints: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> list[Mapping[str, Any]]:
+def merge_taints(taints: Sequence[Mapping[str, Any]], findings: Sequence[PressureFinding]) -> list[Mapping[str, Any]]:
     """The Node's taints with ours as they should be; those of others stay."""
     own = {finding.taint for finding in findings}
     kept: list[Mapping[str, Any]] = [taint for taint in taints if taint.get("key") not in own]

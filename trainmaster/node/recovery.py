@@ -15,17 +15,17 @@ from typing import Any
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.kit.clock import parse_time
-from trainmaster.node.found import Attempt, Found
+from trainmaster.node.found import FoundAttempt, FoundPod
 from trainmaster.node.machine.model import PodPlan
-from trainmaster.node.machine.outcome import RULES, SUCCEEDED, Rules, find_outcome
+from trainmaster.node.machine.outcome import RULES, SUCCEEDED, RestartRules, find_outcome
 from trainmaster.node.machine.state import (
+    ContainerEnd,
+    ContainerStage,
     ContainerState,
-    Ended,
     Ending,
     HookStage,
     Moment,
     PodState,
-    Stage,
     make_state,
     mark_ended,
 )
@@ -44,18 +44,18 @@ def read_started(started: Started | None) -> datetime | None:
     return read_time(started.at) if started is not None and started.at else None
 
 
-def build_ended(exited: Exited, started: Started | None, now: datetime) -> Ended:
+def build_ended(exited: Exited, started: Started | None, now: datetime) -> ContainerEnd:
     """In the words of the API."""
     begun = read_started(started)
     finished = read_time(exited.at) if exited.at else now
     if exited.error:
-        return Ended(exited.code, begun, finished, "StartError", exited.error)
+        return ContainerEnd(exited.code, begun, finished, "StartError", exited.error)
     reason = "OOMKilled" if exited.oom_killed else "Completed" if exited.code == 0 else "Error"
-    return Ended(exited.code, begun, finished, reason, exited.message, exited.signal)
+    return ContainerEnd(exited.code, begun, finished, reason, exited.message, exited.signal)
 
 
-def build_lost(begun: datetime | None, now: datetime) -> Ended:
-    return Ended(137, begun, now, LOST, LOST_TEXT)
+def build_lost(begun: datetime | None, now: datetime) -> ContainerEnd:
+    return ContainerEnd(137, begun, now, LOST, LOST_TEXT)
 
 
 def note_ended(state: PodState, name: str, attempt: int, exited: Exited, now: Moment) -> PodState:
@@ -73,7 +73,7 @@ def note_lost(state: PodState, now: Moment) -> PodState:
     return state
 
 
-def rebuild_state(pod: Object, plan: PodPlan, found: Found, now: Moment, rules: Rules = RULES) -> PodState:
+def rebuild_state(pod: Object, plan: PodPlan, found: FoundPod, now: Moment, rules: RestartRules = RULES) -> PodState:
     status = pod.get("status") or {}
     begun = status.get("startTime")
     state = make_state(plan, now, started_at=parse_time(begun) if begun else None)
@@ -104,7 +104,7 @@ def _is_known(container: ContainerState) -> bool:
 
 
 def _read_attempts(
-    name: str, attempts: Sequence[Attempt], found: Found, now: Moment, rules: Rules
+    name: str, attempts: Sequence[FoundAttempt], found: FoundPod, now: Moment, rules: RestartRules
 ) -> tuple[ContainerState, bool]:
     """The newest attempt, and whether it was lost."""
     *before, newest = attempts
@@ -118,19 +118,19 @@ def _read_attempts(
         container = replace(container, started_at=begun, since=now.anchor(begun))
     if newest.exited is not None:
         ended = build_ended(newest.exited, newest.started, now.wall)
-        return replace(container, stage=Stage.ENDED, ended=ended, over=now.anchor(ended.finished_at)), False
+        return replace(container, stage=ContainerStage.ENDED, ended=ended, over=now.anchor(ended.finished_at)), False
     if found.alive:
-        return replace(container, stage=Stage.RUNNING if begun is not None else Stage.STARTING), False
-    return replace(container, stage=Stage.ENDED, ended=build_lost(begun, now.wall), over=now.boot), True
+        return replace(container, stage=ContainerStage.RUNNING if begun is not None else ContainerStage.STARTING), False
+    return replace(container, stage=ContainerStage.ENDED, ended=build_lost(begun, now.wall), over=now.boot), True
 
 
-def _end_of(attempt: Attempt, now: Moment) -> Ended:
+def _end_of(attempt: FoundAttempt, now: Moment) -> ContainerEnd:
     if attempt.exited is not None:
         return build_ended(attempt.exited, attempt.started, now.wall)
     return build_lost(read_started(attempt.started), now.wall)
 
 
-def _count_series(attempts: Sequence[Attempt], rules: Rules) -> int:
+def _count_series(attempts: Sequence[FoundAttempt], rules: RestartRules) -> int:
     """Restarts since an attempt last ran for long; the newest one is judged when it ends."""
     series = 0
     for attempt in attempts[:-1]:
@@ -151,17 +151,17 @@ def _read_shown(name: str, shown: Mapping[str, Any], now: Moment) -> tuple[Conta
         container = replace(container, last=_read_terminated(last, now))
     if ended:
         read = _read_terminated(ended, now)
-        return replace(container, stage=Stage.ENDED, ended=read, over=now.anchor(read.finished_at)), False
+        return replace(container, stage=ContainerStage.ENDED, ended=read, over=now.anchor(read.finished_at)), False
     if "running" in current:
         moment = current["running"].get("startedAt")
         lost = build_lost(parse_time(moment) if moment else None, now.wall)
-        return replace(container, stage=Stage.ENDED, ended=lost, over=now.boot), True
+        return replace(container, stage=ContainerStage.ENDED, ended=lost, over=now.boot), True
     return container, False
 
 
-def _read_terminated(raw: Mapping[str, Any], now: Moment) -> Ended:
+def _read_terminated(raw: Mapping[str, Any], now: Moment) -> ContainerEnd:
     begun, finished = raw.get("startedAt"), raw.get("finishedAt")
-    return Ended(
+    return ContainerEnd(
         int(raw.get("exitCode") or 0),
         parse_time(begun) if begun else None,
         parse_time(finished) if finished else now.wall,
@@ -173,7 +173,7 @@ def _read_terminated(raw: Mapping[str, Any], now: Moment) -> Ended:
 
 def _restore_health(container: ContainerState, shown: Mapping[str, Any]) -> ContainerState:
     """What hooks and probes had found: the API was told, and asking the program again would change nothing."""
-    if container.stage is not Stage.RUNNING or shown.get("restartCount") != container.attempt:
+    if container.stage is not ContainerStage.RUNNING or shown.get("restartCount") != container.attempt:
         return container
     if "running" not in (shown.get("state") or {}):
         return container

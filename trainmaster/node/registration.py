@@ -30,9 +30,9 @@ from trainmaster.engine.events import Recorder
 from trainmaster.engine.plan import Note
 from trainmaster.kit.clock import Clock, format_micro_time, format_time
 from trainmaster.kit.scopes import Scope
-from trainmaster.node.devices import Found, Inventory
-from trainmaster.node.hardware import Hardware, Health, read_hardware
-from trainmaster.node.pressure import MIB, Finding, decide_thresholds, is_disk_short, judge, merge_taints
+from trainmaster.node.devices import FoundDevices, Inventory
+from trainmaster.node.hardware import Hardware, NodeHealth, read_hardware
+from trainmaster.node.pressure import MIB, PressureFinding, decide_thresholds, is_disk_short, judge, merge_taints
 from trainmaster.node.status import ADDRESS
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class NodeKeeper:
         *,
         inventory: Inventory,
         hardware: Hardware,
-        read_health: Callable[[], Health],
+        read_health: Callable[[], NodeHealth],
     ) -> None:
         self._client = client
         self._recorder = recorder
@@ -134,7 +134,7 @@ class NodeKeeper:
         """Somebody was evicted for it: that may be over before it is looked at here."""
         self._disk_short_at = self._clock.boot()
 
-    def _is_disk_short(self, health: Health) -> bool:
+    def _is_disk_short(self, health: NodeHealth) -> bool:
         """Now, or a short while ago."""
         known = self._disk_short_at is not None
         if is_disk_short(health, self._shape.min_free_disk_mib * MIB, before=known):
@@ -186,7 +186,7 @@ class NodeKeeper:
         body = {"status": new["status"]}
         return await self._client.patch(NODES, name, PatchType.MERGE, body, subresource="status")
 
-    async def _tell(self, old: Object | None, node: Object, policy: NodePolicy, found: Found) -> None:
+    async def _tell(self, old: Object | None, node: Object, policy: NodePolicy, found: FoundDevices) -> None:
         """Events for what an administrator should see."""
         problems = (*policy.problems, *([found.note] if found.note else ()))
         for text in problems:
@@ -234,7 +234,7 @@ def build_node(
     devices: tuple[Device, ...],
     policy: NodePolicy,
     now: datetime,
-    health: Health | None = None,
+    health: NodeHealth | None = None,
     *,
     disk_was_short: bool = False,
 ) -> Object:
@@ -298,7 +298,7 @@ def _make_value(text: str) -> str:
 
 
 def _build_amounts(
-    shape: NodeShape, hardware: Hardware, devices: tuple[Device, ...], old: Object | None, health: Health | None
+    shape: NodeShape, hardware: Hardware, devices: tuple[Device, ...], old: Object | None, health: NodeHealth | None
 ) -> dict[str, dict[str, str]]:
     cpus = hardware.cpus_milli if shape.cpus is None else round(shape.cpus * 1000)
     memory = hardware.memory_bytes if shape.memory_mib is None else shape.memory_mib * MIB
@@ -339,7 +339,7 @@ def _render_cpu(milli: int) -> str:
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
-def _build_conditions(old: list[Condition], findings: list[Finding], now: datetime) -> list[Condition]:
+def _build_conditions(old: list[Condition], findings: list[PressureFinding], now: datetime) -> list[Condition]:
     wanted = [(finding.condition, finding.is_true, finding.reason, finding.message) for finding in findings]
     wanted.append(("Ready", True, "KubeletReady", "the node agent runs Pods as processes of this machine"))
     names = {entry[0] for entry in wanted}

@@ -22,7 +22,7 @@ import orjson
 
 from trainmaster import checkpoint
 from trainmaster.api.meta import Object
-from trainmaster.api.places import Place, find_place
+from trainmaster.api.places import PodPlace, find_place
 from trainmaster.node.launch.containers import INSIDE
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 
@@ -65,7 +65,7 @@ class Results:
         mounts = () if level == PLAIN else (Mount(seen[0], str(checkpoints)), Mount(seen[1], str(outputs)))
         return replace(spec, env={**given, **spec.env}, mounts=(*spec.mounts, *mounts))
 
-    def _choose(self, folder: Path, name: str, place: Place, uid: str, restart: int) -> str:
+    def _choose(self, folder: Path, name: str, place: PodPlace, uid: str, restart: int) -> str:
         if restart:
             # The container alone was restarted, in place: nobody else has to agree.
             return name

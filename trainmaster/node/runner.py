@@ -20,7 +20,7 @@ import orjson
 
 from trainmaster import checkpoint
 from trainmaster.api.meta import Object
-from trainmaster.api.places import Place, find_place
+from trainmaster.api.places import PodPlace, find_place
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.node.fields import list_refused
@@ -28,7 +28,7 @@ from trainmaster.node.launch.containers import INSIDE, build_container
 from trainmaster.node.launch.contract import LaunchError, Prepared
 from trainmaster.node.launch.launcher import Launcher
 from trainmaster.node.machine.model import PodPlan
-from trainmaster.node.machine.outcome import RULES, Rules, end_pod
+from trainmaster.node.machine.outcome import RULES, RestartRules, end_pod
 from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
 from trainmaster.node.machine.steps import Notice, Start
 from trainmaster.node.network import WaysOut
@@ -38,7 +38,7 @@ from trainmaster.node.recovery import rebuild_state
 from trainmaster.node.results import Results
 from trainmaster.node.shim_link import ShimError, ShimGone
 from trainmaster.node.supervisor import Supervisor, SupervisorError
-from trainmaster.node.warm import OFF, WarmSettings, Wish, decide_warm
+from trainmaster.node.warm import OFF, WarmSettings, WarmZygote, decide_warm
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 from trainmaster.shim.trees import remove_tree
 
@@ -60,7 +60,7 @@ ListKept: TypeAlias = Callable[[str], Sequence[Path]]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class NodeSettings:
     """Given by `app`."""
 
     root: Path
@@ -84,7 +84,7 @@ class Settings:
     """Directories of the machine that Pods must not see."""
     host_paths: bool = True
     warm: WarmSettings = OFF
-    rules: Rules = RULES
+    rules: RestartRules = RULES
     results: Path | None = None
     """Where checkpoints and outputs of TrainJobs are; None: they have no place of their own."""
     keep_logs: KeepLogs | None = None
@@ -106,13 +106,13 @@ class Ready:
     prepared: Prepared | None = None
     specs: tuple[ContainerSpec, ...] = ()
     notes: tuple[str, ...] = ()
-    wish: Wish | None = None
+    wish: WarmZygote | None = None
     """The warm zygote that the Pod may come from."""
 
 
 class PodRunner:
     def __init__(
-        self, settings: Settings, supervisor: Supervisor, launcher: Launcher, places: Places, clock: Clock
+        self, settings: NodeSettings, supervisor: Supervisor, launcher: Launcher, places: Places, clock: Clock
     ) -> None:
         self._settings = settings
         self._supervisor = supervisor
@@ -156,7 +156,7 @@ class PodRunner:
         specs: list[ContainerSpec] = []
         notes: dict[str, None] = dict.fromkeys(prepared.notes)
         refused: dict[Start, LaunchError] = {}
-        wish: Wish | None = None
+        wish: WarmZygote | None = None
         for item in starts:
             try:
                 spec, said = build_container(pod, item.container, item.attempt, prepared)
@@ -176,7 +176,7 @@ class PodRunner:
         place = await self._find_place(pod)
         return "" if place is None else (await self._places.workloads.resolve(pod)).trainjob
 
-    async def _find_place(self, pod: Object) -> Place | None:
+    async def _find_place(self, pod: Object) -> PodPlace | None:
         """Where its logs belong; None also when its labels name a JobSet that is not its own."""
         place = find_place(pod)
         if place is None or place.jobset != (await self._places.workloads.resolve(pod)).gang:

@@ -20,7 +20,7 @@ from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import SERVICES
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, ListOptions, WatchOptions
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.network import Line, build_service_lines
 from trainmaster.node.places import Places
@@ -57,7 +57,7 @@ class ServiceNames:
         return page.resource_version
 
     async def follow(self) -> None:
-        backoff = Backoff(Policy(first=0.1, cap=30.0))
+        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
         while True:
             try:
                 options = WatchOptions(resource_version=await self.load(), bookmarks=True)

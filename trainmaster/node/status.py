@@ -10,36 +10,36 @@ from typing import Any
 from trainmaster.api.conditions import Condition, find_condition, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.kit.clock import format_time
-from trainmaster.node.machine.model import ContainerPlan, PodPlan, Role
+from trainmaster.node.machine.model import ContainerPlan, ContainerRole, PodPlan
 from trainmaster.node.machine.outcome import (
     RULES,
-    Rules,
+    RestartRules,
     decide_phase,
     get_restart_delay,
     has_begun,
     is_complete,
     will_restart,
 )
-from trainmaster.node.machine.state import ContainerState, Ended, HookStage, PodState, Stage
+from trainmaster.node.machine.state import ContainerEnd, ContainerStage, ContainerState, HookStage, PodState
 
 ADDRESS = "127.0.0.1"
 """On the plain level all Pods share the machine's loopback address."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StatusFacts:
     """What the status says beyond the machine's state."""
 
     address: str = ADDRESS
     """The Pod's own; empty while it has none."""
     host: str = ADDRESS
-    rules: Rules = RULES
+    rules: RestartRules = RULES
 
 
-FACTS = Facts()
+FACTS = StatusFacts()
 
 
-def build_status(pod: Object, plan: PodPlan, state: PodState, now: datetime, facts: Facts = FACTS) -> Object:
+def build_status(pod: Object, plan: PodPlan, state: PodState, now: datetime, facts: StatusFacts = FACTS) -> Object:
     """All fields that the node owns. Fields of others (qosClass, other conditions) are kept or not in it."""
     phase = decide_phase(plan, state)
     status: Object = {
@@ -58,20 +58,20 @@ def build_status(pod: Object, plan: PodPlan, state: PodState, now: datetime, fac
         status["podIP"] = facts.address
         status["podIPs"] = [{"ip": facts.address}]
     built = [(spec.role, _build_container(plan, state, spec, facts.rules)) for spec in plan.containers]
-    status["containerStatuses"] = [entry for role, entry in built if role is Role.MAIN]
+    status["containerStatuses"] = [entry for role, entry in built if role is ContainerRole.MAIN]
     if plan.has_inits:
-        status["initContainerStatuses"] = [entry for role, entry in built if role is not Role.MAIN]
+        status["initContainerStatuses"] = [entry for role, entry in built if role is not ContainerRole.MAIN]
     return status
 
 
 def is_ready(spec: ContainerPlan, container: ContainerState) -> bool:
     """As containerStatuses[].ready says it: an init container is ready when it has succeeded."""
-    if spec.role is Role.INIT:
+    if spec.role is ContainerRole.INIT:
         return is_complete(spec, container)
     return container.is_ready
 
 
-def _build_container(plan: PodPlan, state: PodState, spec: ContainerPlan, rules: Rules) -> Object:
+def _build_container(plan: PodPlan, state: PodState, spec: ContainerPlan, rules: RestartRules) -> Object:
     container = state.get(spec.name)
     status: Object = {
         "name": container.name,
@@ -83,7 +83,7 @@ def _build_container(plan: PodPlan, state: PodState, spec: ContainerPlan, rules:
         "imageID": "",
         "started": container.is_started,
     }
-    if container.stage is Stage.RUNNING or container.stage is Stage.ENDED:
+    if container.stage is ContainerStage.RUNNING or container.stage is ContainerStage.ENDED:
         status["containerID"] = f"process://{plan.uid}/{container.name}/{container.attempt}"
     if container.ended is not None and will_restart(plan, state, container):
         status["lastState"] = {"terminated": _build_terminated(container.ended)}
@@ -91,10 +91,10 @@ def _build_container(plan: PodPlan, state: PodState, spec: ContainerPlan, rules:
 
 
 def _build_state(
-    plan: PodPlan, state: PodState, spec: ContainerPlan, container: ContainerState, rules: Rules
+    plan: PodPlan, state: PodState, spec: ContainerPlan, container: ContainerState, rules: RestartRules
 ) -> Object:
     is_begun = spec.post_start is None or container.post_start is HookStage.DONE or container.stop is not None
-    if container.stage is Stage.RUNNING and container.started_at is not None and is_begun:
+    if container.stage is ContainerStage.RUNNING and container.started_at is not None and is_begun:
         return {"running": {"startedAt": format_time(container.started_at)}}
     if container.ended is not None:
         if will_restart(plan, state, container):
@@ -103,17 +103,17 @@ def _build_state(
     if container.blocked is not None:
         message = {"message": container.blocked.message} if container.blocked.message else {}
         return {"waiting": {"reason": container.blocked.reason, **message}}
-    waits_for_init = plan.has_inits and (spec.role is not Role.MAIN or not state.is_initialized)
+    waits_for_init = plan.has_inits and (spec.role is not ContainerRole.MAIN or not state.is_initialized)
     return {"waiting": {"reason": "PodInitializing" if waits_for_init else "ContainerCreating"}}
 
 
-def _build_back_off(plan: PodPlan, container: ContainerState, rules: Rules) -> Object:
+def _build_back_off(plan: PodPlan, container: ContainerState, rules: RestartRules) -> Object:
     pause = int(get_restart_delay(container, rules))
     text = f"back-off {pause}s restarting failed container={container.name} pod={plan.name}_{plan.namespace}"
     return {"reason": "CrashLoopBackOff", "message": f"{text}({plan.uid})"}
 
 
-def _build_terminated(ended: Ended) -> dict[str, Any]:
+def _build_terminated(ended: ContainerEnd) -> dict[str, Any]:
     terminated: dict[str, Any] = {"exitCode": ended.exit_code, "reason": ended.reason}
     if ended.signal:
         terminated["signal"] = ended.signal
@@ -131,7 +131,7 @@ def _build_conditions(pod: Object, plan: PodPlan, state: PodState, phase: str, n
     incomplete = [
         spec.name
         for spec in plan.containers
-        if spec.role is not Role.MAIN and not is_complete(spec, state.get(spec.name))
+        if spec.role is not ContainerRole.MAIN and not is_complete(spec, state.get(spec.name))
     ]
     initialized = ("", "")
     if phase == "Succeeded":
@@ -160,7 +160,7 @@ def _judge_readiness(
     if phase in ("Succeeded", "Failed"):
         why = ("PodCompleted" if phase == "Succeeded" else "PodFailed", "")
         return why, why
-    counted = [spec for spec in plan.containers if spec.role is not Role.INIT]
+    counted = [spec for spec in plan.containers if spec.role is not ContainerRole.INIT]
     unready = [spec.name for spec in counted if not is_ready(spec, state.get(spec.name))]
     if unready or not has_begun(plan, state):
         why = ("ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]")

@@ -1,9 +1,9 @@
 """The control plane's side of shims: creates, adopts, signals and closes the processes of Pods.
 
 Used by the agent. Everything that matters is on disk before it is told here, so a supervisor can be killed at any
-moment and the next one finds the same Pods (`adopt`). What happens is handed to one callback as `Began`, `Ended` and
-`Lost`; the same thing may be told twice (from disk and by the shim), never not at all. Leaving the supervisor leaves
-the Pods running.
+moment and the next one finds the same Pods (`adopt`). What happens is handed to one callback as `Began`, `AttemptEnded`
+and `Lost`; the same thing may be told twice (from disk and by the shim), never not at all. Leaving the supervisor
+leaves the Pods running.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from trainmaster.kit.scopes import Scope
-from trainmaster.node.found import Found, is_locked, read_found
+from trainmaster.node.found import FoundPod, is_locked, read_found
 from trainmaster.node.shim_link import Answer, ShimError, ShimGone, ShimLink
-from trainmaster.node.warm import Wish
+from trainmaster.node.warm import WarmZygote
 from trainmaster.node.zygotes import ZygoteError, Zygotes
 from trainmaster.shim import wire
 from trainmaster.shim.entry import HELD, Held, take_lock
@@ -33,8 +33,8 @@ from trainmaster.shim.protocol import (
     SUB_PATHS_SINCE,
     ContainerSpec,
     Exited,
-    Identity,
     Paths,
+    ProcessIdentity,
     SandboxSpec,
     Started,
     decode,
@@ -61,7 +61,7 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AttemptEnded:
     uid: str
     container: str
     attempt: int
@@ -75,7 +75,7 @@ class Lost:
     uid: str
 
 
-Happening: TypeAlias = Began | Ended | Lost
+Happening: TypeAlias = Began | AttemptEnded | Lost
 
 
 class SupervisorError(Exception):
@@ -124,7 +124,7 @@ class Supervisor:
     # Begin
 
     async def create(
-        self, uid: str, pod: SandboxSpec, first: Sequence[ContainerSpec], wish: Wish | None = None
+        self, uid: str, pod: SandboxSpec, first: Sequence[ContainerSpec], wish: WarmZygote | None = None
     ) -> None:
         """Writes the intent, then starts the shim with these containers; returns when the sandbox stands.
 
@@ -145,12 +145,12 @@ class Supervisor:
         except (ZygoteError, ShimError) as error:
             raise SupervisorError(str(error)) from error
 
-    async def ensure_warm(self, wish: Wish) -> None:
+    async def ensure_warm(self, wish: WarmZygote) -> None:
         """Returns when it is there, or cannot be had."""
         if self._zygotes.needs_warm(wish):
             await self._zygotes.start_warm(wish)
 
-    async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]], wish: Wish | None) -> None:
+    async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]], wish: WarmZygote | None) -> None:
         for number in range(_TRIES):
             if number and uid not in self._links and read_found(paths, alive=False).list_lost():
                 # It died after it had begun them: another shim would never begin them again, nor know their end.
@@ -166,7 +166,7 @@ class Supervisor:
                 return
         raise SupervisorError("the shim died while the Pod was started")
 
-    async def _ask_zygote(self, uid: str, paths: Paths, starts: list[list[Any]], wish: Wish | None) -> bool:
+    async def _ask_zygote(self, uid: str, paths: Paths, starts: list[list[Any]], wish: WarmZygote | None) -> bool:
         """Whether the Pod has a living shim now, ours or an earlier one. False: it died, and it is worth a new try."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -274,7 +274,7 @@ class Supervisor:
 
     # Adoption
 
-    async def adopt(self, uid: str) -> Found:
+    async def adopt(self, uid: str) -> FoundPod:
         """What the directory and the living shim say. From now on its events are told."""
         paths = self.get_paths(uid)
         alive = uid in self._links or await self._connect(uid, paths)
@@ -312,9 +312,9 @@ class Supervisor:
         if event == "started":
             self._notify(Began(uid, container, attempt, Started(**message["started"])))
         elif event == "exited":
-            self._notify(Ended(uid, container, attempt, Exited(**message["exited"])))
+            self._notify(AttemptEnded(uid, container, attempt, Exited(**message["exited"])))
         else:
-            self._notify(Ended(uid, container, attempt, Exited(128, 0.0, error=str(message["error"]))))
+            self._notify(AttemptEnded(uid, container, attempt, Exited(128, 0.0, error=str(message["error"]))))
 
     def _note_gone(self, uid: str) -> None:
         """The connection broke and nobody asked for it."""
@@ -328,7 +328,7 @@ class Supervisor:
             if attempt.started is not None and not attempt.unfinished:
                 self._notify(Began(uid, attempt.container, attempt.number, attempt.started))
             if attempt.exited is not None:
-                self._notify(Ended(uid, attempt.container, attempt.number, attempt.exited))
+                self._notify(AttemptEnded(uid, attempt.container, attempt.number, attempt.exited))
         if not found.alive:
             log.warning("shim lost", extra={"action": "node.shim_lost", "uid": uid})
             await self._kill_leftovers(uid)
@@ -421,9 +421,9 @@ def _has_groups(paths: Paths) -> bool:
     return os.path.exists(f"{paths.directory}/{RECORD}")
 
 
-def _read_identity(paths: Paths) -> Identity | None:
+def _read_identity(paths: Paths) -> ProcessIdentity | None:
     try:
-        return decode(Identity, Path(paths.identity).read_bytes())
+        return decode(ProcessIdentity, Path(paths.identity).read_bytes())
     except (OSError, ValueError, TypeError):
         return None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.phases import is_over
 from trainmaster.node.machine.model import PodPlan, read_plan
-from trainmaster.node.machine.state import PodState, Stage
+from trainmaster.node.machine.state import ContainerStage, PodState
 from trainmaster.node.network import get_gang
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -78,7 +78,7 @@ class TrackedPod:
             is_ended = is_over(self.obj)
         else:
             found = self.state.get(container)
-            is_ended = found.attempt > attempt or found.stage is Stage.ENDED
+            is_ended = found.attempt > attempt or found.stage is ContainerStage.ENDED
         if is_ended:
             event.set()
         return event

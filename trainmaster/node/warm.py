@@ -33,7 +33,7 @@ class WarmSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WarmZygote:
     """A warm zygote that a Pod could come from."""
 
     key: str
@@ -48,7 +48,7 @@ OFF = WarmSettings()
 
 def decide_warm(
     pod: Object, spec: ContainerSpec, image: Environment, settings: WarmSettings, level: str = FULL
-) -> Wish | None:
+) -> WarmZygote | None:
     """None: the container is executed, as ever."""
     if not is_wanted(pod, settings) or not image.layer:
         return None
@@ -66,7 +66,7 @@ def decide_warm(
     stamp = [str(os.stat(place).st_mtime_ns) for place in image.packages if os.path.isdir(place)]
     parts = (image.layer, pod["metadata"]["namespace"], *imports, *stamp)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
-    return Wish(key, image.layer, imports, image.prefix)
+    return WarmZygote(key, image.layer, imports, image.prefix)
 
 
 def is_wanted(pod: Object, settings: WarmSettings) -> bool:

@@ -32,7 +32,7 @@ MOST_SECONDS = 0.5
 
 
 @dataclass(slots=True)
-class Pace:
+class WritePace:
     """What one tenant has written, against what it may."""
 
     rate: float
@@ -75,7 +75,7 @@ class WritePacer:
         self._groups = f"{base}/{NODE_GROUP}"
         self._prefix = prefix
         self._is_on = bool(rate and base)
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, WritePace] = {}
 
     async def work(self) -> None:
         while True:
@@ -92,7 +92,7 @@ class WritePacer:
         for namespace, totals in written.items():
             pace = self._paces.get(namespace)
             if pace is None:
-                pace = self._paces[namespace] = Pace(self._rate, self._rate * _BURST_SECONDS, now)
+                pace = self._paces[namespace] = WritePace(self._rate, self._rate * _BURST_SECONDS, now)
             seconds = pace.note(totals, now)
             if seconds:
                 await self._pause_all(namespace, seconds)

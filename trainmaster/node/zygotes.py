@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 import trainmaster
-from trainmaster.node.warm import Wish
+from trainmaster.node.warm import WarmZygote
 from trainmaster.shim import wire
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.zygote import FOLDER, SOCKET
@@ -59,10 +59,10 @@ class Zygotes:
 
     # Warm ones
 
-    def needs_warm(self, wish: Wish) -> bool:
+    def needs_warm(self, wish: WarmZygote) -> bool:
         return wish.key not in self._warm
 
-    def send_warm(self, wish: Wish, message: wire.Message, fd: int) -> bool:
+    def send_warm(self, wish: WarmZygote, message: wire.Message, fd: int) -> bool:
         """False: there is none yet, or it has gone; the Pod comes from the ordinary one."""
         link = self._warm.get(wish.key)
         if link is None:
@@ -75,7 +75,7 @@ class Zygotes:
         self._warm[wish.key] = self._warm.pop(wish.key)
         return True
 
-    async def start_warm(self, wish: Wish) -> None:
+    async def start_warm(self, wish: WarmZygote) -> None:
         """Finds or starts it; takes as long as its imports. What goes wrong is logged, and not tried again."""
         self._warm[wish.key] = None
         base = await self.connect()
@@ -93,7 +93,7 @@ class Zygotes:
         while len(self._warm) > _MOST_WARM:
             self._drop_warm(next(iter(self._warm)))
 
-    async def _find_or_start_warm(self, wish: Wish) -> socket.socket:
+    async def _find_or_start_warm(self, wish: WarmZygote) -> socket.socket:
         folder = str(self._root / FOLDER)
         with wire.connect_in(folder, SOCKET) as asking:
             hello = await _ask(asking, {"op": "hello"}) or {}

@@ -50,7 +50,7 @@ def open_unix(path: str, use: Callable[[socket.socket, str], None]) -> socket.so
 # The worker's side
 
 
-class Server:
+class RemoteStartServer:
     def __init__(self, directory: str, host: str, port: int = PORT) -> None:
         self._path = get_path(directory, host)
         self._port = port
@@ -208,7 +208,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(f"remote start: {DIRECTORY} is not set: this is not a Pod of an MPI job\n")
         return 255
     if argv[:1] == ["serve"]:
-        server = Server(directory, host)
+        server = RemoteStartServer(directory, host)
         server.open()
         server.run()
     if argv[:1] == ["start"]:

@@ -19,9 +19,9 @@ from trainmaster.api import status, tenancy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import (
+    ActingIdentity,
     Client,
     DeleteOptions,
-    Identity,
     ListOptions,
     LogOptions,
     ObjectList,
@@ -43,7 +43,7 @@ _LIST, _WATCH, _WRITE, _DELETE, _LOG = _DEFAULTS
 
 T = TypeVar("T")
 
-Act = Callable[[Identity, str], Client]
+Act = Callable[[ActingIdentity, str], Client]
 """(who, their token): the server, acting as them."""
 Latest = Callable[[], int]
 """The newest revision that was written; 0 where the server answers only what is durable."""
@@ -169,7 +169,7 @@ class SeenClient:
     async def durable(self, revision: int) -> None:
         await self._inner.durable(revision)
 
-    def as_user(self, identity: Identity) -> SeenClient:
+    def as_user(self, identity: ActingIdentity) -> SeenClient:
         return SeenClient(self._inner.as_user(identity), self._latest, self.trail)
 
     async def close(self) -> None:
@@ -210,7 +210,7 @@ def _get_name(obj: Object) -> str:
 class Caller:
     """One request's: who sent it, and the server as they may use it."""
 
-    identity: Identity
+    identity: ActingIdentity
     client: SeenClient
 
     @property
@@ -279,7 +279,7 @@ class ReviewingCallers:
         return Caller(identity, SeenClient(self._act(identity, token), self._latest))
 
 
-def read_identity(user: Object) -> Identity:
+def read_identity(user: Object) -> ActingIdentity:
     extra = {str(key): tuple(map(str, values)) for key, values in (user.get("extra") or {}).items()}
     groups = tuple(map(str, user.get("groups") or ()))
-    return Identity(str(user["username"]), str(user.get("uid") or ""), groups, extra)
+    return ActingIdentity(str(user["username"]), str(user.get("uid") or ""), groups, extra)

@@ -25,7 +25,7 @@ from trainmaster.rest.trail import Write
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RestLimits:
     body_bytes: int = 2 * 1024 * 1024
     """Largest request body; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
     body_seconds: float = 30.0
@@ -56,6 +56,6 @@ class Backend:
     explain: Explain
     streams: Streams
     new_jobs: NewJobs
-    limits: Limits = field(default_factory=Limits)
+    limits: RestLimits = field(default_factory=RestLimits)
     audit: Write | None = None
     """Where lines for the audit log go; None where the server behind writes them."""

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from trainmaster.api.status import StatusError
-from trainmaster.edge.messages import Refusal
+from trainmaster.edge.messages import EdgeRefusal
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.problems import Problem, build_unexpected, from_status
@@ -116,7 +116,7 @@ class _Exchange:
         if recognise is not None:
             try:
                 recognise(caller.identity.user, caller.is_administrator)
-            except Refusal as refusal:
+            except EdgeRefusal as refusal:
                 raise Problem(
                     429, "too-many-connections", refusal.message, hint="close some", retry_after=refusal.retry_after
                 ) from None

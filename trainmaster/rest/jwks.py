@@ -53,13 +53,13 @@ class BadKey(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class VerificationKey:
     kid: str
     algorithms: frozenset[str]
     public: PyJWK
 
 
-def parse_set(document: Any) -> list[Key]:
+def parse_set(document: Any) -> list[VerificationKey]:
     """Those that can verify signatures; others are left out. KeysUnavailable when it is no key set, or has none."""
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or len(entries) > _MOST_KEYS:
@@ -75,7 +75,7 @@ def parse_set(document: Any) -> list[Key]:
     return found
 
 
-def parse_key(entry: Any) -> Key:
+def parse_key(entry: Any) -> VerificationKey:
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
         raise BadKey("it is not for signatures")
     operations = entry.get("key_ops", ["verify"])
@@ -92,7 +92,7 @@ def parse_key(entry: Any) -> Key:
     if not algorithms:
         raise BadKey("its algorithm is not one that fits it")
     kid = entry.get("kid")
-    return Key(kid if isinstance(kid, str) else "", frozenset(algorithms), _load(entry, algorithms[0]))
+    return VerificationKey(kid if isinstance(kid, str) else "", frozenset(algorithms), _load(entry, algorithms[0]))
 
 
 def _load(entry: dict[str, Any], algorithm: str) -> PyJWK:
@@ -114,13 +114,13 @@ class KeySet:
     def __init__(self, fetch: Fetch, clock: Clock) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._keys: Sequence[Key] = ()
+        self._keys: Sequence[VerificationKey] = ()
         self._fetched = float("-inf")
         self._tried = float("-inf")
         self._problem = ""
         self._fetching = asyncio.Lock()
 
-    async def find(self, kid: str | None, algorithm: str) -> list[Key]:
+    async def find(self, kid: str | None, algorithm: str) -> list[VerificationKey]:
         """Keys that may have signed such a token. KeysUnavailable when none at all are known."""
         if self._get_age() > _FRESH_SECONDS or not self._choose(kid, algorithm):
             await self._renew()
@@ -131,7 +131,7 @@ class KeySet:
     def _get_age(self) -> float:
         return self._clock.boot() - self._fetched
 
-    def _choose(self, kid: str | None, algorithm: str) -> list[Key]:
+    def _choose(self, kid: str | None, algorithm: str) -> list[VerificationKey]:
         fitting = [key for key in self._keys if algorithm in key.algorithms]
         return fitting if kid is None else [key for key in fitting if key.kid == kid]
 

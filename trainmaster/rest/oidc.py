@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from trainmaster.client.contract import Client, Identity
+from trainmaster.client.contract import ActingIdentity, Client
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.callers import Caller, Callers, Latest, SeenClient, always_durable
-from trainmaster.rest.jwks import Key, KeySet, KeysUnavailable
+from trainmaster.rest.jwks import KeySet, KeysUnavailable, VerificationKey
 from trainmaster.rest.problems import Problem
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _MOST_GROUPS = 200
 _LATEST = 1 << 53
 _RESERVED = ("system:", "trainmaster:")
 
-ActAs = Callable[[Identity], Client]
+ActAs = Callable[[ActingIdentity], Client]
 """The server behind, as somebody for whom the REST API vouches."""
 
 
@@ -65,7 +65,7 @@ class Verifier:
         claims = _find_object(parts[1])
         return claims is not None and claims.get("iss") == self._trusted.issuer
 
-    async def verify(self, token: str) -> Identity:
+    async def verify(self, token: str) -> ActingIdentity:
         """Problem 401 with the reason."""
         # The library takes padding; then a token would have several forms.
         header = None if "=" in token else _find_object(token.partition(".")[0])
@@ -103,7 +103,7 @@ class Verifier:
             if _read_moment(claims, name) > now + SKEW_SECONDS:
                 _refuse("it is not valid yet: is a clock wrong?")
 
-    def _read_identity(self, claims: dict[str, Any]) -> Identity:
+    def _read_identity(self, claims: dict[str, Any]) -> ActingIdentity:
         trusted = self._trusted
         # As Kubernetes has it: an address that nobody checked names nobody.
         if trusted.user_claim == "email" and claims.get("email_verified", True) is not True:
@@ -114,7 +114,7 @@ class Verifier:
         if not isinstance(listed, list) or len(listed) > _MOST_GROUPS:
             _refuse(f"{trusted.groups_claim} is not a list of at most {_MOST_GROUPS} texts")
         named = [self._name(group, trusted.groups_claim) for group in listed]
-        return Identity(user, groups=(*dict.fromkeys(named), AUTHENTICATED))
+        return ActingIdentity(user, groups=(*dict.fromkeys(named), AUTHENTICATED))
 
     def _name(self, value: Any, claim: str) -> str:
         if not isinstance(value, str) or not value or len(value) > _LONGEST_NAME or not value.isprintable():
@@ -147,7 +147,7 @@ def _refuse(reason: str) -> NoReturn:
     )
 
 
-def _is_signed(token: str, algorithm: str, candidates: Sequence[Key]) -> bool:
+def _is_signed(token: str, algorithm: str, candidates: Sequence[VerificationKey]) -> bool:
     """Whether one of these keys signed it. `candidates` are for that algorithm already."""
     import jwt  # noqa: PLC0415 - most homes know no identity provider
 

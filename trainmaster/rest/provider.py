@@ -40,7 +40,7 @@ def resolve(host: str, port: int) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ProviderSource:
     """What the owner has set."""
 
     issuer: str
@@ -56,7 +56,7 @@ class Source:
         return _is_literal(host) and host in (urlsplit(self.issuer).hostname, urlsplit(self.keys).hostname)
 
 
-def build_fetch(source: Source, *, resolve: Resolve = resolve, seconds: float = _SECONDS) -> Fetch:
+def build_fetch(source: ProviderSource, *, resolve: Resolve = resolve, seconds: float = _SECONDS) -> Fetch:
     async def fetch() -> Any:
         try:
             # Resolvers have time limits of their own, and long ones. The thread ends when they do.
@@ -67,7 +67,7 @@ def build_fetch(source: Source, *, resolve: Resolve = resolve, seconds: float = 
     return fetch
 
 
-def _read_keys(source: Source, resolve: Resolve, seconds: float) -> Any:
+def _read_keys(source: ProviderSource, resolve: Resolve, seconds: float) -> Any:
     if source.keys and "://" not in source.keys:
         try:
             with Path(source.keys).open("rb") as file:
@@ -82,7 +82,7 @@ def _read_keys(source: Source, resolve: Resolve, seconds: float) -> Any:
     return _get(str(described.get("jwks_uri")), source, resolve, seconds)
 
 
-def _get(url: str, source: Source, resolve: Resolve, seconds: float) -> Any:
+def _get(url: str, source: ProviderSource, resolve: Resolve, seconds: float) -> Any:
     if not is_private(url) or "@" in urlsplit(url).netloc:
         raise KeysUnavailable(f"{url} is not https, or names a user")
     try:

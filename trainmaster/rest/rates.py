@@ -5,7 +5,7 @@ Administrators are not counted. What is refused costs nothing but the look: it c
 
 from __future__ import annotations
 
-from trainmaster.kit.buckets import Buckets
+from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import Problem
 
@@ -14,7 +14,7 @@ class Rates:
     """`per_second` 0 is no limit; `burst` may come at once."""
 
     def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
-        self._buckets = Buckets(clock, per_second=per_second, burst=burst) if per_second else None
+        self._buckets = TokenBuckets(clock, per_second=per_second, burst=burst) if per_second else None
         self._burst = burst
         self._limit = f"more than {per_second:g} requests a second, and no more than {burst:g} at once"
 

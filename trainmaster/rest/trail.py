@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api.meta import GVR
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 from trainmaster.kit.clock import Clock
 
 Write = Callable[[dict[str, Any]], None]
 """Takes one line of the audit log."""
 
-ANONYMOUS = Identity("system:anonymous", groups=("system:unauthenticated",))
+ANONYMOUS = ActingIdentity("system:anonymous", groups=("system:unauthenticated",))
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # Questions of the REST API itself, not deeds of the caller.
 _REVIEWS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})

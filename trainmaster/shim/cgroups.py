@@ -19,14 +19,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.shim.protocol import Limits
+from trainmaster.shim.protocol import ResourceLimits
 
 NODE_GROUP = "trainmaster"
 _PERIOD_US = 100_000
 _CONTROLLERS = ("memory", "cpu", "pids")
 _OPTIONAL = (".swap.max", ".memsw.limit_in_bytes", ".tcp.limit_in_bytes")
 """Where the kernel does not count swap, or the memory of sockets."""
-NO_LIMITS = Limits()
+NO_LIMITS = ResourceLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Hierarchies:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class GroupUsage:
     cpu_ns: int | None
     memory: int | None
 
@@ -152,7 +152,7 @@ class PodGroup:
     """The groups of one Pod. Everything here is idempotent, so that a sweep after a crash can use it too."""
 
     def __init__(
-        self, hierarchies: Hierarchies, name: str, tenant: str = "", tenant_limits: Limits = NO_LIMITS
+        self, hierarchies: Hierarchies, name: str, tenant: str = "", tenant_limits: ResourceLimits = NO_LIMITS
     ) -> None:
         self._hierarchies = hierarchies
         self._name = f"{tenant}/{name}" if tenant else name
@@ -164,7 +164,7 @@ class PodGroup:
         """Every group that the Pod may have; those of its containers lie below."""
         return [f"{base}/{NODE_GROUP}/{self._name}" for base in self._hierarchies.bases]
 
-    def build(self, limits: Limits) -> None:
+    def build(self, limits: ResourceLimits) -> None:
         needed = {*self._list_needed(limits), *self._list_needed(self._tenant_limits)}
         for base in self._hierarchies.bases:
             if base in needed:
@@ -225,7 +225,7 @@ class PodGroup:
             return False  # there is none yet, or somebody is in it
         return True
 
-    def prepare(self, container: str, limits: Limits) -> int:
+    def prepare(self, container: str, limits: ResourceLimits) -> int:
         """In the shim, before the fork: the container's groups. A descriptor of the unified one, -1 without."""
         for base in self._list_needed(limits):
             self._make_pod(base)
@@ -272,7 +272,7 @@ class PodGroup:
             path = self._path(base, "")  # where only the Pod is limited, or its tenant
         return _read_key(f"{path}/{name}", "oom_kill") if base else 0
 
-    def read_usage(self) -> Usage:
+    def read_usage(self) -> GroupUsage:
         unified = self._path(self._hierarchies.unified, "")
         if "cpu" in self._hierarchies.controllers:
             cpu: int | None = _read_key(f"{unified}/cpu.stat", "usage_usec") * 1000
@@ -282,7 +282,7 @@ class PodGroup:
             memory = _read_number(f"{unified}/memory.current")
         else:
             memory = _read_number(f"{self._path(self._hierarchies.v1.get('memory', ''), '')}/memory.usage_in_bytes")
-        return Usage(cpu, memory)
+        return GroupUsage(cpu, memory)
 
     def remove(self) -> None:
         for path in self.paths:
@@ -292,7 +292,7 @@ class PodGroup:
         path = f"{base}/{NODE_GROUP}/{self._name}"
         return f"{path}/{container}" if container else path
 
-    def _list_needed(self, limits: Limits) -> list[str]:
+    def _list_needed(self, limits: ResourceLimits) -> list[str]:
         """Where this needs a group: always where it lets us kill, and where something is limited."""
         needed = {self._hierarchies.unified}
         wanted = {"memory": limits.memory, "cpu": limits.cpu_millis or limits.cpu_shares_millis, "pids": limits.pids}
@@ -303,7 +303,7 @@ class PodGroup:
                     needed.add(self._hierarchies.v1.get("cpuacct", ""))
         return [path for path in self._hierarchies.bases if path in needed]
 
-    def _limit(self, container: str, limits: Limits) -> None:
+    def _limit(self, container: str, limits: ResourceLimits) -> None:
         for base, name, value in list_values(self._hierarchies, limits):
             path = f"{self._path(base, container)}/{name}"
             try:
@@ -313,7 +313,7 @@ class PodGroup:
                     raise
 
 
-def list_values(hierarchies: Hierarchies, limits: Limits) -> list[tuple[str, str, str | int]]:
+def list_values(hierarchies: Hierarchies, limits: ResourceLimits) -> list[tuple[str, str, str | int]]:
     """(hierarchy, file, value) for every limit that can be set here."""
     values: list[tuple[str, str, str | int]] = []
     two = hierarchies.controllers

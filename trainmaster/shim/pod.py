@@ -19,7 +19,7 @@ from trainmaster.shim.loop import WRITE, Loop, Timer, get_monotonic
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.protocol import ContainerSpec, Paths, decode, describe, read_whole
 from trainmaster.shim.sandbox import Sandbox, SandboxError
-from trainmaster.shim.sessions import Session, SessionError
+from trainmaster.shim.sessions import SessionError, ShimSession
 from trainmaster.shim.wire import Message
 
 _LOOK_AGAIN = 0.05
@@ -52,7 +52,7 @@ class Pod:
         self._listener = listener
         self._machine_pid = int(os.readlink("/proc/self"))
         self._attempts: dict[str, Attempt] = {}
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, ShimSession] = {}
         self._peers: dict[int, Peer] = {}
         self._last_session = 0
         self._closing: list[tuple[Peer, int]] = []
@@ -337,14 +337,14 @@ class Pod:
         spec = sessions.build_exec(attempt, request)
         self._last_session += 1
 
-        def on_start(session: Session, error: str) -> None:
+        def on_start(session: ShimSession, error: str) -> None:
             if error:
                 self._reply(peer, request.get("id"), {"error": error, "kind": "ExecError"})
             else:
                 self._reply(peer, request.get("id"), {"ok": {"exec_id": session.number, "pid": session.pid}})
 
         terminal = os.dup(fds[0]) if tty else -1
-        session = Session(self._last_session, self._loop, terminal, on_start)
+        session = ShimSession(self._last_session, self._loop, terminal, on_start)
         session.owner = peer if request.get("bound") else None
         try:
             session.begin(self._sandbox, attempt, spec, fds)
@@ -353,7 +353,7 @@ class Pod:
             raise
         self._sessions[session.pid] = session
 
-    def _end_session(self, session: Session, status: int) -> None:
+    def _end_session(self, session: ShimSession, status: int) -> None:
         session.read_report()
         session.close()
         code = os.waitstatus_to_exitcode(status)

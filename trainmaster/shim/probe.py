@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from trainmaster.shim import cgroups, linux, network, security
-from trainmaster.shim.protocol import Limits, Relay
+from trainmaster.shim.protocol import Relay, ResourceLimits
 
 USER_NAMESPACE = "user namespace"
 MOUNTS = "mounts"
@@ -29,14 +29,14 @@ KILL = "group kill"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IsolationFinding:
     name: str
     works: bool
     detail: str
     """What was found, or why it does not work, in a few words."""
 
 
-def probe() -> list[Finding]:
+def probe() -> list[IsolationFinding]:
     """In a process with one thread."""
     root = os.geteuid() == 0
     as_root = root and _try(_try_mounts)[0]
@@ -52,9 +52,9 @@ def probe() -> list[Finding]:
     return [*findings, *_find_groups()]
 
 
-def _find(name: str, work: Callable[[], str]) -> Finding:
+def _find(name: str, work: Callable[[], str]) -> IsolationFinding:
     works, detail = _try(work)
-    return Finding(name, works, detail)
+    return IsolationFinding(name, works, detail)
 
 
 def _try(work: Callable[[], str]) -> tuple[bool, str]:
@@ -153,20 +153,20 @@ def _try_seccomp() -> str:
     return "calls that only a runtime makes are refused"
 
 
-def _find_groups() -> list[Finding]:
+def _find_groups() -> list[IsolationFinding]:
     hierarchies = cgroups.read_hierarchies()
     group = cgroups.PodGroup(hierarchies, f"probe-{os.getpid()}")
     limited = ", ".join(sorted(hierarchies.limits - {"cpuacct"}))
     try:
-        group.build(Limits(memory=1 << 30, cpu_millis=1000, pids=100))
-        made = Finding(GROUPS, bool(limited), f"{hierarchies.mode}: {limited or 'no controller can be used'}")
+        group.build(ResourceLimits(memory=1 << 30, cpu_millis=1000, pids=100))
+        made = IsolationFinding(GROUPS, bool(limited), f"{hierarchies.mode}: {limited or 'no controller can be used'}")
         kill = group.kill()
     except OSError as error:
-        made, kill = Finding(GROUPS, False, f"{hierarchies.mode}: {error}"), False
+        made, kill = IsolationFinding(GROUPS, False, f"{hierarchies.mode}: {error}"), False
     finally:
         group.remove()
     said = "a Pod's processes end at once, all of them" if kill else "processes are looked for one by one"
-    return [made, Finding(KILL, kill, said)]
+    return [made, IsolationFinding(KILL, kill, said)]
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from trainmaster.shim.protocol import Identity, read_whole
+from trainmaster.shim.protocol import ProcessIdentity, read_whole
 
 TOKEN = "TRAINMASTER_CONTAINER_ID"
 _MARK = TOKEN.encode() + b"="
@@ -31,13 +31,13 @@ def read_start_ticks(pid: int) -> int | None:
     return None if found is None or found[0] == b"Z" else int(found[19])
 
 
-def read_identity() -> Identity:
+def read_identity() -> ProcessIdentity:
     """Of this process, as the machine sees it: /proc is the machine's even inside a pid namespace."""
     pid = int(os.readlink("/proc/self"))
-    return Identity(pid, read_start_ticks(pid) or 0, read_boot_id())
+    return ProcessIdentity(pid, read_start_ticks(pid) or 0, read_boot_id())
 
 
-def is_alive(who: Identity) -> bool:
+def is_alive(who: ProcessIdentity) -> bool:
     return who.boot_id == read_boot_id() and read_start_ticks(who.pid) == who.start_ticks
 
 

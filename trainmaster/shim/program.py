@@ -33,7 +33,7 @@ _FLUSH_FAILED = 120
 """The interpreter's exit code when its streams cannot be flushed."""
 
 
-class Program:
+class WarmProgram:
     def __init__(self, spec: ContainerSpec, report: int, package: str, area: linux.CommandArea) -> None:
         """`report`: where to say how the start went, -1 for nowhere. There is no obstacle to a warm start."""
         self._argv, self._executable = warm.find_interpreter(spec, warm.get_warmth().prefix)

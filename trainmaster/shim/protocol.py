@@ -64,7 +64,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """0 is no limit. What a level cannot enforce is said by the node, not dropped in silence."""
 
     memory: int = 0
@@ -118,11 +118,11 @@ class SandboxSpec:
     """False: the machine's files are read-only, and what the Pod may write are its mounts and private directories."""
     relays: tuple[Relay, ...] = ()
     """Addresses inside the Pod's network that lead out of it."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     version: int = VERSION
     tenant_cgroup: str = ""
     """Name of the group between the node's and the Pod's, which all Pods of a tenant share; empty for none."""
-    tenant_limits: Limits = field(default_factory=Limits)
+    tenant_limits: ResourceLimits = field(default_factory=ResourceLimits)
     """Of all of them together."""
     segment: str = ""
     """Of the switch: Pods of one segment reach each other and nobody else. "": the one that the owner's Pods share."""
@@ -151,7 +151,7 @@ class ContainerSpec:
     message_path: str = "/dev/termination-log"
     message_from_logs: bool = False
     """Fall back to the last lines of the log when the program failed and left no message."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     devices: tuple[str, ...] = ()
     """Device nodes under /dev beyond the usual ones (GPUs)."""
     new_privileges: bool = False
@@ -164,7 +164,7 @@ class ContainerSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """Who a process is: a pid alone is used again by the kernel."""
 
     pid: int
@@ -202,7 +202,7 @@ _NEWER = frozenset({"layer", "sub_path", "reach", "allow", "segment"})
 """Fields that shims of before cannot read: left out where they say nothing."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
-_Spec = TypeVar("_Spec", SandboxSpec, ContainerSpec, Identity, Started, Exited)
+_Spec = TypeVar("_Spec", SandboxSpec, ContainerSpec, ProcessIdentity, Started, Exited)
 
 
 class Paths:
@@ -246,7 +246,7 @@ class Paths:
         return f"{self.directory}/logs/{container}/{attempt}.log"
 
 
-def encode(value: SandboxSpec | ContainerSpec | Identity | Started | Exited) -> bytes:
+def encode(value: SandboxSpec | ContainerSpec | ProcessIdentity | Started | Exited) -> bytes:
     return _ENCODER.encode(describe(value)).encode()
 
 
@@ -272,7 +272,7 @@ def decode(kind: type[_Spec], content: bytes) -> _Spec:
 
 def _restore(name: str, value: Any) -> Any:
     if name in ("limits", "tenant_limits"):
-        return Limits(**value)
+        return ResourceLimits(**value)
     if name == "relays":
         return tuple(Relay(**{**entry, "allow": tuple(entry.get("allow") or ())}) for entry in value)
     if name == "mounts":

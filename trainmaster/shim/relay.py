@@ -42,7 +42,7 @@ _TARGET = re.compile(r"[!-\[\]-~]+")
 _METHOD = re.compile(r"[A-Z]+")
 
 
-class Refused(Exception):
+class ProxyRefused(Exception):
     """Not let through; the text goes to the client."""
 
     def __init__(self, status: str, text: str) -> None:
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ProxyRequest:
     method: str
     host: str
     port: int
@@ -111,7 +111,7 @@ def _serve(client: socket.socket, relay: Relay, relays: Sequence[Relay]) -> None
     with client:
         try:
             server = _forward(relay) if is_forward(relay) else _propose(client, relay, relays)
-        except Refused as error:
+        except ProxyRefused as error:
             _refuse(client, error.status, str(error))
             return
         except (OSError, ValueError) as error:
@@ -172,47 +172,47 @@ def read_head(client: socket.socket) -> tuple[bytes, bytes]:
     client.settimeout(_CONNECT_SECONDS)
     while b"\r\n\r\n" not in data:
         if len(data) > _HEAD_LIMIT:
-            raise Refused("431 Request Header Fields Too Large", "the request's head is too large")
+            raise ProxyRefused("431 Request Header Fields Too Large", "the request's head is too large")
         chunk = client.recv(_HEAD_LIMIT)
         if not chunk:
-            raise Refused("400 Bad Request", "the request ended within its head")
+            raise ProxyRefused("400 Bad Request", "the request ended within its head")
         data += chunk
     client.settimeout(None)
     head, _, rest = data.partition(b"\r\n\r\n")
     return head, rest
 
 
-def parse_request(head: bytes) -> Request:
+def parse_request(head: bytes) -> ProxyRequest:
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3:
-        raise Refused("400 Bad Request", "the first line is not a request to a proxy")
+        raise ProxyRefused("400 Bad Request", "the first line is not a request to a proxy")
     method, target, version = parts
     if not _TARGET.fullmatch(target):
-        raise Refused("400 Bad Request", "the address has characters that must be escaped")
+        raise ProxyRefused("400 Bad Request", "the address has characters that must be escaped")
     where = urlsplit(f"//{target}" if method == "CONNECT" else target)
     try:
         host, port = where.hostname, where.port
     except ValueError:
-        raise Refused("400 Bad Request", f"{target} has no valid port") from None
+        raise ProxyRefused("400 Bad Request", f"{target} has no valid port") from None
     if not host or (method != "CONNECT" and where.scheme != "http"):
-        raise Refused("400 Bad Request", "this is a proxy: ask with CONNECT host:port or http://host/path")
+        raise ProxyRefused("400 Bad Request", "this is a proxy: ask with CONNECT host:port or http://host/path")
     if not _HOST.fullmatch(host) or not _METHOD.fullmatch(method) or version not in ("HTTP/1.1", "HTTP/1.0"):
-        raise Refused("400 Bad Request", "the first line is not a request to a proxy")
+        raise ProxyRefused("400 Bad Request", "the first line is not a request to a proxy")
     port = port or (443 if method == "CONNECT" else 80)
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if method == "CONNECT":
-        return Request(method, host, port, b"", f"CONNECT {place} HTTP/1.1\r\nHost: {place}".encode())
+        return ProxyRequest(method, host, port, b"", f"CONNECT {place} HTTP/1.1\r\nHost: {place}".encode())
     path = (where.path or "/") + (f"?{where.query}" if where.query else "")
     kept = [line for line in lines if not line.lower().startswith(("proxy-", "connection:", "keep-alive:"))]
     # One request for each connection: the next one might go to another host.
     sent = "\r\n".join((f"{method} {path} {version}", *kept, "Connection: close", "", ""))
     others = [line for line in kept if not line.lower().startswith("host:")]
     words = (f"{method} http://{place}{path} {version}", f"Host: {place}", *others, "Connection: close")
-    return Request(method, host, port, sent.encode("latin-1"), "\r\n".join(words).encode("latin-1"))
+    return ProxyRequest(method, host, port, sent.encode("latin-1"), "\r\n".join(words).encode("latin-1"))
 
 
-def check_abroad(request: Request, relay: Relay) -> None:
+def check_abroad(request: ProxyRequest, relay: Relay) -> None:
     """Before another proxy is asked, which resolves names itself: what the name means here is all that is known."""
     if not relay.reach:
         found = _resolve(request.host, request.port, socket.AI_NUMERICHOST)
@@ -242,7 +242,7 @@ def _connect(host: str, port: int, relay: Relay) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
-        raise Refused("502 Bad Gateway", f"{host}: {error}") from None
+        raise ProxyRefused("502 Bad Gateway", f"{host}: {error}") from None
     failure: OSError | None = None
     for family, kind, protocol, _, address in found:
         check_address(str(address[0]), relay, host, port)
@@ -256,7 +256,7 @@ def _connect(host: str, port: int, relay: Relay) -> socket.socket:
             continue
         server.settimeout(None)
         return server
-    raise Refused("502 Bad Gateway", f"{host}:{port}: {failure}")
+    raise ProxyRefused("502 Bad Gateway", f"{host}:{port}: {failure}")
 
 
 def check_address(text: str, relay: Relay, host: str = "", port: int = 0) -> None:
@@ -265,7 +265,7 @@ def check_address(text: str, relay: Relay, host: str = "", port: int = 0) -> Non
         return
     refusal = egress.find_refusal(address, relay.reach)
     if refusal:
-        raise Refused("403 Forbidden", f"{text} {refusal}")
+        raise ProxyRefused("403 Forbidden", f"{text} {refusal}")
 
 
 def _connect_upstream(upstream: str, head: bytes) -> socket.socket:

@@ -38,7 +38,7 @@ _DEFAULTS = linux.MS_NOSUID | linux.MS_NODEV
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RootEntry:
     """A top-level entry of the machine's root."""
 
     name: str
@@ -50,7 +50,7 @@ class Entry:
 class Host:
     """What planning must know of the machine."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[RootEntry]
     resolve: Callable[[str], str]
     """Path -> the same without symbolic links, as far as it exists."""
     find_kind: Callable[[str], str]
@@ -78,7 +78,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RootPlan:
     binds: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     files: tuple[str, ...]
@@ -91,7 +91,7 @@ class Plan:
     """(mount point that the machine lacks, is a directory), to be made in the new root before it becomes read-only."""
 
 
-def plan_root(host: Host, wishes: Wishes, is_directory: Callable[[Mount], bool]) -> Plan:
+def plan_root(host: Host, wishes: Wishes, is_directory: Callable[[Mount], bool]) -> RootPlan:
     binds, links, files, empty = [], [], [], []
     for entry in host.entries:
         path = f"/{entry.name}"
@@ -121,7 +121,7 @@ def plan_root(host: Host, wishes: Wishes, is_directory: Callable[[Mount], bool])
             if ancestor != "/":
                 overlays[ancestor] = None
         covered.append(target)
-    return Plan(
+    return RootPlan(
         binds=tuple(binds),
         links=tuple(links),
         files=tuple(files),
@@ -146,9 +146,9 @@ def read_host() -> Host:
     entries = []
     for entry in os.scandir("/"):
         if entry.is_symlink():
-            entries.append(Entry(entry.name, os.readlink(entry.path), False))
+            entries.append(RootEntry(entry.name, os.readlink(entry.path), False))
         else:
-            entries.append(Entry(entry.name, "", entry.is_dir(follow_symlinks=False)))
+            entries.append(RootEntry(entry.name, "", entry.is_dir(follow_symlinks=False)))
     return Host(entries, os.path.realpath, find_kind)
 
 
@@ -255,7 +255,7 @@ def _take_scratch(wishes: Wishes) -> dict[str, int]:
     return trees
 
 
-def _put_machine(plan: Plan, wishes: Wishes) -> None:
+def _put_machine(plan: RootPlan, wishes: Wishes) -> None:
     for path, link in plan.links:
         os.symlink(link, STAGE + path)
     for path in (*plan.binds, *plan.empty):

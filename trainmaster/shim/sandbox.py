@@ -28,13 +28,13 @@ from trainmaster.shim.protocol import (
     PLAIN,
     USER,
     ContainerSpec,
-    Limits,
     Mount,
     Paths,
+    ResourceLimits,
     SandboxSpec,
     write_whole,
 )
-from trainmaster.shim.usage import Process, list_processes, measure_unnamed
+from trainmaster.shim.usage import ProcessUsage, list_processes, measure_unnamed
 
 
 class SandboxError(Exception):
@@ -332,7 +332,7 @@ class Sandbox:
                 os.close(handle)
         self._group.join(container.name, unified=not self._born_inside)
 
-    def _pin(self, limits: Limits) -> None:
+    def _pin(self, limits: ResourceLimits) -> None:
         """Without a cpu controller a limit becomes a set of processors, spread by the Pod's uid."""
         millis = limits.cpu_millis or self.pod.limits.cpu_millis
         available = sorted(os.sched_getaffinity(0))
@@ -377,7 +377,7 @@ class Sandbox:
         self._oom_kills[container] = now
         return now > before
 
-    def needs_watch(self, limits: Limits) -> bool:
+    def needs_watch(self, limits: ResourceLimits) -> bool:
         """A limit of memory or pids that nobody enforces: `find_over_limit` must be called about once a second."""
         enforced = _ground.hierarchies.limits if self._group is not None else frozenset[str]()
         if (limits.memory or self.pod.limits.memory) and "memory" not in enforced:
@@ -407,7 +407,7 @@ class Sandbox:
                 over[max((name for name, _ in running.values()), key=lambda name: amounts.get(name, 0))] = what
         return over
 
-    def _measure_unmapped(self, processes: Sequence[Process]) -> int:
+    def _measure_unmapped(self, processes: Sequence[ProcessUsage]) -> int:
         """Shared memory beyond what processes have mapped, which is counted with them."""
         shared = self._measure_shm() + measure_unnamed(processes, own_ipc=self.pod.level != PLAIN)
         return max(0, shared - sum(process.shared_bytes for process in processes))
@@ -425,7 +425,7 @@ class Sandbox:
     def read_stats(self) -> Stats:
         """Of the whole Pod."""
         processes = list_processes()
-        usage = self._group.read_usage() if self._group is not None else cgroups.Usage(None, None)
+        usage = self._group.read_usage() if self._group is not None else cgroups.GroupUsage(None, None)
         cpu = sum(process.cpu_ns for process in processes) if usage.cpu_ns is None else usage.cpu_ns
         rss = sum(process.rss_bytes for process in processes) if usage.memory is None else usage.memory
         return Stats(cpu, rss, len(processes))

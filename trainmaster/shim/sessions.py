@@ -30,10 +30,10 @@ class SessionError(Exception):
     """The request cannot be carried out; the text goes to the client."""
 
 
-class Session:
+class ShimSession:
     """One program started by `exec`."""
 
-    def __init__(self, number: int, loop: Loop, tty: int, on_start: Callable[[Session, str], None]) -> None:
+    def __init__(self, number: int, loop: Loop, tty: int, on_start: Callable[[ShimSession, str], None]) -> None:
         self.number = number
         self.pid = 0
         self.container = ""

@@ -26,7 +26,7 @@ _AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """What a walk comes by."""
 
     directory: int
@@ -47,7 +47,7 @@ class _Level:
     children: list[str] = field(default_factory=list)
 
 
-class Walk:
+class TreeWalk:
     """Iterates over everything below a directory; directories come before what they hold."""
 
     def __init__(self, root: str | int) -> None:
@@ -70,7 +70,7 @@ class Walk:
             _close(level)
         self._levels.clear()
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TreeEntry]:
         try:
             yield from self._list(self._levels[0])
             while self._levels:
@@ -84,7 +84,7 @@ class Walk:
         finally:
             self.close()
 
-    def _list(self, level: _Level) -> Iterator[Entry]:
+    def _list(self, level: _Level) -> Iterator[TreeEntry]:
         try:
             scan = os.scandir(level.handle)
         except OSError:
@@ -100,7 +100,7 @@ class Walk:
                     self.whole = False
                     continue
                 self._skipped = False
-                yield Entry(level.handle, found.name, f"{level.path}{found.name}", status)
+                yield TreeEntry(level.handle, found.name, f"{level.path}{found.name}", status)
                 if stat.S_ISDIR(status.st_mode) and not self._skipped and status.st_dev == self._device:
                     level.children.append(found.name)
 

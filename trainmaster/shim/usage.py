@@ -16,7 +16,7 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessUsage:
     pid: int
     """As the machine counts."""
     local: int
@@ -29,12 +29,12 @@ class Process:
     """Of those, shared memory."""
 
 
-def list_processes() -> list[Process]:
+def list_processes() -> list[ProcessUsage]:
     """All that descend from this process; orphans too, because they became its children."""
     return list(_walk(int(os.readlink("/proc/self"))))
 
 
-def measure_unnamed(processes: Iterable[Process], *, own_ipc: bool) -> int:
+def measure_unnamed(processes: Iterable[ProcessUsage], *, own_ipc: bool) -> int:
     """Shared memory that lies in no directory and need not be mapped: memfds that a process holds open, each once, and
     with `own_ipc` the System V segments of this process's IPC namespace."""
     found: dict[tuple[int, int], int] = {}
@@ -67,7 +67,7 @@ def _measure_segments() -> int:
     return sum(int(line[column]) for line in lines for column in columns)
 
 
-def _walk(root: int) -> Iterator[Process]:
+def _walk(root: int) -> Iterator[ProcessUsage]:
     """Parents before their children. Without recursion: a program decides how deep its tree is."""
     todo = [(child, root) for child in reversed(_read_children(root))]
     while todo:
@@ -90,7 +90,7 @@ def _read_children(pid: int) -> list[int]:
     return found
 
 
-def _read_process(pid: int, parent: int) -> Process | None:
+def _read_process(pid: int, parent: int) -> ProcessUsage | None:
     try:
         with open(f"/proc/{pid}/stat") as stream:
             fields = stream.read().rpartition(")")[2].split()
@@ -102,4 +102,4 @@ def _read_process(pid: int, parent: int) -> Process | None:
     ticks = sum(map(int, fields[11:15]))
     local = int(status["NSpid"].split()[-1]) if "NSpid" in status else pid
     shared = int(status["RssShmem"].split()[0]) * 1024 if "RssShmem" in status else 0
-    return Process(pid, local, parent, ticks * _TICK_NS, int(fields[21]) * _PAGE, int(fields[17]), shared)
+    return ProcessUsage(pid, local, parent, ticks * _TICK_NS, int(fields[21]) * _PAGE, int(fields[17]), shared)

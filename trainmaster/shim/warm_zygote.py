@@ -63,7 +63,7 @@ def execute(root: str, fingerprint: str, message: Message, output: int) -> NoRet
 def main(text: str) -> Any:
     """None: the zygote has come to its end. Else this is a child, and the program that it is to be."""
     from trainmaster.shim import workers  # noqa: PLC0415 - the zygote of the home does not need them
-    from trainmaster.shim.program import OURS, Program, find_blas  # noqa: PLC0415
+    from trainmaster.shim.program import OURS, WarmProgram, find_blas  # noqa: PLC0415
     from trainmaster.shim.zygote import FOLDER, Zygote, say_and_detach  # noqa: PLC0415 - it imports us
 
     options = json.loads(text)
@@ -85,14 +85,14 @@ def main(text: str) -> Any:
         return None
     except warm.Become as become:
         spec = become.spec
-        program = Program(become.spec, become.report, package, area)
+        program = WarmProgram(become.spec, become.report, package, area)
     del zygote
     program.settle()
     handler = workers.find_handler(program.command)
     worker = workers.offer(handler, spec) if handler is not None else None
     if worker is None:
         return program
-    program = Program(worker, -1, package, area)
+    program = WarmProgram(worker, -1, package, area)
     program.settle()
     return program
 
@@ -121,7 +121,7 @@ def load(options: dict[str, Any]) -> warm.Warmth:
 
 
 def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -> Any:
-    class Recorder(plain):  # type: ignore[misc]
+    class LookupRecorder(plain):  # type: ignore[misc]
         def __getitem__(self, key: str) -> str:
             value = self._data.get(self.encodekey(key))
             frame: Any = sys._getframe(1)
@@ -132,7 +132,7 @@ def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -
                 reads.setdefault(key, (None if value is None else os.fsdecode(value), set()))[1].add(who)
             return str(super().__getitem__(key))
 
-    return Recorder
+    return LookupRecorder
 
 
 def _check(before: set[str]) -> None:

@@ -80,13 +80,13 @@ class Spawner:
         self._lock = threading.RLock()
         self._codes: dict[int, int] = {}
 
-    def start(self, spec: ContainerSpec, streams: list[int]) -> Worker:
+    def start(self, spec: ContainerSpec, streams: list[int]) -> WorkerProcess:
         with self._lock:
             wire.send(self._link, {"argv": spec.argv, "env": spec.env, "directory": spec.directory}, streams)
             pid = 0
             while not pid:
                 pid = self._take()
-            return Worker(self, pid, spec.argv)
+            return WorkerProcess(self, pid, spec.argv)
 
     def _take(self) -> int:
         """The next message. The pid of a worker that was started; 0 for another one."""
@@ -109,7 +109,7 @@ class Spawner:
             wire.send(self._link, {"pid": pid, "signal": number})
 
 
-class Worker:
+class WorkerProcess:
     """As much of `subprocess.Popen` as there is to a process with inherited streams."""
 
     stdin = stdout = stderr = None

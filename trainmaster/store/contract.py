@@ -33,7 +33,7 @@ class StoreError(Exception):
 class Mismatch(StoreError):
     """`current` is the record that stands there now, or None."""
 
-    def __init__(self, bucket: str, name: str, current: Record | None) -> None:
+    def __init__(self, bucket: str, name: str, current: StoredRecord | None) -> None:
         super().__init__(f"{bucket}/{name}: another revision is current")
         self.bucket = bucket
         self.name = name
@@ -72,7 +72,7 @@ class Absent(Enum):
 ABSENT = Absent.ABSENT
 
 
-class Record:
+class StoredRecord:
     """A stored value. Immutable but for `memo`, where readers may cache something small that they derived from it.
 
     The memo must not refer back to the record: the cycle collector does not look at records.
@@ -104,8 +104,8 @@ class Event:
     """
 
     type: EventType
-    record: Record
-    previous: Record | None
+    record: StoredRecord
+    previous: StoredRecord | None
     """What stood there before; None for a creation."""
 
     @property
@@ -153,9 +153,9 @@ class Store(Protocol):
     @property
     def durable_revision(self) -> int: ...
 
-    def get(self, bucket: str, name: str) -> Record | None: ...
+    def get(self, bucket: str, name: str) -> StoredRecord | None: ...
 
-    def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[Record]:
+    def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[StoredRecord]:
         """Records whose name starts with `prefix` and sorts behind `after`, in byte order of the name."""
         ...
 
@@ -172,14 +172,16 @@ class Store(Protocol):
 
     def put(
         self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: Any = None
-    ) -> Record:
+    ) -> StoredRecord:
         """Writes at `revision + 1`. The caller has already put that number into the value where it needs it.
 
         The record has the memo before anybody sees it.
         """
         ...
 
-    def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: Any = None) -> Record:
+    def delete(
+        self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: Any = None
+    ) -> StoredRecord:
         """Removes the key; `value` is the final state that watchers receive. Mismatch when the key is missing."""
         ...
 

@@ -15,12 +15,12 @@ import apsw
 from trainmaster.kit.untracked import untrack
 from trainmaster.store import database
 from trainmaster.store.compaction import Garbage
-from trainmaster.store.contract import Event, EventType, Record
+from trainmaster.store.contract import Event, EventType, StoredRecord
 from trainmaster.store.names import SortedNames
 from trainmaster.store.state import Bucket, StoreState, WindowLimits
 from trainmaster.store.window import Window
 
-_Entry = tuple[EventType, Record, Record | None]
+_Entry = tuple[EventType, StoredRecord, StoredRecord | None]
 
 
 def load(connection: apsw.Connection, state: StoreState, garbage: Garbage) -> None:
@@ -66,7 +66,7 @@ def _fold(connection: apsw.Connection, slots: dict[str, _Slot], pattern: Window,
         previous = slot.records.get(name)
         if previous is not None:
             name = previous.name
-        record = Record(slot.held.name, name, revision, created, value)
+        record = StoredRecord(slot.held.name, name, revision, created, value)
         untrack(record)
         if op == op_put:
             slot.records[name] = record

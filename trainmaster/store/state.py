@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from trainmaster.kit import failpoints
 from trainmaster.kit.untracked import untrack
-from trainmaster.store.contract import ABSENT, Absent, Event, EventType, Mismatch, Record, StoreError
+from trainmaster.store.contract import ABSENT, Absent, Event, EventType, Mismatch, StoredRecord, StoreError
 from trainmaster.store.names import SortedNames, end_of_prefix
 from trainmaster.store.window import BucketWatch, Window
 
@@ -47,7 +47,7 @@ class Bucket:
 
     def __init__(self, name: str, window: Window) -> None:
         self.name = name
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, StoredRecord] = {}
         self.names = SortedNames()
         self.window = window
 
@@ -106,11 +106,11 @@ class StoreState:
 
     # Reads
 
-    def get(self, bucket: str, name: str) -> Record | None:
+    def get(self, bucket: str, name: str) -> StoredRecord | None:
         held = self._buckets.get(bucket)
         return held.records.get(name) if held is not None else None
 
-    def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[Record]:
+    def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[StoredRecord]:
         held = self._buckets.get(bucket)
         if held is None:
             return []
@@ -154,7 +154,7 @@ class StoreState:
 
     def put(
         self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: Any = None
-    ) -> Record:
+    ) -> StoredRecord:
         held = self._buckets.get(bucket) or self._add_bucket(bucket)
         current = held.records.get(name)
         if expect is not None:
@@ -169,22 +169,24 @@ class StoreState:
         if current is None:
             if not name.isascii():
                 name.encode()  # what UTF-8 cannot hold must fail here, not in a commit
-            record = Record(held.name, name, revision, revision, value, memo)
+            record = StoredRecord(held.name, name, revision, revision, value, memo)
             held.names.add(name)
         else:
-            record = Record(held.name, current.name, revision, current.created, value, memo)
+            record = StoredRecord(held.name, current.name, revision, current.created, value, memo)
         held.records[record.name] = record
         self._note(EventType.PUT, record, current)
         return record
 
-    def delete(self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: Any = None) -> Record:
+    def delete(
+        self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: Any = None
+    ) -> StoredRecord:
         held = self._buckets.get(bucket)
         current = held.records.get(name) if held is not None else None
         if held is None or current is None or (expect is not None and current.revision != expect):
             raise Mismatch(bucket, name, current)
         if self._refusal is not None:
             raise self._refusal
-        record = Record(held.name, current.name, self.revision + 1, current.created, value, memo)
+        record = StoredRecord(held.name, current.name, self.revision + 1, current.created, value, memo)
         del held.records[name]
         held.names.remove(name)
         self._note(EventType.DELETE, record, current)
@@ -193,7 +195,7 @@ class StoreState:
     def transaction(self) -> AbstractContextManager[None]:
         return self._transaction
 
-    def _note(self, kind: EventType, record: Record, previous: Record | None) -> None:
+    def _note(self, kind: EventType, record: StoredRecord, previous: StoredRecord | None) -> None:
         event = Event(kind, record, previous)
         # Records and events hold values and older records only, so no cycle goes through them.
         untrack(record)

@@ -24,7 +24,7 @@ _revision_of = attrgetter("revision")
 _SWEEP = 512
 
 
-class Progress(Protocol):
+class StoreProgress(Protocol):
     """How far the store is; watches read it."""
 
     @property
@@ -121,7 +121,7 @@ class BucketWatch:
 
     __slots__ = ("_called", "_closed", "_cursor", "_listener", "_progress", "_waiter", "_window", "durable")
 
-    def __init__(self, window: Window, progress: Progress, after: int, *, durable: bool) -> None:
+    def __init__(self, window: Window, progress: StoreProgress, after: int, *, durable: bool) -> None:
         if after < window.floor or after > progress.revision:
             raise Compacted(after, window.floor)
         self._window = window

@@ -36,7 +36,7 @@ class Issued:
     expires: str
 
 
-class Tenants:
+class TenantRegister:
     def __init__(self, client: Client, clock: Clock, remains: Remains | None = None) -> None:
         self._client = client
         self._clock = clock

@@ -20,9 +20,9 @@ from trainmaster.api import catalogue
 from trainmaster.api.kinds import Catalogue
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.http.token_requests import build_token_creator
-from trainmaster.apiserver.local import Authorizer, LocalClient
+from trainmaster.apiserver.local import LocalAuthorizer, LocalClient
 from trainmaster.apiserver.local_view import LocalView
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.policies import StorePolicies
 from trainmaster.auth.service_accounts import SERVICE_ACCOUNTS, ServiceAccountTokens
 from trainmaster.kit.clock import Clock
@@ -39,7 +39,7 @@ ROOT_CA = "-----BEGIN CERTIFICATE-----\n(a test)\n-----END CERTIFICATE-----\n"
 @dataclass(slots=True)
 class Cluster:
     store: Store
-    registry: Registry
+    registry: ObjectRegistry
     client: LocalClient
     view: LocalView
     clock: Clock
@@ -57,7 +57,7 @@ async def running_cluster(
     store: Store | None = None,
     clock: Clock | None = None,
     kinds: Catalogue | None = None,
-    authorizer: Authorizer | None = None,
+    authorizer: LocalAuthorizer | None = None,
     seed: int = 1,
 ) -> AsyncIterator[Cluster]:
     """In memory, or with `directory` in SQLite there; a `store` that is given stays open."""
@@ -69,7 +69,7 @@ async def running_cluster(
                 store = MemoryStore()
             else:
                 store = await stack.enter_async_context(SqliteStore.open(directory, clock))
-        registry = Registry(store, kinds or catalogue.build(), clock, ids)
+        registry = ObjectRegistry(store, kinds or catalogue.build(), clock, ids)
         accounts = ServiceAccountTokens(SIGNING_SECRET, StorePolicies(store), clock=clock, ids=ids)
         registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
         stack.callback(registry.close)

@@ -15,12 +15,12 @@ import pytest
 
 from tests.attacks.pod.hostile import FORKS, WAYS, build_forks
 from tests.node.sandboxes import LEVELS, Sandboxes, run_sandboxed
-from trainmaster.shim.protocol import USER, ContainerSpec, Limits, SandboxSpec
+from trainmaster.shim.protocol import USER, ContainerSpec, ResourceLimits, SandboxSpec
 
 pytestmark = [pytest.mark.attacks, pytest.mark.parametrize("level", LEVELS)]
 
 PYTHON = "/usr/bin/python3"
-MEMORY = Limits(memory=100 << 20)
+MEMORY = ResourceLimits(memory=100 << 20)
 PIDS = 64
 CALM = "import time\nheld = bytearray(b'x' * (40 << 20))\nprint('up', flush=True)\ntime.sleep(600)"
 ORPHANS = textwrap.dedent(
@@ -81,7 +81,9 @@ def test_processes_and_threads_end_at_the_pods_number(folder: Path, level: str) 
     rlimits = ((resource.RLIMIT_NPROC, PIDS),)
 
     async def test(it: Sandboxes) -> None:
-        pods = {way: it.make_pod(f"fork{number}", 0, limits=Limits(pids=PIDS)) for number, way in enumerate(FORKS)}
+        pods = {
+            way: it.make_pod(f"fork{number}", 0, limits=ResourceLimits(pids=PIDS)) for number, way in enumerate(FORKS)
+        }
         for way, pod in pods.items():
             await it.start(pod, build(it, pod, f"{build_forks(way)}\nos._exit(0)", rlimits=rlimits))
         for way, pod in pods.items():
@@ -96,7 +98,7 @@ def test_processes_and_threads_end_at_the_pods_number(folder: Path, level: str) 
 
 def test_containers_of_a_pod_have_its_number_together(folder: Path, level: str) -> None:
     async def test(it: Sandboxes) -> None:
-        pod = it.make_pod("two", 0, limits=Limits(pids=PIDS))
+        pod = it.make_pod("two", 0, limits=ResourceLimits(pids=PIDS))
         names = ("one", "two")
         code = f"{build_forks('processes')}\ntime.sleep(2)\nos._exit(0)"
         await it.start(pod, *(build(it, pod, code, name=name) for name in names))

@@ -20,7 +20,7 @@ from tests.attacks.pod.hostile import FORKS, WAYS, build_forks
 from tests.attacks.site import Caller, Site, add_tenant, make_caller, unique
 from tests.support.clients import JSON
 from trainmaster.client.kubeconfig import ClusterConfig
-from trainmaster.client.pod_exec import STDOUT, Wanted, open_exec
+from trainmaster.client.pod_exec import STDOUT, ExecOptions, open_exec
 
 pytestmark = pytest.mark.attacks
 
@@ -211,7 +211,7 @@ def execute(site: Site, caller: Caller, pod: str, *argv: str) -> str:
 
     async def main() -> bytes:
         found = b""
-        async with open_exec(config, caller.namespace, pod, Wanted(list(argv))) as session:
+        async with open_exec(config, caller.namespace, pod, ExecOptions(list(argv))) as session:
             async for channel, data in session.outputs():
                 found += data if channel == STDOUT else b""
         return found

@@ -20,7 +20,7 @@ from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.server import ApiServer
-from trainmaster.client.contract import Client, Identity
+from trainmaster.client.contract import ActingIdentity, Client
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.kit.clock import SystemClock
@@ -81,18 +81,18 @@ async def _sqlite(place: Place) -> AsyncIterator[WarningClient]:
 class _Everybody:
     """Lets every caller in as the administrator: who may do what is tested elsewhere."""
 
-    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> Identity:
-        return Identity("suite", groups=("system:masters", "system:authenticated"))
+    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> ActingIdentity:
+        return ActingIdentity("suite", groups=("system:masters", "system:authenticated"))
 
     def review(self, token: str, audiences: tuple[str, ...]) -> None:
         return None
 
     def allows(
-        self, identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+        self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
     ) -> bool:
         return True
 
-    def allows_path(self, identity: Identity, verb: str, path: str) -> bool:
+    def allows_path(self, identity: ActingIdentity, verb: str, path: str) -> bool:
         return True
 
 

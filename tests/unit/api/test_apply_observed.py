@@ -17,7 +17,7 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.patches.apply import apply
 from trainmaster.api.patches.managed_fields import Writer, keep_times, track_update
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 pytestmark = pytest.mark.unit
 
@@ -58,7 +58,7 @@ def _pod_template() -> Kind:
     job = catalogue.build().find_type("batch/v1", "Job")
     assert job is not None
     tree = job.load()
-    node = Node(
+    node = SchemaNode(
         type="object",
         definition="io.k8s.api.core.v1.PodTemplate",
         properties={

@@ -17,7 +17,7 @@ from trainmaster.api.patches import json_patch
 from trainmaster.api.patches.apply import LAST_APPLIED, apply
 from trainmaster.api.patches.field_sets import difference, find_decoded, intersection, list_paths, union
 from trainmaster.api.patches.managed_fields import Writer, keep_times, track_update
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.unit
@@ -125,28 +125,28 @@ def test_what_cannot_be_applied_is_a_400(applied: dict[str, Any], message: str) 
 
 # A kind with every sort of list and map, so that generated configurations reach all rules.
 
-_ITEM = Node(
+_ITEM = SchemaNode(
     type="object",
     properties={
-        "name": Node(type="string"),
-        "port": Node(type="integer", has_default=True, default=1),
-        "value": Node(type="string"),
-        "tags": Node(type="array", list_type="set", items=Node(type="string")),
+        "name": SchemaNode(type="string"),
+        "port": SchemaNode(type="integer", has_default=True, default=1),
+        "value": SchemaNode(type="string"),
+        "tags": SchemaNode(type="array", list_type="set", items=SchemaNode(type="string")),
     },
 )
-_TREE = Node(
+_TREE = SchemaNode(
     type="object",
     properties={
-        "metadata": Node(type="object", properties={"name": Node(type="string")}),
-        "spec": Node(
+        "metadata": SchemaNode(type="object", properties={"name": SchemaNode(type="string")}),
+        "spec": SchemaNode(
             type="object",
             properties={
-                "items": Node(type="array", list_type="map", list_map_keys=("name", "port"), items=_ITEM),
-                "whole": Node(type="array", items=Node(type="string")),
-                "map": Node(type="object", additional=Node(type="string")),
-                "block": Node(type="object", atomic_map=True, properties={"a": Node(type="string")}),
-                "free": Node(type="object", preserve_unknown=True),
-                "count": Node(type="integer"),
+                "items": SchemaNode(type="array", list_type="map", list_map_keys=("name", "port"), items=_ITEM),
+                "whole": SchemaNode(type="array", items=SchemaNode(type="string")),
+                "map": SchemaNode(type="object", additional=SchemaNode(type="string")),
+                "block": SchemaNode(type="object", atomic_map=True, properties={"a": SchemaNode(type="string")}),
+                "free": SchemaNode(type="object", preserve_unknown=True),
+                "count": SchemaNode(type="integer"),
             },
         ),
     },

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.lifecycle.diagnosis import Case, Finding, examine
-from trainmaster.api.lifecycle.policy import Policy
+from trainmaster.api.lifecycle.diagnosis import Case, CheckResult, examine
+from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.meta import Object
 
 pytestmark = pytest.mark.unit
@@ -49,7 +49,7 @@ def with_meta(case: Case, **meta: Any) -> Case:
     return replace(case, trainjob={**case.trainjob, "metadata": {**case.trainjob["metadata"], **meta}})
 
 
-def find_one(case: Case) -> Finding:
+def find_one(case: Case) -> CheckResult:
     [finding] = examine(case)
     return finding
 
@@ -82,7 +82,7 @@ def test_a_finished_job_that_nobody_will_delete() -> None:
     finding = find_one(make_case(3600))
     assert (finding.check, finding.state) == ("ttl", "note")
     assert finding.fix == "kubectl annotate trainjob a -n team trainmaster.dev/ttl-seconds-after-finished=3600"
-    assert examine(replace(make_case(3600), policy=Policy(ttl=7200))) == []
+    assert examine(replace(make_case(3600), policy=RetentionPolicy(ttl=7200))) == []
 
 
 def test_a_job_that_is_due_and_still_here() -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from trainmaster.api import catalogue, discovery
 from trainmaster.api.kinds import Catalogue, Kind, Subresource
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 pytestmark = pytest.mark.unit
 
 
 def make_kind(group: str, version: str, name: str, **more: object) -> Kind:
     plural = name.lower() + "s"
-    return Kind(group, version, name, plural, name.lower(), True, name, Node, **more)  # type: ignore[arg-type]
+    return Kind(group, version, name, plural, name.lower(), True, name, SchemaNode, **more)  # type: ignore[arg-type]
 
 
 SMALL = Catalogue(
@@ -31,7 +31,7 @@ SMALL = Catalogue(
             ),
         ),
         make_kind("batch", "v1", "Job"),
-        Kind("batch", "v2", "Thing", "things", "thing", False, "Thing", Node, verbs=("create",)),
+        Kind("batch", "v2", "Thing", "things", "thing", False, "Thing", SchemaNode, verbs=("create",)),
     ]
 )
 

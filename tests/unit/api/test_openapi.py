@@ -12,7 +12,7 @@ import pytest
 from trainmaster.api import catalogue, openapi
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.openapi import gnostic, v2
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 pytestmark = pytest.mark.unit
 
@@ -121,9 +121,9 @@ def test_there_is_no_document_of_what_is_not_served(path: str) -> None:
 def test_nothing_is_built_before_it_is_asked_for() -> None:
     loaded: list[str] = []
 
-    def load() -> Node:
+    def load() -> SchemaNode:
         loaded.append("x")
-        return Node(type="object")
+        return SchemaNode(type="object")
 
     kinds = [Kind("g", "v1", "Thing", "things", "thing", True, "Thing", load)]
     documents = openapi.Documents(Catalogue(kinds))
@@ -217,14 +217,14 @@ def test_version_2_properties_keep_their_types() -> None:
 
 
 def test_all_keywords_of_a_schema_are_encoded() -> None:
-    node = Node(
+    node = SchemaNode(
         type="object",
         description="d",
         properties={
-            "n": Node(type="integer", minimum=1, maximum=2.5, has_default=True, default=1, enum=(1, 2)),
-            "s": Node(type="string", min_length=1, max_length=300, pattern="a"),
-            "l": Node(type="array", items=Node(type="string"), min_items=1, max_items=3),
-            "m": Node(type="object", additional=Node(type="string"), min_properties=1, max_properties=2),
+            "n": SchemaNode(type="integer", minimum=1, maximum=2.5, has_default=True, default=1, enum=(1, 2)),
+            "s": SchemaNode(type="string", min_length=1, max_length=300, pattern="a"),
+            "l": SchemaNode(type="array", items=SchemaNode(type="string"), min_items=1, max_items=3),
+            "m": SchemaNode(type="object", additional=SchemaNode(type="string"), min_properties=1, max_properties=2),
         },
         required=("n",),
     )

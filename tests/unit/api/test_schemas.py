@@ -10,7 +10,7 @@ import pytest
 
 from trainmaster.api import schemas
 from trainmaster.api.catalogue import build
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.schemas import load, names
 
 pytestmark = pytest.mark.unit
@@ -19,7 +19,7 @@ TRAINER = "org.kubeflow.trainer.v1alpha1."
 DESCRIPTIONS: dict[str, Any] = json.loads(Path(schemas.__file__).with_name("descriptions.json").read_text())
 
 
-def at(node: Node, path: str) -> Node:
+def at(node: SchemaNode, path: str) -> SchemaNode:
     for step in path.split("."):
         node = node.properties[step]
         while node.items is not None:
@@ -95,7 +95,7 @@ def test_older_overrides_have_only_what_their_version_had() -> None:
 
 @pytest.mark.parametrize("definition", [name for name in DESCRIPTIONS if not name.startswith("_")])
 def test_every_description_is_about_a_field_that_exists(definition: str) -> None:
-    def compare(node: Node, told: Any) -> None:
+    def compare(node: SchemaNode, told: Any) -> None:
         while node.items is not None:
             node = node.items
         if isinstance(told, str):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trainmaster.api import catalogue, selectors
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.unit
@@ -181,7 +181,7 @@ KIND = Kind(
     "pod",
     True,
     "Pod",
-    Node,
+    SchemaNode,
     selectable={"status.phase": lambda obj: str(obj.get("status", {}).get("phase", ""))},
 )
 POD = {"metadata": {"name": "p", "namespace": "n"}, "status": {"phase": "Running"}}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trainmaster.api import catalogue, tables
 from trainmaster.api.kinds import Column, Kind
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.unit
@@ -60,7 +60,7 @@ def test_a_duration_has_at_most_two_units(seconds: float) -> None:
 
 
 def kind(*columns: Column) -> Kind:
-    return Kind("g", "v1", "Thing", "things", "thing", True, "Thing", Node, columns=columns)
+    return Kind("g", "v1", "Thing", "things", "thing", True, "Thing", SchemaNode, columns=columns)
 
 
 def test_a_kind_without_columns_shows_name_and_age() -> None:

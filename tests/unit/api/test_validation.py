@@ -13,7 +13,7 @@ from tests.unit.api.test_decoding import kind_of, make_config_map, make_trainjob
 from trainmaster.api.catalogue import build
 from trainmaster.api.decoding import decode
 from trainmaster.api.meta import Object
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.validation import quick, rules, structural, validate
 
 pytestmark = pytest.mark.unit
@@ -283,7 +283,7 @@ def test_every_rule_in_the_schema_data_is_implemented() -> None:
     missing: set[str] = set()
     seen: set[int] = set()
 
-    def visit(node: Node) -> None:
+    def visit(node: SchemaNode) -> None:
         if id(node) in seen:
             return
         seen.add(id(node))

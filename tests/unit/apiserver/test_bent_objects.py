@@ -16,7 +16,7 @@ from trainmaster.api import catalogue
 from trainmaster.api.kinds import Kind
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Call
-from trainmaster.client.contract import Identity, PatchType, WriteOptions
+from trainmaster.client.contract import ActingIdentity, PatchType, WriteOptions
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -57,7 +57,7 @@ def list_bent(kind: Kind, name: str) -> Iterator[Any]:
 @pytest.mark.parametrize("kind", catalogue.build().kinds, ids=lambda kind: f"{kind.plural}.{kind.group}/{kind.version}")
 def test_a_bent_object_is_refused_or_taken(kind: Kind) -> None:
     namespace = "default" if kind.namespaced else ""
-    call, dry = Call(Identity("ann"), "test/1"), WriteOptions(dry_run=True)
+    call, dry = Call(ActingIdentity("ann"), "test/1"), WriteOptions(dry_run=True)
 
     async def main() -> None:
         async with running_cluster() as cluster:

@@ -11,8 +11,8 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import NotFound
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.local import LocalClient
-from trainmaster.apiserver.registry import Registry
-from trainmaster.apiserver.work import Worker
+from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.apiserver.work import KeyedWorker
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.kit.ids import SeededIds
 from trainmaster.kit.scopes import Scope
@@ -46,7 +46,7 @@ async def stopped(store: MemoryStore) -> LocalClient:
     """A client while nobody cleans up, as between a crash and the next start."""
     async with running_cluster(store=store):
         pass
-    return LocalClient(Registry(store, catalogue.build(), VirtualClock(), SeededIds(2)))
+    return LocalClient(ObjectRegistry(store, catalogue.build(), VirtualClock(), SeededIds(2)))
 
 
 def test_dependents_whose_owner_went_before_a_stop_go_after_it() -> None:
@@ -205,7 +205,7 @@ def test_an_object_that_cannot_be_handled_ends_nobody_and_is_tried_again() -> No
             if handled == ["poison"]:
                 raise KeyError("spec")
 
-        worker: Worker[str] = Worker("test", handle, VirtualClock())
+        worker: KeyedWorker[str] = KeyedWorker("test", handle, VirtualClock())
         async with Scope("test") as scope:
             scope.spawn_forever(worker.run(), name="worker")
             worker.add("poison")

@@ -8,7 +8,7 @@ import pytest
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.client.contract import Identity, PatchType, WatchOptions, WriteOptions
+from trainmaster.client.contract import ActingIdentity, PatchType, WatchOptions, WriteOptions
 from trainmaster.client.writes import Create, Delete, Patch
 from trainmaster.store.memory import MemoryStore
 from trainmaster.testing.cluster import running_cluster
@@ -102,7 +102,7 @@ def test_an_empty_plan_writes_nothing() -> None:
 
 class OnlyReads:
     def allows(
-        self, identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+        self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
     ) -> bool:
         return verb == "get" and (group, resource, namespace) == ("", "configmaps", "default")
 
@@ -111,7 +111,7 @@ def test_acting_as_somebody_is_authorized() -> None:
     async def main() -> None:
         async with running_cluster(authorizer=OnlyReads()) as cluster:
             await cluster.client.create(CONFIG_MAPS, make("a"), "default")
-            user = cluster.client.as_user(Identity("jane"))
+            user = cluster.client.as_user(ActingIdentity("jane"))
             assert (await user.get(CONFIG_MAPS, "a", "default"))["metadata"]["name"] == "a"
             with pytest.raises(StatusError) as caught:
                 await user.create(CONFIG_MAPS, make("b"), "default")
@@ -131,7 +131,7 @@ def test_nobody_may_act_as_somebody_without_an_authorizer() -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
             with pytest.raises(StatusError) as caught:
-                await cluster.client.as_user(Identity("jane")).get(CONFIG_MAPS, "a", "default")
+                await cluster.client.as_user(ActingIdentity("jane")).get(CONFIG_MAPS, "a", "default")
             assert caught.value.code == 403
 
     run_virtual(main())

@@ -11,14 +11,14 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, SECRETS
 from trainmaster.client.contract import PatchType
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Refusal
+from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.scopes import Scope
 from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -97,14 +97,14 @@ def test_an_object_rests_after_a_look_that_took_long(seconds: float, passes: int
     async def main() -> None:
         clock, looks = SlowClock(), []
 
-        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
+        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
             if request.name == "large":
                 looks.append(request)
                 clock.spent += seconds
             return NOTHING
 
         async with running_cluster(clock=clock) as cluster:
-            controller = Controller("test", CONFIG_MAPS, reconcile, (Source(CONFIG_MAPS, map_to_self),), "test")
+            controller = Controller("test", CONFIG_MAPS, reconcile, (ChangeSource(CONFIG_MAPS, map_to_self),), "test")
             manager = Manager(
                 [controller],
                 view=cluster.view,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trainmaster.api.meta import Object
 from trainmaster.apiserver import stored
-from trainmaster.store.contract import Record
+from trainmaster.store.contract import StoredRecord
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +45,7 @@ def test_peeking_agrees_with_parsing(metadata: Object, rest: Object, name: str) 
     assert stored.peek_uid(value) == "the-uid"
     assert stored.peek_deletion(value) == metadata.get("deletionTimestamp", "")
     assert stored.peek_owners(value) == metadata.get("ownerReferences", [])
-    assert stored.labels_of(Record("b", "n", 1, 1, value)) == metadata.get("labels", {})
+    assert stored.labels_of(StoredRecord("b", "n", 1, 1, value)) == metadata.get("labels", {})
 
 
 def test_names_of_records_split_into_namespace_and_name() -> None:

@@ -9,7 +9,14 @@ import pytest
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import Expired, StatusError
 from trainmaster.apiserver.contract import Call
-from trainmaster.client.contract import DeleteOptions, Identity, ListOptions, PatchType, WatchOptions, WriteOptions
+from trainmaster.client.contract import (
+    ActingIdentity,
+    DeleteOptions,
+    ListOptions,
+    PatchType,
+    WatchOptions,
+    WriteOptions,
+)
 from trainmaster.store.memory import MemoryStore
 from trainmaster.store.state import WindowLimits
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -198,7 +205,7 @@ def test_a_name_in_the_path_must_be_that_of_the_body() -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
             await create(cluster, "a")
-            call = Call(Identity("u"))
+            call = Call(ActingIdentity("u"))
             for metadata, message in (
                 ({}, "the name of the object (a based on URL) was undeterminable: name must be provided"),
                 ({"name": "b"}, "the name of the object (b) does not match the name on the URL (a)"),

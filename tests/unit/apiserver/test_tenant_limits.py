@@ -11,7 +11,7 @@ from trainmaster.api.resources import PODS, RESOURCE_QUOTAS
 from trainmaster.api.status import StatusError
 from trainmaster.api.tenancy import STORAGE, Allowance
 from trainmaster.client.contract import PatchType
-from trainmaster.tenancy.tenants import Tenants
+from trainmaster.tenancy.tenants import TenantRegister
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 def play(allowance: Allowance, scene: Callable[[Cluster], Awaitable[None]]) -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
-            await Tenants(cluster.client, cluster.clock).add("ann", allowance, walled=True)
+            await TenantRegister(cluster.client, cluster.clock).add("ann", allowance, walled=True)
             await scene(cluster)
 
     run_virtual(main())

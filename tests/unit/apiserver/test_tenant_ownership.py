@@ -11,19 +11,19 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, PODS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.local import LocalClient
-from trainmaster.client.contract import Identity, PatchType
+from trainmaster.client.contract import ActingIdentity, PatchType
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.unit
 
-ANN = Identity("system:serviceaccount:ann:tenant", groups=("system:serviceaccounts",))
+ANN = ActingIdentity("system:serviceaccount:ann:tenant", groups=("system:serviceaccounts",))
 MARK = "jobset.sigs.k8s.io/jobset-uid"
 
 
 class _Everything:
     def allows(
-        self, identity: Identity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
+        self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
     ) -> bool:
         return True
 

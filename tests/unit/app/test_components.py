@@ -14,7 +14,7 @@ from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.components import LOOK_SECONDS, START_SECONDS, Components, name_controller
 from trainmaster.client.contract import DeleteOptions
 from trainmaster.client.view import View
-from trainmaster.client.writes import Refusal
+from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.controller import Controller
@@ -22,7 +22,7 @@ from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
@@ -43,12 +43,12 @@ async def get_shown(cluster: Cluster, name: str) -> tuple[str, bool, str]:
 def test_a_controller_that_breaks_is_seen_in_its_pod_and_so_is_its_recovery() -> None:
     broken = [False]
 
-    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
         if broken[0]:
             raise ValueError("a wheel came off")
         return NOTHING
 
-    controller = Controller("trainjob", CONFIG_MAPS, reconcile, (Source(CONFIG_MAPS, map_to_self),), "test")
+    controller = Controller("trainjob", CONFIG_MAPS, reconcile, (ChangeSource(CONFIG_MAPS, map_to_self),), "test")
 
     async def main() -> None:
         async with running_cluster() as cluster:

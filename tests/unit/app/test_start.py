@@ -37,11 +37,11 @@ def count(name, *source, **rest):
     return compile_one(name, *source, **rest)
 if compile_one:
     dataclasses._create_fn = count
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 compiled.clear()
 said = io.StringIO()
-code = main(["up", "--home", sys.argv[1]], Context({"TRAINMASTER_FAILPOINTS": "nonsense"}, io.StringIO(), said))
+code = main(["up", "--home", sys.argv[1]], CommandContext({"TRAINMASTER_FAILPOINTS": "nonsense"}, io.StringIO(), said))
 modules = sorted(sys.modules.keys() - before)
 installed = [name for name in modules if "/site-packages/" in (getattr(sys.modules[name], "__file__", None) or "")]
 json.dump([code, said.getvalue(), modules, installed, compiled], sys.stdout)

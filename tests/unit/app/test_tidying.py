@@ -12,9 +12,9 @@ from tests.unit.history.test_archive import GONE, make_trainjob
 from trainmaster.api import code
 from trainmaster.api.resources import CONFIG_MAPS, PODS
 from trainmaster.app.tidying import Tidier
-from trainmaster.bundles import Store, pack
+from trainmaster.bundles import BundleStore, pack
 from trainmaster.history.archive import FILE, Archive
-from trainmaster.history.record import Sources, build_record
+from trainmaster.history.record import RecordSources, build_record
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 class Stage:
     def __init__(self, cluster: Cluster, root: Path) -> None:
         self.cluster, self.root = cluster, root
-        self.store, self.history = Store(root / "bundles"), root / "history"
+        self.store, self.history = BundleStore(root / "bundles"), root / "history"
         self.tidier = Tidier(cluster.client, cluster.clock, self.store.root, self.history)
 
     def pack(self, text: str, *, days_ago: float = 2.0) -> str:
@@ -40,7 +40,7 @@ class Stage:
         archive = Archive.open(self.history)
         trainjob = make_trainjob()
         trainjob["metadata"]["annotations"] = {code.CODE_DIGEST: digest}
-        archive.put([build_record(Sources(trainjob), GONE)])
+        archive.put([build_record(RecordSources(trainjob), GONE)])
         archive.close()
 
     async def put_pod(self, digest: str) -> None:

@@ -10,11 +10,11 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, ROLE_BINDINGS, ROLES
 from trainmaster.auth.escalation import check_write
 from trainmaster.auth.rbac import RbacAuthorizer
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 
 pytestmark = pytest.mark.unit
 
-ANN = Identity("ann", groups=("system:authenticated",))
+ANN = ActingIdentity("ann", groups=("system:authenticated",))
 
 
 def world(*held: Object) -> RbacAuthorizer:
@@ -88,5 +88,5 @@ def test_an_update_that_grants_nothing_new_passes() -> None:
 
 
 def test_masters_are_not_checked() -> None:
-    root = Identity("root", groups=(MASTERS,))
+    root = ActingIdentity("root", groups=(MASTERS,))
     check_write(world(), root, CLUSTER_ROLE_BINDINGS, "", binding("powerful"), None)

@@ -10,15 +10,15 @@ from trainmaster.api.status import Invalid, StatusError
 from trainmaster.auth.identities import Credentials, StaticTokens, digest, read_certificate
 from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.auth.reviews import Reviews
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 
 pytestmark = pytest.mark.unit
 
-ANN = Identity("ann", groups=("dev", "system:authenticated"))
+ANN = ActingIdentity("ann", groups=("dev", "system:authenticated"))
 
 
 def credentials() -> Credentials:
-    return Credentials([StaticTokens({digest("secret"): Identity("ann", groups=("dev",))})])
+    return Credentials([StaticTokens({digest("secret"): ActingIdentity("ann", groups=("dev",))})])
 
 
 def reviews() -> Reviews:
@@ -51,7 +51,9 @@ def test_wrong_credentials_are_refused(header: str) -> None:
 
 def test_a_certificate_names_user_and_groups() -> None:
     subject = ((("organizationName", "one"),), (("organizationName", "two"),), (("commonName", "ann"),))
-    assert read_certificate({"subject": subject}) == Identity("ann", groups=("one", "two", "system:authenticated"))
+    assert read_certificate({"subject": subject}) == ActingIdentity(
+        "ann", groups=("one", "two", "system:authenticated")
+    )
 
 
 def test_a_certificate_without_a_common_name_is_nobody() -> None:
@@ -82,7 +84,7 @@ def test_a_review_asks_exactly_one_thing(spec: dict[str, object]) -> None:
 
 def test_a_subject_access_review_answers_for_somebody_else() -> None:
     spec = {"user": "ann", "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "a"}}
-    answer = reviews().answer(access("subjectaccessreviews"), Identity("root"), {"spec": spec})
+    answer = reviews().answer(access("subjectaccessreviews"), ActingIdentity("root"), {"spec": spec})
     assert answer["status"] == {"allowed": True}
     with pytest.raises(Invalid, match="at least one of user or group must be specified"):
         reviews().answer(access("subjectaccessreviews"), ANN, {"spec": {**spec, "user": ""}})

@@ -8,11 +8,11 @@ from tests.unit.auth.policies import DictPolicies, rule
 from trainmaster.auth import roles
 from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, ROLE_BINDINGS
 from trainmaster.auth.rbac import RbacAuthorizer
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 
 pytestmark = pytest.mark.unit
 
-BOB = Identity("bob", groups=("dev",))
+BOB = ActingIdentity("bob", groups=("dev",))
 
 
 def make() -> tuple[DictPolicies, RbacAuthorizer]:
@@ -28,7 +28,7 @@ def test_without_a_binding_everything_is_denied() -> None:
 
 def test_masters_may_do_everything_without_any_policy() -> None:
     _, authorizer = make()
-    root = Identity("root", groups=(MASTERS,))
+    root = ActingIdentity("root", groups=(MASTERS,))
     assert authorizer.allows(root, "delete", "x", "y/z", "n", "m") and authorizer.allows_path(root, "get", "/metrics")
 
 
@@ -87,8 +87,8 @@ def test_service_accounts_are_bound_by_namespace_and_name() -> None:
             "subjects": [{"kind": "ServiceAccount", "name": "runner", "namespace": "other"}],
         },
     )
-    assert authorizer.allows(Identity("system:serviceaccount:other:runner"), "get", "", "pods", "a")
-    assert not authorizer.allows(Identity("system:serviceaccount:a:runner"), "get", "", "pods", "a")
+    assert authorizer.allows(ActingIdentity("system:serviceaccount:other:runner"), "get", "", "pods", "a")
+    assert not authorizer.allows(ActingIdentity("system:serviceaccount:a:runner"), "get", "", "pods", "a")
 
 
 def test_a_revoked_binding_stops_working_at_once() -> None:
@@ -116,7 +116,7 @@ def test_a_binding_that_changes_its_subjects_forgets_the_old_ones() -> None:
     policies.bind("r", ("User", "bob"), name="b")
     policies.bind("r", ("User", "ann"), name="b")
     assert not authorizer.allows(BOB, "get", "", "pods", "a")
-    assert authorizer.allows(Identity("ann"), "get", "", "pods", "a")
+    assert authorizer.allows(ActingIdentity("ann"), "get", "", "pods", "a")
 
 
 def test_policies_that_exist_before_the_authorizer_count() -> None:
@@ -192,8 +192,8 @@ def test_everybody_who_is_known_sees_the_cluster_runtimes_that_a_trainjob_can_na
         policies.put(CLUSTER_ROLES, obj)
     for obj in roles.build_cluster_role_bindings():
         policies.put(CLUSTER_ROLE_BINDINGS, obj)
-    known = Identity("ann", groups=("system:authenticated",))
-    stranger = Identity("system:anonymous", groups=("system:unauthenticated",))
+    known = ActingIdentity("ann", groups=("system:authenticated",))
+    stranger = ActingIdentity("system:anonymous", groups=("system:unauthenticated",))
     runtimes = ("trainer.kubeflow.org", "clustertrainingruntimes", "")
     assert authorizer.allows(known, "list", *runtimes) and authorizer.allows(known, "get", *runtimes)
     assert not authorizer.allows(known, "update", *runtimes)

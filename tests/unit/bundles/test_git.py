@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.bundles import git
-from trainmaster.bundles.git import State
+from trainmaster.bundles.git import GitState
 
 pytestmark = pytest.mark.unit
 
@@ -17,16 +17,16 @@ COMMIT = "28fccd6e2c81c09c75f4dbef90a041e4cdf5b4a9"
 @pytest.mark.parametrize(
     ("output", "want"),
     [
-        (f"# branch.oid {COMMIT}\0# branch.head main\0", State(COMMIT, False)),
-        (f"# branch.oid {COMMIT}\0# branch.head main\0? new.py\0", State(COMMIT, True)),
+        (f"# branch.oid {COMMIT}\0# branch.head main\0", GitState(COMMIT, False)),
+        (f"# branch.oid {COMMIT}\0# branch.head main\0? new.py\0", GitState(COMMIT, True)),
         (
             f"# branch.oid {COMMIT}\0# branch.head main\x001 .M N... 100644 100644 100644 a b f.py\0",
-            State(COMMIT, True),
+            GitState(COMMIT, True),
         ),
-        ("# branch.oid (initial)\0# branch.head main\0? a\0", State("", True)),
+        ("# branch.oid (initial)\0# branch.head main\0? a\0", GitState("", True)),
     ],
 )
-def test_the_answer_of_git_is_understood(output: str, want: State) -> None:
+def test_the_answer_of_git_is_understood(output: str, want: GitState) -> None:
     assert git.parse(output.encode()) == want
 
 
@@ -35,7 +35,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def read_without_git(directory: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+def read_without_git(directory: Path, monkeypatch: pytest.MonkeyPatch) -> GitState:
     monkeypatch.setenv("PATH", "/nowhere")
     return git.ask(directory).read()
 
@@ -44,7 +44,7 @@ def test_without_the_program_the_commit_is_read_from_the_files(tmp_path: Path, m
     write(tmp_path / ".git/HEAD", "ref: refs/heads/main\n")
     write(tmp_path / ".git/refs/heads/main", f"{COMMIT}\n")
     (tmp_path / "deep/er").mkdir(parents=True)
-    assert read_without_git(tmp_path / "deep/er", monkeypatch) == State(COMMIT, None)
+    assert read_without_git(tmp_path / "deep/er", monkeypatch) == GitState(COMMIT, None)
 
 
 def test_a_detached_head_and_packed_references_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +64,6 @@ def test_a_worktree_names_the_folder_of_its_repository(tmp_path: Path, monkeypat
 
 
 def test_outside_of_a_repository_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert read_without_git(tmp_path, monkeypatch) == State("", None)
+    assert read_without_git(tmp_path, monkeypatch) == GitState("", None)
     write(tmp_path / ".git/HEAD", "ref: refs/heads/main\n")
-    assert read_without_git(tmp_path, monkeypatch) == State("", None)
+    assert read_without_git(tmp_path, monkeypatch) == GitState("", None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.bundles.ignoring import Level, is_ignored, parse, read_levels_above
-from trainmaster.bundles.walking import Limits, walk
+from trainmaster.bundles.walking import BundleLimits, walk
 
 pytestmark = pytest.mark.unit
 
@@ -82,7 +82,7 @@ def write(root: Path, **files: str) -> None:
 
 
 def list_files(root: Path) -> list[str]:
-    return sorted(walk(root, Limits()).files)
+    return sorted(walk(root, BundleLimits()).files)
 
 
 def test_the_last_line_that_matches_decides(tmp_path: Path) -> None:

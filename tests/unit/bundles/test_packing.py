@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.bundles import Bundle, BundleError, Limits, Store, pack, packing, remembering
+from trainmaster.bundles import Bundle, BundleError, BundleLimits, BundleStore, pack, packing, remembering
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def get_tree(store: Path, bundle: Bundle) -> Path:
-    found = Store(store).find(bundle.digest)
+    found = BundleStore(store).find(bundle.digest)
     assert found is not None
     return found.tree
 
@@ -142,7 +142,7 @@ def test_a_change_of_equal_length_with_an_old_time_stamp_is_seen(source: Path, s
 
 def test_a_bundle_that_was_forgotten_is_made_again_from_the_files(source: Path, store: Path, later: None) -> None:
     first = pack(source, store)
-    shutil.rmtree(Store(store).get_place(first.digest))
+    shutil.rmtree(BundleStore(store).get_place(first.digest))
     again = pack(source, store)
     assert (again.digest, again.reused) == (first.digest, False)
     assert (get_tree(store, again) / "train.py").read_text() == "print('hello')\n"
@@ -221,20 +221,20 @@ def test_too_much_code_names_its_largest_parts_and_the_file_to_write(source: Pat
     (source / "data" / "big").write_bytes(b"x" * 5000)
     (source / "dump").write_bytes(b"x" * 3000)
     with pytest.raises(BundleError) as caught:
-        pack(source, store, Limits(bytes=4096))
+        pack(source, store, BundleLimits(bytes=4096))
     text = str(caught.value)
     assert "has 7.8 KiB, more than the limit of 4.0 KiB (--code-limit)" in text
     assert "The largest parts are data/ (4.9 KiB), dump (2.9 KiB)" in text
     assert f"echo '/data/' >> {source}/.trainmasterignore" in text
     (source / ".trainmasterignore").write_text("/data/\n")
-    assert pack(source, store, Limits(bytes=4096)).files == 5
+    assert pack(source, store, BundleLimits(bytes=4096)).files == 5
 
 
 def test_too_many_files_are_told_as_such(source: Path, store: Path) -> None:
     for number in range(20):
         (source / "pkg" / f"{number}.txt").touch()
     with pytest.raises(BundleError, match="files, more than the limit of 3"):
-        pack(source, store, Limits(files=3))
+        pack(source, store, BundleLimits(files=3))
 
 
 def test_a_link_inside_becomes_relative_and_one_that_leads_out_is_refused_by_name(source: Path, store: Path) -> None:

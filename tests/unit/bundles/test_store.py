@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.bundles import Store, pack, store
+from trainmaster.bundles import BundleStore, pack, store
 
 pytestmark = pytest.mark.unit
 
@@ -16,18 +16,18 @@ DAY = 86400.0
 
 
 @pytest.fixture
-def bundles(tmp_path: Path) -> Store:
-    return Store(tmp_path / "bundles")
+def bundles(tmp_path: Path) -> BundleStore:
+    return BundleStore(tmp_path / "bundles")
 
 
-def make(bundles: Store, tmp_path: Path, text: str) -> str:
+def make(bundles: BundleStore, tmp_path: Path, text: str) -> str:
     folder = tmp_path / f"source-{text}"
     folder.mkdir()
     (folder / "train.py").write_text(text)
     return pack(folder, bundles.root).digest
 
 
-def test_an_unknown_digest_is_none_and_what_is_no_digest_is_an_error(bundles: Store) -> None:
+def test_an_unknown_digest_is_none_and_what_is_no_digest_is_an_error(bundles: BundleStore) -> None:
     assert bundles.find("sha256:" + "0" * 64) is None
     for text in ("", "sha256:12", "../../etc", "sha256:" + "0" * 63 + "/"):
         with pytest.raises(ValueError, match="is not a digest"):
@@ -35,7 +35,7 @@ def test_an_unknown_digest_is_none_and_what_is_no_digest_is_an_error(bundles: St
 
 
 def test_after_a_power_cut_a_whole_bundle_is_found_and_a_torn_one_is_not(
-    bundles: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundles: BundleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, torn, cut = (make(bundles, tmp_path, text) for text in ("whole", "torn", "cut"))
     (bundles.get_place(torn) / "tree" / "train.py").write_text("\0\0\0\0")
@@ -49,7 +49,7 @@ def test_after_a_power_cut_a_whole_bundle_is_found_and_a_torn_one_is_not(
 
 
 def test_what_was_made_durable_is_not_read_again(
-    bundles: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundles: BundleStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = make(bundles, tmp_path, "a")
     bundles.make_durable(digest)
@@ -59,7 +59,7 @@ def test_what_was_made_durable_is_not_read_again(
     assert bundles.find(digest) is not None
 
 
-def test_old_bundles_that_nobody_mentions_are_forgotten(bundles: Store, tmp_path: Path) -> None:
+def test_old_bundles_that_nobody_mentions_are_forgotten(bundles: BundleStore, tmp_path: Path) -> None:
     used, unused, young = (make(bundles, tmp_path, text) for text in ("used", "unused", "young"))
     for digest in (used, unused):
         os.utime(bundles.get_place(digest), (1000, 1000))
@@ -77,7 +77,9 @@ def test_old_bundles_that_nobody_mentions_are_forgotten(bundles: Store, tmp_path
     assert len(list((bundles.root / "cache").iterdir())) == 2
 
 
-def test_a_bundle_that_is_packed_again_between_the_question_and_the_end_stays(bundles: Store, tmp_path: Path) -> None:
+def test_a_bundle_that_is_packed_again_between_the_question_and_the_end_stays(
+    bundles: BundleStore, tmp_path: Path
+) -> None:
     digest = make(bundles, tmp_path, "a")
     os.utime(bundles.get_place(digest), (1000, 1000))
     candidates = bundles.list_unused(set(), before=1000 + DAY)
@@ -87,7 +89,7 @@ def test_a_bundle_that_is_packed_again_between_the_question_and_the_end_stays(bu
     assert bundles.find(digest) is not None
 
 
-def test_nothing_is_forgotten_while_somebody_packs(bundles: Store, tmp_path: Path) -> None:
+def test_nothing_is_forgotten_while_somebody_packs(bundles: BundleStore, tmp_path: Path) -> None:
     digest = make(bundles, tmp_path, "a")
     os.utime(bundles.get_place(digest), (1000, 1000))
     with bundles.locked(), bundles.locked():
@@ -95,7 +97,7 @@ def test_nothing_is_forgotten_while_somebody_packs(bundles: Store, tmp_path: Pat
     assert bundles.forget([digest], before=1000 + DAY) == [digest]
 
 
-def test_several_may_pack_the_same_at_once(bundles: Store, tmp_path: Path) -> None:
+def test_several_may_pack_the_same_at_once(bundles: BundleStore, tmp_path: Path) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(50):
@@ -108,7 +110,7 @@ def test_several_may_pack_the_same_at_once(bundles: Store, tmp_path: Path) -> No
     assert [name for name in os.listdir(bundles.root / "cache") if name.endswith(".tmp")] == []
 
 
-def test_there_is_nothing_to_forget_in_a_home_without_code(bundles: Store) -> None:
+def test_there_is_nothing_to_forget_in_a_home_without_code(bundles: BundleStore) -> None:
     assert bundles.list_digests() == []
     assert bundles.list_unused(set(), before=1e12) == []
     assert bundles.forget([], before=1e12) == []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.bundles import Store, pack
-from trainmaster.bundles.views import Owner, copy_tree, is_inside
+from trainmaster.bundles import BundleStore, pack
+from trainmaster.bundles.views import CopyOwner, copy_tree, is_inside
 from trainmaster.node.outputs import list_new
 
 pytestmark = pytest.mark.unit
@@ -23,7 +23,7 @@ def tree(tmp_path: Path) -> Path:
     (source / "run.sh").chmod(0o755)
     (source / "pkg" / "m.py").write_text("m\n")
     os.symlink("pkg/m.py", source / "link")
-    found = Store(tmp_path / "bundles").find(pack(source, tmp_path / "bundles").digest)
+    found = BundleStore(tmp_path / "bundles").find(pack(source, tmp_path / "bundles").digest)
     assert found is not None
     return found.tree
 
@@ -80,7 +80,7 @@ def test_the_upper_layer_of_an_overlay_is_looked_at_in_the_same_way(tree: Path, 
 
 
 def test_everybody_may_write_where_containers_run_as_different_users(tree: Path, tmp_path: Path) -> None:
-    copy_tree(tree, tmp_path / "view", Owner(everybody=True))
+    copy_tree(tree, tmp_path / "view", CopyOwner(everybody=True))
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "view").iterdir()}
     assert modes == {"train.py": 0o666, "run.sh": 0o777, "pkg": 0o777, "link": 0o666}
 

@@ -12,7 +12,7 @@ import yaml
 
 from trainmaster.cli import exits
 from trainmaster.cli.commands.check import shorten
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit
@@ -27,7 +27,7 @@ class Check:
 
     def __call__(self, text: str, *flags: str) -> int:
         out, err = io.StringIO(), io.StringIO()
-        code = main(("check", "-f", "-", *flags), Context({}, out, err, io.StringIO(text)))
+        code = main(("check", "-f", "-", *flags), CommandContext({}, out, err, io.StringIO(text)))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 
@@ -158,7 +158,7 @@ def test_nothing_to_check_is_a_wrong_command_line(check: Check) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_would_run(path: Path) -> None:
     out = io.StringIO()
-    assert main(("check", "-f", str(path)), Context({}, out, io.StringIO())) == exits.OK, out.getvalue()
+    assert main(("check", "-f", str(path)), CommandContext({}, out, io.StringIO())) == exits.OK, out.getvalue()
 
 
 def test_a_runtime_that_is_not_shipped_is_asked_for(check: Check) -> None:

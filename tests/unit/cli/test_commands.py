@@ -13,7 +13,7 @@ import yaml
 import trainmaster
 from trainmaster.app.home import Home, ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import COMMANDS, main
 
 pytestmark = pytest.mark.unit
@@ -29,7 +29,7 @@ class Shell:
 
     def __call__(self, *argv: str) -> int:
         out, err = io.StringIO(), io.StringIO()
-        code = main(argv, Context(self.environ, out, err))
+        code = main(argv, CommandContext(self.environ, out, err))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 

@@ -13,7 +13,7 @@ import pytest
 
 from trainmaster.cli import exits
 from trainmaster.cli.commands.completion import FILES, SHELLS, complete
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import COMMANDS, main
 
 pytestmark = pytest.mark.unit
@@ -77,7 +77,7 @@ def test_hidden_options_are_not_offered() -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_shell_takes_its_script(shell: str, tmp_path: Path) -> None:
     out = io.StringIO()
-    assert main(("completion", shell), Context({}, out, io.StringIO())) == exits.OK
+    assert main(("completion", shell), CommandContext({}, out, io.StringIO())) == exits.OK
     script = tmp_path / "script"
     script.write_text(out.getvalue())
     program = shutil.which(shell)
@@ -89,7 +89,7 @@ def test_the_shell_takes_its_script(shell: str, tmp_path: Path) -> None:
 
 def test_bash_completes_with_what_the_command_says(tmp_path: Path) -> None:
     out = io.StringIO()
-    main(("completion", "bash"), Context({}, out, io.StringIO()))
+    main(("completion", "bash"), CommandContext({}, out, io.StringIO()))
     stand_in = tmp_path / "trainmaster"
     stand_in.write_text('#!/bin/sh\nshift 2; printf "%s\\tsome text\\n" "got:$*" other\n')
     stand_in.chmod(0o755)
@@ -103,12 +103,12 @@ def test_bash_completes_with_what_the_command_says(tmp_path: Path) -> None:
 
 def test_without_a_shell_the_three_are_named() -> None:
     err = io.StringIO()
-    assert main(("completion",), Context({}, io.StringIO(), err)) == exits.USAGE
+    assert main(("completion",), CommandContext({}, io.StringIO(), err)) == exits.USAGE
     assert "bash|zsh|fish" in err.getvalue()
 
 
 def test_without_a_server_nothing_is_offered_and_nothing_said(tmp_path: Path) -> None:
     out, err = io.StringIO(), io.StringIO()
-    context = Context({"TRAINMASTER_HOME": str(tmp_path)}, out, err)
+    context = CommandContext({"TRAINMASTER_HOME": str(tmp_path)}, out, err)
     assert main(("completion", "--words", "logs", ""), context) == exits.OK
     assert (out.getvalue(), err.getvalue()) == ("", "")

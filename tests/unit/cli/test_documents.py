@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.documents import parse, read_documents
 
 pytestmark = pytest.mark.unit
@@ -101,13 +101,13 @@ def test_a_directory_gives_its_manifests_in_order_and_standard_input_is_a_dash(t
     (tmp_path / "b.yaml").write_text("kind: B\n")
     (tmp_path / "a.json").write_text('{"kind": "A"}')
     (tmp_path / "notes.txt").write_text("no manifest")
-    context = Context({}, io.StringIO(), io.StringIO(), io.StringIO("kind: C\n"))
+    context = CommandContext({}, io.StringIO(), io.StringIO(), io.StringIO("kind: C\n"))
     found = [document.obj for document in read_documents(context, [str(tmp_path), "-"])]
     assert found == [{"kind": "A"}, {"kind": "B"}, {"kind": "C"}]
 
 
 def test_files_that_cannot_be_read_are_a_wrong_command_line(tmp_path: Path) -> None:
-    context = Context({}, io.StringIO(), io.StringIO(), io.StringIO())
+    context = CommandContext({}, io.StringIO(), io.StringIO(), io.StringIO())
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty").mkdir()
     for name, words in (("none.yaml", "no such file"), ("binary.yaml", "no text"), ("empty", "has no manifest")):

@@ -11,12 +11,12 @@ import pytest
 
 from tests.unit.history.test_archive import GONE, PLACE, make_trainjob
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive
-from trainmaster.history.record import Sources, build_record
+from trainmaster.history.record import RecordSources, build_record
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +30,7 @@ class Shell:
     def run(self, *words: str) -> int:
         out, err = io.StringIO(), io.StringIO()
         action, *rest = words
-        code = main(["history", action, "--home", str(self.home), *rest], Context({}, out, err))
+        code = main(["history", action, "--home", str(self.home), *rest], CommandContext({}, out, err))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 
@@ -48,8 +48,8 @@ def shell(tmp_path: Path) -> Shell:
     archive.note({}, {"js": "u1"})
     event = {"metadata": {"uid": "e"}, "reason": "Done", "message": "it is", "firstTimestamp": "2026-01-01T00:10:00Z"}
     snapshot = {"data": {"runtime": "kind: ClusterTrainingRuntime\n"}}
-    archive.put([build_record(Sources(make_trainjob("u1"), snapshot, events=[event]), GONE)])
-    archive.put([build_record(Sources(make_trainjob("u2", "b", "Failed")))])
+    archive.put([build_record(RecordSources(make_trainjob("u1"), snapshot, events=[event]), GONE)])
+    archive.put([build_record(RecordSources(make_trainjob("u2", "b", "Failed")))])
     archive.close()
     return Shell(home)
 
@@ -85,10 +85,10 @@ def test_logs_of_all_ranks_say_where_a_line_is_from_and_of_one_they_do_not(shell
 def test_the_daily_command_reads_the_same_logs_when_no_server_runs(shell: Shell) -> None:
     out, err = io.StringIO(), io.StringIO()
     words = ["logs", "a", "-n", "ns", "--home", str(shell.home)]
-    assert main(words, Context({}, out, err)) == exits.OK
+    assert main(words, CommandContext({}, out, err)) == exits.OK
     assert out.getvalue().splitlines() == ["[0] hello from 0", "[1] hello from 1"]
     assert "no server runs" in err.getvalue()
-    assert main(["logs", "nobody", "--home", str(shell.home)], Context({}, out, err)) == exits.NOT_RUNNING
+    assert main(["logs", "nobody", "--home", str(shell.home)], CommandContext({}, out, err)) == exits.NOT_RUNNING
 
 
 @pytest.mark.parametrize(

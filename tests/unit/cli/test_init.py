@@ -16,7 +16,7 @@ import yaml
 import trainmaster
 from trainmaster.cli import exits
 from trainmaster.cli.commands.init import build, choose_name
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit
@@ -26,7 +26,7 @@ FILES = {"train.py", "trainjob.yaml", "README.md", ".trainmasterignore"}
 
 def run(*argv: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    code = main(argv, Context({}, out, err))
+    code = main(argv, CommandContext({}, out, err))
     return code, out.getvalue(), err.getvalue()
 
 

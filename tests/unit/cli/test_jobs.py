@@ -22,12 +22,12 @@ from trainmaster.cli.commands.list import Watcher
 from trainmaster.cli.commands.logs import Printer, add_arguments, read_wanted
 from trainmaster.cli.commands.nodes import build_row as build_node_row
 from trainmaster.cli.commands.submit import explain_refusal
-from trainmaster.cli.context import Context
-from trainmaster.cli.jobpage import Story, build_page, describe_pod
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.jobpage import JobStory, build_page, describe_pod
 from trainmaster.cli.jobs import add_names, build_row
 from trainmaster.cli.manifests import Manifest
 from trainmaster.cli.spans import show_span
-from trainmaster.client.joblogs import Line, Mark
+from trainmaster.client.joblogs import Line, LogMark
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -89,8 +89,8 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(width: int) -> None:
     pod = {"metadata": {"name": "a-node-0-0-" + "x" * 40, "labels": labels}, "spec": {"nodeName": "n"}, "status": {}}
     failure = {"message": "Traceback\nValueError", "rank": 0, "replicatedJob": "node", "attempt": 2, "exitCode": 1}
     job = make_job(conditions=[make_condition("Failed", LONG)], failure=failure)
-    context = Context({"COLUMNS": str(width), "NO_COLOR": "1"}, Terminal(), io.StringIO())
-    lines = list(build_page(context, Story(job, NOW, pods=[pod], events=events)))
+    context = CommandContext({"COLUMNS": str(width), "NO_COLOR": "1"}, Terminal(), io.StringIO())
+    lines = list(build_page(context, JobStory(job, NOW, pods=[pod], events=events)))
     assert [line for line in lines if len(line) > width] == []
     text = "\n".join(lines)
     assert text.count("tick") == 40, "nothing of a long message is lost"
@@ -113,7 +113,7 @@ def test_people_read_who_failed_how_and_the_last_words_once() -> None:
     events = [{**event, "metadata": {}, "involvedObject": {"kind": "TrainJob", "name": "a"}}]
     want = "rank 1: exit code 1: ValueError: broken data in shard 3"
     assert build_row(job, NOW, wide=False, all_namespaces=False)[-1] == want
-    page = "\n".join(build_page(Context({}, io.StringIO(), io.StringIO()), Story(job, NOW, events=events)))
+    page = "\n".join(build_page(CommandContext({}, io.StringIO(), io.StringIO()), JobStory(job, NOW, events=events)))
     assert page.startswith(f"TrainJob default/a: Failed\n  {want}\n")
     assert page.count("Traceback") == 1
     assert "jobset failed (first failed job: a-node-0)\n" in page
@@ -215,19 +215,19 @@ def test_a_node_shows_what_manifests_select_by(
 
 
 def test_lines_carry_their_rank_and_marks_go_to_standard_error() -> None:
-    context = Context({}, io.StringIO(), io.StringIO())
+    context = CommandContext({}, io.StringIO(), io.StringIO())
     printer = Printer(context, prefix=True, timestamps=True, live=False)
     time = "2026-01-01T00:00:00.5Z"
     printer.show(Line(0, "node", 1, "node", time, b"a\xff"))
     printer.show(Line(0, "launcher", 0, "node", time, b"b"))
     printer.show(Line(0, "node", 0, "sidecar", time, b"c"))
-    printer.show(Mark("attempt", 1, "attempt 1"))
-    printer.show(Mark("gap", 1, "bad\x1b[2J"))
+    printer.show(LogMark("attempt", 1, "attempt 1"))
+    printer.show(LogMark("gap", 1, "bad\x1b[2J"))
     assert isinstance(context.out, io.StringIO)
     assert isinstance(context.err, io.StringIO)
     assert context.out.getvalue() == f"[1] {time} a\ufffd\n[launcher 0] {time} b\n[0 sidecar] {time} c\n"
     assert context.err.getvalue() == "--- attempt 1\n--- gap: bad [2J\n"
-    coloured = Printer(Context({}, Terminal(), io.StringIO()), prefix=True, timestamps=False, live=False)
+    coloured = Printer(CommandContext({}, Terminal(), io.StringIO()), prefix=True, timestamps=False, live=False)
     assert coloured._build_prefix(Line(0, "node", 1, "node", "", b"")) == b"\x1b[35m[1]\x1b[0m "
 
 
@@ -242,7 +242,7 @@ def test_wrong_flags_of_logs_are_refused(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_watched_list_goes_on_with_every_change_that_shows(form: str) -> None:
-    context = Context({}, io.StringIO(), io.StringIO())
+    context = CommandContext({}, io.StringIO(), io.StringIO())
     options = argparse.Namespace(
         namespace=NAMESPACE, selector="", state=None, output=form, all_namespaces=False, watch=True
     )
@@ -272,8 +272,8 @@ def test_a_watched_list_goes_on_with_every_change_that_shows(form: str) -> None:
 
 
 def test_long_texts_are_wrapped_on_a_terminal_only() -> None:
-    assert terminal.wrap(Context({}, io.StringIO()), LONG, 4) == [LONG]
-    wrapped = terminal.wrap(Context({"COLUMNS": "40"}, Terminal()), LONG, 4)
+    assert terminal.wrap(CommandContext({}, io.StringIO()), LONG, 4) == [LONG]
+    wrapped = terminal.wrap(CommandContext({"COLUMNS": "40"}, Terminal()), LONG, 4)
     assert max(map(len, wrapped)) <= 36
     assert " ".join(wrapped).split() == LONG.split()
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 from trainmaster.client.kubeconfig import load_kubeconfig
 
@@ -56,7 +56,7 @@ class Desk:
 
     def __call__(self, *flags: str, home: str = "home") -> int:
         out, err = io.StringIO(), io.StringIO()
-        code = main(("kubeconfig", "--home", str(self.root / home), *flags), Context(self.environ, out, err))
+        code = main(("kubeconfig", "--home", str(self.root / home), *flags), CommandContext(self.environ, out, err))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 

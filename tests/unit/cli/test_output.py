@@ -11,7 +11,7 @@ import pytest
 from trainmaster.api.resources import NODES, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.output import build_table, name_object, print_objects
 from trainmaster.cli.server import explain
 from trainmaster.client.http import Unreachable
@@ -28,8 +28,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def make(out: io.StringIO | None = None, **environ: str) -> Context:
-    return Context(environ, out or io.StringIO(), io.StringIO())
+def make(out: io.StringIO | None = None, **environ: str) -> CommandContext:
+    return CommandContext(environ, out or io.StringIO(), io.StringIO())
 
 
 def test_in_a_pipe_nothing_is_cut_or_coloured() -> None:

@@ -19,10 +19,10 @@ from trainmaster.app.home import Home
 from trainmaster.cli import exits
 from trainmaster.cli.commands.code import parse_size
 from trainmaster.cli.commands.outputs import copy, describe_outputs, get_directory
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 from trainmaster.history.archive import Archive
-from trainmaster.history.record import Sources, build_record
+from trainmaster.history.record import RecordSources, build_record
 from trainmaster.history.results import list_outputs
 
 pytestmark = pytest.mark.unit
@@ -37,7 +37,7 @@ class Shell:
     def run(self, command: str, action: str, *rest: str) -> int:
         out, err = io.StringIO(), io.StringIO()
         where = ["-n", "ns"] if command == "outputs" else []
-        code = main([command, action, "--home", str(self.home), *where, *rest], Context({}, out, err))
+        code = main([command, action, "--home", str(self.home), *where, *rest], CommandContext({}, out, err))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 
@@ -52,8 +52,8 @@ def shell(tmp_path: Path) -> Shell:
     """Of job `a` two are gone, and one exists; `b` is gone."""
     shell = Shell(tmp_path / "home")
     archive = Archive.open(shell.home / "history")
-    archive.put([build_record(Sources(make_trainjob("u1", "a")), GONE)])
-    archive.put([build_record(Sources(make_trainjob("u2", "b")), GONE)])
+    archive.put([build_record(RecordSources(make_trainjob("u1", "a")), GONE)])
+    archive.put([build_record(RecordSources(make_trainjob("u2", "b")), GONE)])
     exists: Object = make_trainjob("u3", "a")
     archive.note({"u3": orjson.dumps(exists)}, {})
     archive.close()
@@ -204,7 +204,7 @@ def test_the_record_names_the_code_the_commit_and_the_outputs(tmp_path: Path) ->
     trainjob: Object = make_trainjob("u1", "a")
     trainjob["metadata"]["annotations"] = build_annotations("sha256:12", "abcdef", True)
     archive = Archive.open(tmp_path / "home/history")
-    archive.put([build_record(Sources(trainjob), GONE)])
+    archive.put([build_record(RecordSources(trainjob), GONE)])
     archive.close()
     shell = Shell(tmp_path / "home")
     shell.put("u1", "w.bin", "1234")

@@ -12,7 +12,7 @@ import pytest
 from trainmaster.app import removal
 from trainmaster.app.home import Home, ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit
@@ -40,7 +40,7 @@ class Owner:
     def __call__(self, *flags: str, types: str | None = None) -> int:
         out, err = io.StringIO(), io.StringIO()
         stdin = io.StringIO() if types is None else Terminal(types)
-        code = main(("purge", "--home", str(self.root), *flags), Context({}, out, err, stdin))
+        code = main(("purge", "--home", str(self.root), *flags), CommandContext({}, out, err, stdin))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 
@@ -152,7 +152,9 @@ def test_a_folder_that_is_no_home_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "person").mkdir()
     (tmp_path / "person" / "photos").mkdir()
     err = io.StringIO()
-    code = main(("purge", "--everything", "--yes", "--home", str(tmp_path / name)), Context({}, io.StringIO(), err))
+    code = main(
+        ("purge", "--everything", "--yes", "--home", str(tmp_path / name)), CommandContext({}, io.StringIO(), err)
+    )
     assert code == exits.FAILED
     assert "home" in err.getvalue()
     assert (tmp_path / "person" / "photos").exists()

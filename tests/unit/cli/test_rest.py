@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 from trainmaster.rest.services.templates import Templates
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 def run(*arguments: str, home: Path) -> tuple[int, str]:
     err = io.StringIO()
-    context = Context({"HOME": str(home)}, io.StringIO(), err)
+    context = CommandContext({"HOME": str(home)}, io.StringIO(), err)
     return main(["rest", *arguments], context), err.getvalue()
 
 
@@ -55,7 +55,7 @@ def test_a_wrong_setting_in_the_environment_is_told_in_one_sentence(
     variable: str, value: str, text: str, tmp_path: Path
 ) -> None:
     err = io.StringIO()
-    context = Context({"HOME": str(tmp_path), variable: value}, io.StringIO(), err)
+    context = CommandContext({"HOME": str(tmp_path), variable: value}, io.StringIO(), err)
     assert main(["rest"], context) == exits.USAGE
     assert text in err.getvalue() and variable in err.getvalue()
 

@@ -15,7 +15,7 @@ from trainmaster.app.home import Home, ServerInfo
 from trainmaster.app.service_unit import Unit, quote, render
 from trainmaster.cli import exits
 from trainmaster.cli.commands import service
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit
@@ -60,7 +60,7 @@ class Machine:
 
     def __call__(self, *argv: str) -> int:
         out, err = io.StringIO(), io.StringIO()
-        code = main(("service", *argv), Context(self.environ, out, err))
+        code = main(("service", *argv), CommandContext(self.environ, out, err))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 

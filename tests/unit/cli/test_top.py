@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cli.commands.top import Gpu, Usage, build_rows
+from trainmaster.cli.commands.top import GpuUsage, PodUsage, build_rows
 
 pytestmark = pytest.mark.unit
 
 
-def make(job: str = "a", rank: int = 0, **more: Any) -> Usage:
+def make(job: str = "a", rank: int = 0, **more: Any) -> PodUsage:
     base = {"role": "node", "attempt": 0, "pod": f"{job}-{rank}", "cpu": 0.5, "memory": 100 << 20}
-    return Usage(**{"namespace": "default", "job": job, "rank": rank, **base, **more})
+    return PodUsage(**{"namespace": "default", "job": job, "rank": rank, **base, **more})
 
 
 def test_a_job_with_one_rank_is_one_row() -> None:
@@ -33,8 +33,8 @@ def test_several_ranks_have_a_sum() -> None:
 
 
 def test_gpus_show_how_busy_they_are_where_the_driver_says_so() -> None:
-    busy = (Gpu(0, "GPU-a", 80, 1000), Gpu(1, "GPU-b", 40, 500))
-    _, rows = build_rows([make(gpus=busy, gpu_count=2), make("b", gpus=(Gpu(2, "c"),), gpu_count=1)])
+    busy = (GpuUsage(0, "GPU-a", 80, 1000), GpuUsage(1, "GPU-b", 40, 500))
+    _, rows = build_rows([make(gpus=busy, gpu_count=2), make("b", gpus=(GpuUsage(2, "c"),), gpu_count=1)])
     assert [row[4] for row in rows] == ["2 at 60%, 1500Mi", "1"]
 
 

@@ -10,8 +10,8 @@ from typing import Any, Self
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.contract import (
+    ActingIdentity,
     DeleteOptions,
-    Identity,
     ListOptions,
     LogOptions,
     ObjectList,
@@ -145,7 +145,7 @@ class FakeClient:
     async def durable(self, revision: int) -> None:
         pass
 
-    def as_user(self, identity: Identity) -> FakeClient:
+    def as_user(self, identity: ActingIdentity) -> FakeClient:
         return self
 
     async def close(self) -> None:

@@ -8,15 +8,15 @@ import pytest
 
 from tests.unit.client.fake import FakeClient, make_object
 from trainmaster.api import status
-from trainmaster.client.events import EventRecorder
+from trainmaster.client.events import BufferedEventRecorder
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
 
 
-def run(client: FakeClient, check: Callable[[EventRecorder], Awaitable[None]], *, most: int = 1000) -> None:
+def run(client: FakeClient, check: Callable[[BufferedEventRecorder], Awaitable[None]], *, most: int = 1000) -> None:
     async def body() -> None:
-        recorder = EventRecorder(client, clock=VirtualClock(), component="tester", host="box", most=most)
+        recorder = BufferedEventRecorder(client, clock=VirtualClock(), component="tester", host="box", most=most)
         async with recorder:
             await check(recorder)
 
@@ -26,7 +26,7 @@ def run(client: FakeClient, check: Callable[[EventRecorder], Awaitable[None]], *
 def test_an_event_has_every_field_that_clients_need() -> None:
     client = FakeClient()
 
-    async def check(recorder: EventRecorder) -> None:
+    async def check(recorder: BufferedEventRecorder) -> None:
         recorder.record(make_object("p", 7), "Started", "it runs", warning=True)
         await recorder.flush()
 
@@ -44,7 +44,7 @@ def test_an_event_has_every_field_that_clients_need() -> None:
 def test_repeats_raise_the_count_whether_they_wait_together_or_come_later() -> None:
     client = FakeClient()
 
-    async def check(recorder: EventRecorder) -> None:
+    async def check(recorder: BufferedEventRecorder) -> None:
         for _ in range(3):
             recorder.record(make_object("p", 7), "Failed", "again")
         await recorder.flush()
@@ -59,7 +59,7 @@ def test_repeats_raise_the_count_whether_they_wait_together_or_come_later() -> N
 def test_different_texts_are_different_events() -> None:
     client = FakeClient()
 
-    async def check(recorder: EventRecorder) -> None:
+    async def check(recorder: BufferedEventRecorder) -> None:
         recorder.record(make_object("p", 7), "Failed", "one")
         recorder.record(make_object("p", 7), "Failed", "two")
         await recorder.flush()
@@ -71,7 +71,7 @@ def test_different_texts_are_different_events() -> None:
 def test_long_messages_are_cut_to_upstreams_limit() -> None:
     client = FakeClient()
 
-    async def check(recorder: EventRecorder) -> None:
+    async def check(recorder: BufferedEventRecorder) -> None:
         recorder.record(make_object("p", 7), "Failed", "x" * 5000)
         await recorder.flush()
 
@@ -82,7 +82,7 @@ def test_long_messages_are_cut_to_upstreams_limit() -> None:
 def test_events_about_cluster_scoped_objects_live_in_default() -> None:
     client = FakeClient()
 
-    async def check(recorder: EventRecorder) -> None:
+    async def check(recorder: BufferedEventRecorder) -> None:
         recorder.record({"kind": "Node", "metadata": {"name": "n"}}, "Ready", "up")
         await recorder.flush()
 
@@ -94,7 +94,7 @@ def test_events_about_cluster_scoped_objects_live_in_default() -> None:
 def test_a_full_queue_drops_the_oldest_and_says_how_many() -> None:
     client = FakeClient()
 
-    async def check(recorder: EventRecorder) -> None:
+    async def check(recorder: BufferedEventRecorder) -> None:
         for number in range(5):
             recorder.record(make_object("p", 7), "R", str(number))
         assert recorder.dropped == 3
@@ -108,7 +108,7 @@ def test_a_server_that_refuses_events_stops_nothing() -> None:
     client = FakeClient()
     client.create_error = status.unavailable("down")
 
-    async def check(recorder: EventRecorder) -> None:
+    async def check(recorder: BufferedEventRecorder) -> None:
         recorder.record(make_object("p", 7), "R", "lost")
         await recorder.flush()
         client.create_error = None

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.logworld import NAMESPACE, LogWorld
 from trainmaster.api.status import NotFound
-from trainmaster.client.joblogs import Entry, Line, Wanted, watch_lines
+from trainmaster.client.joblogs import Entry, JobLogOptions, Line, watch_lines
 from trainmaster.client.podlogs import sort_key
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
@@ -18,20 +18,20 @@ from trainmaster.testing.virtual import run_virtual
 pytestmark = pytest.mark.unit
 
 Act = Callable[[LogWorld], Awaitable[None]]
-FOLLOW = Wanted(follow=True)
+FOLLOW = JobLogOptions(follow=True)
 
 
 def show(entry: Entry) -> str:
     return f"{entry.attempt}.{entry.rank} {entry.text}" if isinstance(entry, Line) else f"{entry.kind}: {entry.text}"
 
 
-async def collect(world: LogWorld, wanted: Wanted, *, kept: bool = True) -> list[str]:
+async def collect(world: LogWorld, wanted: JobLogOptions, *, kept: bool = True) -> list[str]:
     lines = watch_lines(world, world._cluster.clock, NAMESPACE, world.name, wanted, world if kept else None)
     async with aclosing(lines):
         return [show(entry) async for entry in lines]
 
 
-def read(*acts: Act, wanted: Wanted = Wanted(), kept: bool = True) -> list[str]:  # noqa: B008 - frozen
+def read(*acts: Act, wanted: JobLogOptions = JobLogOptions(), kept: bool = True) -> list[str]:  # noqa: B008 - frozen
     """What is read after all acts."""
 
     async def main() -> list[str]:
@@ -45,7 +45,7 @@ def read(*acts: Act, wanted: Wanted = Wanted(), kept: bool = True) -> list[str]:
     return run_virtual(main())
 
 
-def follow(*acts: Act, wanted: Wanted = FOLLOW, kept: bool = True) -> list[str]:
+def follow(*acts: Act, wanted: JobLogOptions = FOLLOW, kept: bool = True) -> list[str]:
     """What a follower reads that was there from the first act on; the acts are a second apart."""
 
     async def main() -> list[str]:
@@ -92,16 +92,16 @@ def test_lines_of_all_ranks_come_merged_by_time() -> None:
 
 
 def test_one_rank_can_be_asked_for_and_only_the_last_lines() -> None:
-    assert read(*TWO_RANKS, wanted=Wanted(rank=1)) == ["0.1 two"]
-    assert read(*TWO_RANKS, wanted=Wanted(tail=1)) == ["0.1 two", "0.0 three"]
-    assert read(*TWO_RANKS, wanted=Wanted(since_time="2026-01-01T00:00:02Z")) == ["0.1 two", "0.0 three"]
+    assert read(*TWO_RANKS, wanted=JobLogOptions(rank=1)) == ["0.1 two"]
+    assert read(*TWO_RANKS, wanted=JobLogOptions(tail=1)) == ["0.1 two", "0.0 three"]
+    assert read(*TWO_RANKS, wanted=JobLogOptions(since_time="2026-01-01T00:00:02Z")) == ["0.1 two", "0.0 three"]
 
 
 def test_attempts_whose_pods_are_gone_come_from_what_was_kept() -> None:
     acts = (start("a"), say("a", "first try"), remove("a"), start("b", attempt=1), say("b", "second try"))
     assert read(*acts) == ["attempt: attempt 0", "0.0 first try", "attempt: attempt 1", "1.0 second try"]
-    assert read(*acts, wanted=Wanted(last_attempt=True)) == ["attempt: attempt 1", "1.0 second try"]
-    assert read(*acts, wanted=Wanted(attempt=0)) == ["0.0 first try"]
+    assert read(*acts, wanted=JobLogOptions(last_attempt=True)) == ["attempt: attempt 1", "1.0 second try"]
+    assert read(*acts, wanted=JobLogOptions(attempt=0)) == ["0.0 first try"]
     assert read(*acts, kept=False) == ["1.0 second try"]
 
 
@@ -328,7 +328,7 @@ def test_pods_of_an_older_job_of_that_name_are_not_taken_for_its_own() -> None:
             world.jobset = "of-another"
             await world.start("old")
             world.print("old", "not mine")
-            return await collect(world, Wanted())
+            return await collect(world, JobLogOptions())
 
     assert run_virtual(main()) == []
 
@@ -351,7 +351,7 @@ def test_what_is_kept_a_moment_after_the_pod_went_is_waited_for() -> None:
             late, world.kept = world.kept, []
             await world.start("b", attempt=1)
             world.print("b", "y")
-            reading = group.create_task(collect(world, Wanted()))
+            reading = group.create_task(collect(world, JobLogOptions()))
             await asyncio.sleep(1)
             world.kept = late
             return await reading

@@ -11,9 +11,9 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
-from trainmaster.controllers.lifecycle.finish import Ended
+from trainmaster.controllers.lifecycle.finish import FinishedByRuntime
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
-from trainmaster.controllers.trainjob.runtimes import Absent
+from trainmaster.controllers.trainjob.runtimes import MissingRuntimes
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
@@ -128,7 +128,7 @@ def make_waiting(name: str, *, reason: str = "RuntimeNotFound", kind: str = "Clu
 
 
 def test_the_summary_of_absent_runtimes_follows_every_change() -> None:
-    summary = Absent()
+    summary = MissingRuntimes()
     summary.put(TRAIN_JOBS, make_waiting("a"))
     summary.put(TRAIN_JOBS, make_waiting("b", kind="TrainingRuntime"))
     summary.put(TRAIN_JOBS, make_waiting("c", reason="Refused"))
@@ -143,7 +143,7 @@ def test_the_summary_of_absent_runtimes_follows_every_change() -> None:
 
 
 def test_the_summary_of_finished_trainjobs_follows_every_change() -> None:
-    summary, runtime = Ended(), make_runtime(name="r")
+    summary, runtime = FinishedByRuntime(), make_runtime(name="r")
     over = {"type": "Complete", "status": "True", "lastTransitionTime": format_time(NOW)}
     for name in ("a", "b"):
         summary.put(TRAIN_JOBS, make_trainjob(name=name, runtime="r"))

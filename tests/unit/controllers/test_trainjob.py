@@ -9,7 +9,7 @@ from tests.unit.controllers.world import NOW, World, make_runtime, make_trainjob
 from trainmaster.api.labels import FROM_TRAINJOB
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.client.writes import Create, Refusal
+from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER, map_runtime
 from trainmaster.engine.request import Request
 from trainmaster.kit.timeline import Now
@@ -196,7 +196,7 @@ def test_a_job_that_only_waited_is_never_left_with_an_empty_status() -> None:
 def test_a_refusal_becomes_the_reason_for_waiting_and_nothing_else() -> None:
     world = make_world(trainer=TRAINER)
     create = Create(JOB_SETS, {"metadata": {"name": "a-torch"}})
-    refusal = Refusal(create, StatusError(422, "Invalid", "JobSet name is too long"))
+    refusal = WriteRefusal(create, StatusError(422, "Invalid", "JobSet name is too long"))
     plan = CONTROLLER.reconcile(world, Request("default", "a-torch"), Now(NOW), (refusal,))
     assert plan.writes == ()
     assert plan.status is not None

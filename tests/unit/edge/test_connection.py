@@ -9,10 +9,10 @@ import weakref
 import pytest
 
 from tests.unit.apiserver.http.wire import connect, echo, get, post
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import Response
 from trainmaster.edge.connection import PIECE_BYTES, Phase, cut_pieces
-from trainmaster.edge.messages import Refusal
+from trainmaster.edge.messages import EdgeRefusal
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +28,7 @@ def test_header_lines_are_counted_in_one_piece_too() -> None:
 
 
 def test_header_bytes_are_counted_in_one_piece_too() -> None:
-    application, connection, transport = connect(echo, Limits(header_bytes=1000))
+    application, connection, transport = connect(echo, ApiLimits(header_bytes=1000))
     connection.data_received(get("/", *[f"X-{number}: {'y' * 90}" for number in range(12)]))
     assert transport.sent.startswith(b"HTTP/1.1 431") and b"limits.header_bytes" in transport.sent
     assert application.requests == []
@@ -99,7 +99,7 @@ def test_a_few_bytes_behind_a_stream_are_a_request_that_waits() -> None:
     "piece", [b"3;" + b"e" * 5000, b"0\r\nX-Trailer: " + b"t" * 5000], ids=["extension", "trailer"]
 )
 def test_what_stands_around_chunks_is_bounded(piece: bytes) -> None:
-    application, connection, transport = connect(echo, Limits(header_bytes=10_000))
+    application, connection, transport = connect(echo, ApiLimits(header_bytes=10_000))
     connection.data_received(CHUNKED + piece)
     for _ in range(10):
         connection.data_received(b"e" * 5000)
@@ -118,14 +118,14 @@ def test_trailers_are_counted_and_mean_nothing() -> None:
 
 
 def test_line_breaks_between_requests_are_bounded() -> None:
-    _, connection, transport = connect(echo, Limits(header_bytes=10_000))
+    _, connection, transport = connect(echo, ApiLimits(header_bytes=10_000))
     for _ in range(20):
         connection.data_received(b"\r\n" * 500)
     assert transport.sent.startswith(b"HTTP/1.1 431")
 
 
 def test_a_body_in_many_small_chunks_is_put_together_once() -> None:
-    application, connection, _ = connect(echo, Limits(body_bytes=100_000))
+    application, connection, _ = connect(echo, ApiLimits(body_bytes=100_000))
     connection.data_received(CHUNKED)
     for _ in range(100):
         connection.data_received(b"1\r\na\r\n" * 100)
@@ -136,14 +136,14 @@ def test_a_body_in_many_small_chunks_is_put_together_once() -> None:
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_stranger_sends_no_large_body(announced: bool) -> None:
-    application, connection, transport = connect(echo, Limits(stranger_body_bytes=1000))
-    application.refusal = Refusal(401, "Unauthorized", "who are you?")
+    application, connection, transport = connect(echo, ApiLimits(stranger_body_bytes=1000))
+    application.refusal = EdgeRefusal(401, "Unauthorized", "who are you?")
     if announced:
         connection.data_received(post("/x", b"y" * 1001)[:200])
     else:
         connection.data_received(CHUNKED + b"3e9\r\n" + b"y" * 1001 + b"\r\n")
     assert transport.sent.startswith(b"HTTP/1.1 401") and application.requests == []
-    application, connection, transport = connect(echo, Limits(stranger_body_bytes=1000))
+    application, connection, transport = connect(echo, ApiLimits(stranger_body_bytes=1000))
     connection.data_received(post("/x", b"y" * 1001))
     assert len(application.requests) == 1
 

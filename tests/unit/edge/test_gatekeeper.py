@@ -6,7 +6,7 @@ import pytest
 
 from trainmaster.edge.gatekeeper import Gatekeeper, Visitor
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import Refusal
+from trainmaster.edge.messages import EdgeRefusal
 
 pytestmark = pytest.mark.unit
 
@@ -67,7 +67,7 @@ def test_at_the_limit_of_all_the_address_with_most_gives_way() -> None:
 def test_a_user_has_so_many_and_says_so() -> None:
     house = House(connections_per_user=3)
     mine = [house.come(user="ann") for _ in range(3)]
-    with pytest.raises(Refusal, match=r"limits\.connections_per_user") as refused:
+    with pytest.raises(EdgeRefusal, match=r"limits\.connections_per_user") as refused:
         house.come(user="ann")
     assert refused.value.code == 429 and refused.value.retry_after == 1
     house.come(user="bob")
@@ -79,7 +79,7 @@ def test_a_user_has_so_many_and_says_so() -> None:
 def test_users_together_leave_room_for_administrators() -> None:
     house = House(connections=16, connections_per_user=5)
     users = 0
-    with pytest.raises(Refusal, match=r"limits\.connections\)"):
+    with pytest.raises(EdgeRefusal, match=r"limits\.connections\)"):
         for number in range(100):
             house.come(f"10.0.{number}.1", f"user-{number}")
             users += 1
@@ -102,7 +102,7 @@ def test_a_connection_that_changes_hands_is_counted_once() -> None:
     visitor = house.come(user="ann")
     house.keeper.recognise(visitor, "bob", is_privileged=False)
     house.come(user="ann")
-    with pytest.raises(Refusal):
+    with pytest.raises(EdgeRefusal):
         house.come(user="bob")
 
 

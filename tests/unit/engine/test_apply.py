@@ -8,7 +8,7 @@ from trainmaster.api import status
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import StatusError
 from trainmaster.client.http import Unreachable
-from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
+from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
 from trainmaster.engine.apply import is_passing
 
 pytestmark = pytest.mark.unit
@@ -33,4 +33,4 @@ DELETE = Delete(CONFIG_MAPS, "b", "a")
     ],
 )
 def test_a_refusal_passes_when_reading_again_can_help(write: Write, error: StatusError, passing: bool) -> None:
-    assert is_passing(Refusal(write, error)) is passing
+    assert is_passing(WriteRefusal(write, error)) is passing

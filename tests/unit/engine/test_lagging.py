@@ -14,13 +14,13 @@ from trainmaster.api.resources import CONFIG_MAPS, EVENTS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.client.view import View
-from trainmaster.client.writes import Applied, Create, Patch, Refusal, Write, apply_in_order
+from trainmaster.client.writes import Applied, Create, Patch, Write, WriteRefusal, apply_in_order
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
@@ -55,7 +55,7 @@ async def count_passes(past: Past, seconds: float, *, catch_up: float | None = N
     clock = VirtualClock()
     times: list[float] = []
 
-    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
         times.append(clock.monotonic())
         return NOTHING if len(times) > 1 else Plan((Create(CONFIG_MAPS, make_config("a")),), requeue_after=1.0)
 
@@ -63,7 +63,7 @@ async def count_passes(past: Past, seconds: float, *, catch_up: float | None = N
         return Applied(None, 0, ((CONFIG_MAPS, "7"),))
 
     async with running_cluster(clock=clock) as cluster:
-        controller = Controller("test", CONFIG_MAPS, reconcile, (Source(CONFIG_MAPS, map_to_self),), "test")
+        controller = Controller("test", CONFIG_MAPS, reconcile, (ChangeSource(CONFIG_MAPS, map_to_self),), "test")
         recorder = EventRecorder(cluster.client, clock)
         manager = Manager([controller], view=past, feed=past, apply=apply, recorder=recorder, clock=clock)
         async with manager.running():

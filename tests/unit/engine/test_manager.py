@@ -12,7 +12,7 @@ import pytest
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Patch, Refusal
+from trainmaster.client.writes import Create, Patch, WriteRefusal
 from trainmaster.engine.apply import apply_in_one, apply_one_by_one
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
@@ -20,7 +20,7 @@ from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import NOTHING, Note, Plan, Reconcile
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -38,7 +38,9 @@ def make_config(name: str, **data: str) -> Object:
 async def running(reconcile: Reconcile, *, in_order: bool = False) -> AsyncIterator[tuple[Cluster, Metrics]]:
     async with running_cluster() as cluster:
         metrics = Metrics()
-        controller = Controller("test", CONFIG_MAPS, reconcile, (Source(CONFIG_MAPS, map_to_self),), "test-controller")
+        controller = Controller(
+            "test", CONFIG_MAPS, reconcile, (ChangeSource(CONFIG_MAPS, map_to_self),), "test-controller"
+        )
         apply = apply_one_by_one(cluster.client) if in_order else apply_in_one(cluster.client)
         manager = Manager(
             [controller],
@@ -66,7 +68,7 @@ def count(metrics: Metrics, result: str) -> int:
 
 @pytest.mark.parametrize("in_order", [False, True], ids=["as one transaction", "in order"])
 def test_a_plan_is_carried_out_and_its_events_follow(in_order: bool) -> None:
-    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
         obj = view.find(CONFIG_MAPS, request.namespace, request.name)
         if obj is None or request != only("a") or view.find(CONFIG_MAPS, "default", "b") is not None:
             return NOTHING
@@ -90,7 +92,7 @@ def test_a_plan_is_carried_out_and_its_events_follow(in_order: bool) -> None:
 def test_a_refusal_comes_back_as_data_and_is_tried_again_with_pauses() -> None:
     seen: list[str] = []
 
-    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
         if request != only("a"):
             return NOTHING
         if refusals:
@@ -118,7 +120,7 @@ def test_a_refusal_comes_back_as_data_and_is_tried_again_with_pauses() -> None:
 def test_a_conflict_is_read_again_and_not_shown_to_the_reconciler() -> None:
     tries: list[int] = []
 
-    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
         assert not refusals
         obj = view.find(CONFIG_MAPS, request.namespace, request.name)
         if obj is None or request != only("a") or (obj.get("data") or {}).get("done"):
@@ -141,7 +143,7 @@ def test_a_conflict_is_read_again_and_not_shown_to_the_reconciler() -> None:
 def test_an_error_concerns_one_object_only_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     tries: list[int] = []
 
-    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
         obj = view.find(CONFIG_MAPS, request.namespace, request.name)
         if request == only("bad"):
             tries.append(1)
@@ -166,7 +168,7 @@ def test_an_error_concerns_one_object_only_and_is_tried_again(caplog: pytest.Log
 def test_a_plan_may_ask_to_be_called_again_later() -> None:
     times: list[datetime] = []
 
-    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal]) -> Plan:
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
         if request != only("a"):
             return NOTHING
         times.append(now.wall)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from trainmaster.engine.queue import WorkQueue
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 def run(test: Callable[[WorkQueue[str], VirtualClock], Awaitable[None]]) -> None:
     async def main() -> None:
         clock = VirtualClock()
-        await test(WorkQueue(clock, retry=Policy(first=1.0, cap=4.0)), clock)
+        await test(WorkQueue(clock, retry=BackoffPolicy(first=1.0, cap=4.0)), clock)
 
     run_virtual(main())
 

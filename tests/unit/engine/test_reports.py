@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.engine.queue import PATIENCE, Pace, WorkQueue
+from trainmaster.engine.queue import PATIENCE, QueuePace, WorkQueue
 from trainmaster.engine.source import is_report
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def make_queues(clock: VirtualClock) -> tuple[WorkQueue[str], WorkQueue[str]]:
-    pace = Pace()
+    pace = QueuePace()
     return WorkQueue(clock, pace=pace), WorkQueue(clock, pace=pace)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.places import Place, find_place, parse_place
+from trainmaster.api.places import PodPlace, find_place, parse_place
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
-from trainmaster.history.record import DELETED, Deletion, Record, Sources, build_record, merge
+from trainmaster.history.record import DELETED, JobRecord, RecordedDeletion, RecordSources, build_record, merge
 
 pytestmark = pytest.mark.unit
 
@@ -30,11 +30,13 @@ def make_trainjob(uid: str = "u1", name: str = "a", end: str = "Complete") -> di
     }
 
 
-def make_record(uid: str = "u1", name: str = "a", end: str = "Complete", deletion: Deletion | None = None) -> Record:
-    return build_record(Sources(make_trainjob(uid, name, end)), deletion)
+def make_record(
+    uid: str = "u1", name: str = "a", end: str = "Complete", deletion: RecordedDeletion | None = None
+) -> JobRecord:
+    return build_record(RecordSources(make_trainjob(uid, name, end)), deletion)
 
 
-GONE = Deletion("2026-01-01T01:00:00Z", "kubernetes-admin", "kubectl delete")
+GONE = RecordedDeletion("2026-01-01T01:00:00Z", "kubernetes-admin", "kubectl delete")
 
 
 def test_a_record_comes_back_as_it_was_also_after_reopening(tmp_path: Path) -> None:
@@ -81,8 +83,8 @@ def test_a_later_record_keeps_what_only_the_first_one_saw() -> None:
     pod = {"metadata": {"uid": "p", "name": "p"}, "status": {"phase": "Succeeded"}}
     event = {"metadata": {"uid": "e"}, "reason": "Created", "message": "m", "firstTimestamp": "t"}
     snapshot = {"data": {"runtime": "spec: {}"}}
-    first = build_record(Sources(make_trainjob(), snapshot, pods=[pod], events=[event]))
-    second = build_record(Sources(make_trainjob(end="")), GONE, ["a gap"])
+    first = build_record(RecordSources(make_trainjob(), snapshot, pods=[pod], events=[event]))
+    second = build_record(RecordSources(make_trainjob(end="")), GONE, ["a gap"])
     merged = merge(first, second)
     assert (merged.state, merged.finished, merged.deletion) == ("Complete", "2026-01-01T00:10:00Z", GONE)
     assert merged.document["runtime"] == "spec: {}"
@@ -116,7 +118,7 @@ def test_a_full_disk_is_said_and_leaves_the_archive_as_it_was(tmp_path: Path) ->
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
-PLACE = Place("js", 2, "node", 0, 1, "a-node-0-1-x")
+PLACE = PodPlace("js", 2, "node", 0, 1, "a-node-0-1-x")
 
 
 def test_the_place_of_a_pod_says_all_that_a_reader_selects_by() -> None:

@@ -12,18 +12,18 @@ from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import already_exists
 from trainmaster.api.training import snapshots
 from trainmaster.history import exporting
-from trainmaster.history.record import Record
+from trainmaster.history.record import JobRecord
 
 pytestmark = pytest.mark.unit
 
 
-def make_record(kind: str = "TrainingRuntime", **labels: str) -> Record:
+def make_record(kind: str = "TrainingRuntime", **labels: str) -> JobRecord:
     meta = {"name": "copy", "namespace": "ns", "uid": "u", "resourceVersion": "7", "labels": labels}
     spec: Object = {"template": {"spec": {"replicatedJobs": []}}}
     trainjob = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"runtimeRef": {"kind": kind, "name": "copy"}}}
     document: dict[str, Any] = {"trainjob": trainjob}
     document["runtime"] = snapshots.take({"metadata": meta, "spec": spec}, kind)[1]
-    return Record("uid", "ns", "a", "copy", "Complete", "", "", document=document)
+    return JobRecord("uid", "ns", "a", "copy", "Complete", "", "", document=document)
 
 
 def test_a_derived_runtime_comes_back_without_what_the_server_added() -> None:
@@ -40,7 +40,7 @@ def test_a_derived_runtime_comes_back_without_what_the_server_added() -> None:
         pytest.param(make_record("ClusterTrainingRuntime"), id="one of the cluster"),
     ],
 )
-def test_other_runtimes_are_their_owners_business(record: Record) -> None:
+def test_other_runtimes_are_their_owners_business(record: JobRecord) -> None:
     assert exporting.find_derived(record) is None
 
 

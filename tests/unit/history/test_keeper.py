@@ -15,12 +15,12 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES, TRAIN_JOBS
 from trainmaster.api.status import NotFound
 from trainmaster.controllers.lifecycle import limits, retention
-from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.history.archive import Archive, Filter
 from trainmaster.history.gather import ViewGather
 from trainmaster.history.keeper import UNSEEN, Keeper
-from trainmaster.history.record import Record, Sources, build_record
+from trainmaster.history.record import JobRecord, RecordSources, build_record
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 from trainmaster.store.memory import MemoryStore
@@ -49,7 +49,7 @@ async def running(
     directory: Path, *, seconds: float = 5.0, store: Store | None = None
 ) -> AsyncIterator[tuple[Plant, Archive]]:
     late = Late()
-    context = Context(ledger=late)
+    context = LifecycleContext(ledger=late)
     controllers = (retention.build_controller(context), limits.build_controller(context))
     node = ScriptedNode(seconds=seconds)
     archive = Archive.open(directory)
@@ -81,7 +81,7 @@ async def wait_until_gone(plant: Plant, name: str = "first") -> None:
         await asyncio.sleep(1)
 
 
-async def wait_for_record(archive: Archive, **wanted: object) -> Record:
+async def wait_for_record(archive: Archive, **wanted: object) -> JobRecord:
     while not (found := archive.select(Filter(**wanted))):  # type: ignore[arg-type]
         await asyncio.sleep(1)
     record = archive.find(found[0].uid)
@@ -173,7 +173,7 @@ def test_a_job_that_was_archived_and_vanished_before_it_was_noted_gets_its_last_
     meta = {"uid": "gone", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "5"}
     trainjob["metadata"] |= meta
     ended = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
-    archive.put([build_record(Sources({**trainjob, "status": {"conditions": [ended]}}))])
+    archive.put([build_record(RecordSources({**trainjob, "status": {"conditions": [ended]}}))])
     archive.close()
 
     async def body(plant: Plant, archive: Archive) -> None:

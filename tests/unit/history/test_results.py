@@ -12,7 +12,7 @@ import pytest
 from tests.unit.history.test_archive import GONE, make_trainjob
 from trainmaster.history import purging
 from trainmaster.history.archive import Archive
-from trainmaster.history.record import Sources, build_record
+from trainmaster.history.record import RecordSources, build_record
 from trainmaster.history.results import choose, list_outputs, list_workdirs
 
 pytestmark = pytest.mark.unit
@@ -107,7 +107,7 @@ def test_files_are_asked_for_by_name_by_directory_and_as_the_program_wrote_them(
 
 def test_what_was_kept_after_a_job_was_deleted_counts_for_the_limit_of_history(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path)
-    archive.put([replace(build_record(Sources(make_trainjob(UID)), GONE), kept_bytes=10)])
+    archive.put([replace(build_record(RecordSources(make_trainjob(UID)), GONE), kept_bytes=10)])
     assert purging.trim(archive, before="", most_bytes=10_000) == []
     put(tmp_path, "outputs/a", "x" * 100)
     put(tmp_path, "workdirs/p/files/b", "x" * 20_000)

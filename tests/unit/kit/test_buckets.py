@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.kit.buckets import Buckets
+from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 def test_a_name_has_its_burst_and_then_its_rate() -> None:
     async def main() -> None:
         clock = VirtualClock()
-        buckets = Buckets(clock, per_second=0.5, burst=3)
+        buckets = TokenBuckets(clock, per_second=0.5, burst=3)
         assert [buckets.take("a") for _ in range(4)] == [True, True, True, False]
         assert buckets.take("b")
         await clock.sleep(2.0)
@@ -27,7 +27,7 @@ def test_a_name_has_its_burst_and_then_its_rate() -> None:
 def test_names_that_rest_are_forgotten() -> None:
     async def main() -> None:
         clock = VirtualClock()
-        buckets = Buckets(clock, per_second=1.0, burst=2)
+        buckets = TokenBuckets(clock, per_second=1.0, burst=2)
         for number in range(1500):
             buckets.take(str(number))
         await clock.sleep(10.0)
@@ -40,7 +40,7 @@ def test_names_that_rest_are_forgotten() -> None:
 
 def test_what_cost_more_is_charged_and_the_debt_is_bounded() -> None:
     async def main() -> None:
-        buckets = Buckets(VirtualClock(), per_second=2.0, burst=4)
+        buckets = TokenBuckets(VirtualClock(), per_second=2.0, burst=4)
         assert buckets.take("ann")
         buckets.charge("ann", 2.5)
         assert not buckets.take("ann")

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainmaster.api.meta import Object
 from trainmaster.node.images.contract import Environment
-from trainmaster.node.launch.contract import Prepared, Site, Sources
+from trainmaster.node.launch.contract import ContainerSources, Prepared, Site
 from trainmaster.node.volumes.contract import Volume
 from trainmaster.shim.protocol import PLAIN
 
@@ -41,7 +41,7 @@ def make_prepared(tmp_path: Path, *, level: str = PLAIN, image: Environment | No
     volumes = {name: Volume(name, str(source)) for name, source in parts.pop("directories", {}).items()}
     return Prepared(
         site,
-        parts.pop("sources", Sources()),
+        parts.pop("sources", ContainerSources()),
         {**volumes, **parts.pop("volumes", {})},
         {"node": image or Environment("/python", ("/python/bin",), note="image train:1 is run as /python")},
         {"cpu": 4, "memory": 8 << 30},

@@ -11,9 +11,9 @@ from trainmaster.kit.clock import format_time
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
 from trainmaster.node.machine.model import ProbeKind, read_plan
-from trainmaster.node.machine.outcome import RULES, Rules, decide_phase
-from trainmaster.node.machine.probes import Answer, mark_answer
-from trainmaster.node.machine.state import Ended, Moment, PodState
+from trainmaster.node.machine.outcome import RULES, RestartRules, decide_phase
+from trainmaster.node.machine.probes import ProbeAnswer, mark_answer
+from trainmaster.node.machine.state import ContainerEnd, Moment, PodState
 from trainmaster.node.machine.steps import Instruction, Say, Start
 from trainmaster.node.status import build_status
 
@@ -37,7 +37,7 @@ def sidecar(name: str, **fields: Any) -> Object:
 
 
 class Player:
-    def __init__(self, pod: Object, rules: Rules = RULES) -> None:
+    def __init__(self, pod: Object, rules: RestartRules = RULES) -> None:
         self.pod = pod
         self.plan = read_plan(pod)
         self.rules = rules
@@ -77,12 +77,12 @@ class Player:
     def end(self, name: str, code: int = 0, attempt: int = 0, signal: int = 0) -> list[Instruction]:
         began = self.state.get(name).started_at
         reason = "Completed" if code == 0 else "Error"
-        ended = Ended(code, began, self.now.wall, reason, signal=signal)
+        ended = ContainerEnd(code, began, self.now.wall, reason, signal=signal)
         self.state = states.mark_ended(self.state, name, attempt, ended, self.now)
         return self.look()
 
     def answer(self, name: str, kind: ProbeKind, ok: bool, attempt: int = 0) -> list[Instruction]:
-        answer = Answer(name, attempt, kind, ok, "" if ok else "refused")
+        answer = ProbeAnswer(name, attempt, kind, ok, "" if ok else "refused")
         self.state, says = mark_answer(self.plan, self.state, answer, self.now)
         self.said += says
         return self.look()

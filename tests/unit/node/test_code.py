@@ -15,8 +15,8 @@ from tests.unit.node.making import make_pod, make_prepared
 from trainmaster.api import code as words
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
 from trainmaster.api.meta import Object
-from trainmaster.bundles import Store, pack
-from trainmaster.bundles.views import Owner
+from trainmaster.bundles import BundleStore, pack
+from trainmaster.bundles.views import CopyOwner
 from trainmaster.node import outputs
 from trainmaster.node.fields import list_refused
 from trainmaster.node.launch.containers import build_container
@@ -24,7 +24,7 @@ from trainmaster.node.outputs import Outputs
 from trainmaster.node.volumes import code
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.protocol import BIND, FULL, OVERLAY, PLAIN, USER, ContainerSpec, Mount, decode, encode
-from trainmaster.shim.trees import Entry
+from trainmaster.shim.trees import TreeEntry
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +32,7 @@ DIGEST = "sha256:" + "a" * 64
 MOUNT: Object = {"name": "code", "mountPath": "/workspace/code"}
 
 
-def ask(*containers: Object, level: str = FULL, foreign: bool = False, **csi: Any) -> code.Asked:
+def ask(*containers: Object, level: str = FULL, foreign: bool = False, **csi: Any) -> code.CodeVolume:
     volume = words.build_volume(DIGEST)
     volume["csi"].update(csi)
     pod = make_pod(*containers, volumes=[{"name": "other", "emptyDir": {}}, volume])
@@ -42,7 +42,7 @@ def ask(*containers: Object, level: str = FULL, foreign: bool = False, **csi: An
 
 @pytest.mark.parametrize("level", (FULL, USER))
 def test_in_a_sandbox_one_container_gets_a_layer(level: str) -> None:
-    assert ask({"volumeMounts": [MOUNT]}, level=level) == code.Asked("code", DIGEST, False, copied=False)
+    assert ask({"volumeMounts": [MOUNT]}, level=level) == code.CodeVolume("code", DIGEST, False, copied=False)
 
 
 @pytest.mark.parametrize(
@@ -72,18 +72,18 @@ def test_volumes_that_are_no_code_are_none_of_ours() -> None:
 
 
 def test_a_wrong_digest_and_an_unknown_one_say_what_to_do(tmp_path: Path) -> None:
-    store = Store(tmp_path / "bundles")
+    store = BundleStore(tmp_path / "bundles")
     for digest, want in (("sha256:12", "must be sha256: and 64"), (DIGEST, f"no code {DIGEST}: bring it with")):
         with pytest.raises(VolumeError, match=r'^MountVolume.SetUp failed for volume "code" : ') as caught:
-            code.make(code.Asked("code", digest, False, True), store, str(tmp_path / "pod"), Owner())
+            code.make(code.CodeVolume("code", digest, False, True), store, str(tmp_path / "pod"), CopyOwner())
         assert want in str(caught.value)
         assert "trainmaster code pack" in str(caught.value)
 
 
 def test_a_pod_that_has_its_copy_needs_the_bundle_no_more(tmp_path: Path) -> None:
     (tmp_path / "pod/volumes/code").mkdir(parents=True)
-    asked = code.Asked("code", DIGEST, False, True)
-    made = code.make(asked, Store(tmp_path / "bundles"), str(tmp_path / "pod"), Owner())
+    asked = code.CodeVolume("code", DIGEST, False, True)
+    made = code.make(asked, BundleStore(tmp_path / "bundles"), str(tmp_path / "pod"), CopyOwner())
     assert made.source == str(tmp_path / "pod/volumes/code")
 
 
@@ -140,8 +140,8 @@ class Stage:
         self.results, self.directory = root / "results", root / "pods" / "pod-uid"
         self.outputs = Outputs(self.results, root / "bundles")
         (self.results / "job-uid").mkdir(parents=True)
-        asked = code.Asked("code", self.digest, False, True)
-        self.volume = code.make(asked, Store(root / "bundles"), str(self.directory), Owner())
+        asked = code.CodeVolume("code", self.digest, False, True)
+        self.volume = code.make(asked, BundleStore(root / "bundles"), str(self.directory), CopyOwner())
         self.view = Path(self.volume.source)
 
     def note(self, index: str = "0", trainjob: str = "job-uid") -> None:
@@ -187,7 +187,7 @@ def test_a_crash_in_the_middle_keeps_nothing_half_and_the_next_try_all(
         (stage.view / name).write_text(name)
     keep_file, calls = outputs._keep_file, iter(range(10))
 
-    def crash(entry: Entry, target: Path) -> None:
+    def crash(entry: TreeEntry, target: Path) -> None:
         if next(calls) == 1:
             raise OSError(28, "No space left on device")
         keep_file(entry, target)

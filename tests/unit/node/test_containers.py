@@ -16,7 +16,7 @@ from trainmaster.node.launch.contract import LaunchError
 from trainmaster.node.launch.rewriting import build_rewriter
 from trainmaster.node.launch.sandboxes import build_sandbox
 from trainmaster.node.volumes.contract import Volume
-from trainmaster.shim.protocol import FULL, HOST_NETWORK, OWN_NETWORK, ContainerSpec, Limits, Mount
+from trainmaster.shim.protocol import FULL, HOST_NETWORK, OWN_NETWORK, ContainerSpec, Mount, ResourceLimits
 
 pytestmark = pytest.mark.unit
 
@@ -233,7 +233,7 @@ def test_a_pod_that_must_not_be_root_is_not(tmp_path: Path) -> None:
 def test_resources_become_limits(tmp_path: Path) -> None:
     resources = {"limits": {"cpu": "1500m", "memory": "1Gi"}, "requests": {"cpu": "1"}}
     spec, _ = build(tmp_path, {"resources": resources}, level=FULL)
-    assert spec.limits == Limits(memory=1 << 30, cpu_millis=1500, cpu_shares_millis=1000)
+    assert spec.limits == ResourceLimits(memory=1 << 30, cpu_millis=1500, cpu_shares_millis=1000)
 
 
 def test_termination_messages_and_terminals_are_passed_on(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_the_sandbox_has_names_hosts_and_the_sum_of_limits(tmp_path: Path) -> No
     assert (spec.hostname, spec.domain) == ("job-node-0-1", "job.ns.svc.cluster.local")
     assert (spec.address, spec.network) == ("10.0.0.9", OWN_NETWORK)
     assert spec.hosts == (("10.0.0.9", "me"), ("10.1.1.1", "db", "cache"))
-    assert spec.limits == Limits(memory=1 << 30, cpu_millis=3000, cpu_shares_millis=3000)
+    assert spec.limits == ResourceLimits(memory=1 << 30, cpu_millis=3000, cpu_shares_millis=3000)
 
 
 @pytest.mark.parametrize(

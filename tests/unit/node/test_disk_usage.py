@@ -11,14 +11,14 @@ import pytest
 
 from trainmaster.kit.clock import SystemClock
 from trainmaster.node import disk_usage
-from trainmaster.node.disk_usage import DiskUsage, Usage, measure_tree
+from trainmaster.node.disk_usage import DiskUsage, TreeUsage, measure_tree
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
 
 
 def test_bytes_and_inodes_of_a_tree_are_counted_once(tmp_path: Path) -> None:
-    assert measure_tree(str(tmp_path)) == Usage()
+    assert measure_tree(str(tmp_path)) == TreeUsage()
     (tmp_path / "file").write_bytes(b"x" * 100_000)
     first = measure_tree(str(tmp_path))
     assert 100_000 <= first.bytes < 120_000
@@ -47,7 +47,7 @@ def test_files_with_more_names_than_are_remembered_count_their_share(
 def test_a_file_and_nothing_have_a_size_too(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 5000)
     assert measure_tree(str(tmp_path / "file")).bytes == 8192
-    assert measure_tree(str(tmp_path / "none")) == Usage()
+    assert measure_tree(str(tmp_path / "none")) == TreeUsage()
 
 
 def test_counting_stops_where_there_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,9 +73,9 @@ def test_the_walker_pauses_as_long_as_it_works(tmp_path: Path, monkeypatch: pyte
 def test_the_loop_goes_on_while_a_tree_is_measured() -> None:
     may_end = threading.Event()
 
-    def measure(path: str, enough: int) -> Usage:
+    def measure(path: str, enough: int) -> TreeUsage:
         assert may_end.wait(30)
-        return Usage(1, 1)
+        return TreeUsage(1, 1)
 
     async def test() -> None:
         meter = DiskUsage(SystemClock(), measure)
@@ -84,7 +84,7 @@ def test_the_loop_goes_on_while_a_tree_is_measured() -> None:
             await asyncio.sleep(0.05)
             assert not asked.done()
             may_end.set()
-        assert asked.result() == Usage(1, 1) == meter.find_last("a")
+        assert asked.result() == TreeUsage(1, 1) == meter.find_last("a")
 
     asyncio.run(test())
 
@@ -92,11 +92,11 @@ def test_the_loop_goes_on_while_a_tree_is_measured() -> None:
 def test_one_tree_at_a_time_and_a_shared_answer() -> None:
     running, seen = [0], []
 
-    def measure(path: str, enough: int) -> Usage:
+    def measure(path: str, enough: int) -> TreeUsage:
         running[0] += 1
         seen.append((path, running[0]))
         running[0] -= 1
-        return Usage(1, 1)
+        return TreeUsage(1, 1)
 
     async def test() -> None:
         meter = DiskUsage(SystemClock(), measure)
@@ -110,9 +110,9 @@ def test_what_was_dear_to_measure_is_measured_less_often() -> None:
     clock = VirtualClock()
     count = [0]
 
-    def measure(path: str, enough: int) -> Usage:
+    def measure(path: str, enough: int) -> TreeUsage:
         count[0] += 1
-        return Usage(count[0], 1, whole=not enough)
+        return TreeUsage(count[0], 1, whole=not enough)
 
     async def test() -> None:
         meter = DiskUsage(clock, measure)

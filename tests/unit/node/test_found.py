@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.node.found import Attempt, read_found
+from trainmaster.node.found import FoundAttempt, read_found
 from trainmaster.shim.processes import read_boot_id
 from trainmaster.shim.protocol import (
     ContainerSpec,
     Exited,
-    Identity,
-    Limits,
     Mount,
     Paths,
+    ProcessIdentity,
+    ResourceLimits,
     SandboxSpec,
     Started,
     decode,
@@ -25,7 +25,7 @@ from trainmaster.shim.protocol import (
 
 pytestmark = pytest.mark.unit
 
-POD = SandboxSpec("u", "p", "default", "host", hosts=(("10.0.0.1", "a", "b"),), limits=Limits(memory=5))
+POD = SandboxSpec("u", "p", "default", "host", hosts=(("10.0.0.1", "a", "b"),), limits=ResourceLimits(memory=5))
 SPEC = ContainerSpec("main", 0, ("a", "b"), {"K": "v"}, "/", mounts=(Mount("/t", "/s"),), devices=("nvidia0",))
 STARTED = Started(7, 1.0)
 EXITED = Exited(3, 2.0)
@@ -35,7 +35,7 @@ def make_pod(tmp_path: Path, *, boot_id: str = "", **records: Started | Exited) 
     paths = Paths(str(tmp_path / "u"))
     os.makedirs(f"{paths.directory}/run")
     write_whole(paths.pod, encode(POD))
-    write_whole(paths.identity, encode(Identity(1, 2, boot_id or read_boot_id())))
+    write_whole(paths.identity, encode(ProcessIdentity(1, 2, boot_id or read_boot_id())))
     write_whole(paths.spec("main", 0), encode(SPEC))
     for name, record in records.items():
         path = paths.started("main", 0) if name == "started" else paths.exited("main", 0)
@@ -50,20 +50,20 @@ def test_specs_survive_their_way_to_disk() -> None:
 
 def test_an_intent_alone_was_never_begun(tmp_path: Path) -> None:
     found = read_found(make_pod(tmp_path), alive=False)
-    assert found.attempts == (Attempt("main", 0),)
+    assert found.attempts == (FoundAttempt("main", 0),)
     assert (found.pod, found.list_lost(), found.rebooted) == (POD, [], False)
 
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_a_begun_attempt_runs_with_a_living_shim_and_is_lost_without(tmp_path: Path, alive: bool) -> None:
     found = read_found(make_pod(tmp_path, started=STARTED), alive=alive)
-    assert found.attempts == (Attempt("main", 0, STARTED),)
-    assert found.list_lost() == ([] if alive else [Attempt("main", 0, STARTED)])
+    assert found.attempts == (FoundAttempt("main", 0, STARTED),)
+    assert found.list_lost() == ([] if alive else [FoundAttempt("main", 0, STARTED)])
 
 
 def test_an_attempt_that_ended_is_known_whatever_became_of_the_shim(tmp_path: Path) -> None:
     found = read_found(make_pod(tmp_path, started=STARTED, exited=EXITED), alive=False)
-    assert found.get_newest() == {"main": Attempt("main", 0, STARTED, EXITED)}
+    assert found.get_newest() == {"main": FoundAttempt("main", 0, STARTED, EXITED)}
     assert found.list_lost() == []
 
 
@@ -87,7 +87,7 @@ def test_the_newest_attempt_is_the_one_with_the_highest_number(tmp_path: Path) -
 def test_what_is_half_written_is_not_there(tmp_path: Path) -> None:
     paths = make_pod(tmp_path, started=STARTED)
     Path(paths.exited("main", 0) + ".tmp").write_text('{"code"')
-    assert read_found(paths, alive=False).list_lost() == [Attempt("main", 0, STARTED)]
+    assert read_found(paths, alive=False).list_lost() == [FoundAttempt("main", 0, STARTED)]
 
 
 def test_a_directory_that_is_not_there_is_a_pod_that_was_never_begun(tmp_path: Path) -> None:

@@ -6,15 +6,18 @@ import pytest
 
 from trainmaster.node.isolation import IsolationError, Wanted, decide_level
 from trainmaster.shim import probe
-from trainmaster.shim.probe import Finding
+from trainmaster.shim.probe import IsolationFinding
 
 pytestmark = pytest.mark.unit
 
 NAMES = (probe.USER_NAMESPACE, probe.MOUNTS, probe.OVERLAY, probe.PROCESSES, probe.NETWORK)
 
 
-def find(*broken: str) -> list[Finding]:
-    return [Finding(name, name not in broken, "Operation not permitted" if name in broken else "") for name in NAMES]
+def find(*broken: str) -> list[IsolationFinding]:
+    return [
+        IsolationFinding(name, name not in broken, "Operation not permitted" if name in broken else "")
+        for name in NAMES
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.node.player import Player, container, make_pod, sidecar
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
 from trainmaster.node.machine.model import ProbeKind
-from trainmaster.node.machine.outcome import Rules, end_pod
+from trainmaster.node.machine.outcome import RestartRules, end_pod
 from trainmaster.node.machine.state import Ending, Moment
 from trainmaster.node.machine.steps import Confirm, Hook, Kill, Notice, Signal, Start
 
@@ -74,7 +74,7 @@ def test_a_container_restarts_in_place_at_once_and_then_with_growing_pauses() ->
 
 
 def test_a_container_that_ran_for_long_begins_a_new_series_of_restarts() -> None:
-    rules = Rules(restart=Policy(first=10, cap=300))
+    rules = RestartRules(restart=BackoffPolicy(first=10, cap=300))
     player = Player(make_pod(policy="Always"), rules)
     player.run_all()
     player.end("node", 1)

@@ -43,7 +43,7 @@ def get_name(player: Player, action: tuple[str, int, int, int]) -> str:
 def is_impossible(player: Player, action: tuple[str, int, int, int]) -> bool:
     """Nobody begins what was not asked for."""
     known = player.state.get(get_name(player, action))
-    return action[0] == "begin" and (known.stage is not states.Stage.STARTING or known.attempt != action[2])
+    return action[0] == "begin" and (known.stage is not states.ContainerStage.STARTING or known.attempt != action[2])
 
 
 def act(player: Player, action: tuple[str, int, int, int]) -> list[Any]:
@@ -134,7 +134,7 @@ def test_a_deleted_pod_always_comes_to_its_end(
         if confirmed:
             break
         for item in player.state.containers:
-            if item.stage is states.Stage.STARTING:
+            if item.stage is states.ContainerStage.STARTING:
                 confirmed = (
                     any(isinstance(step, Confirm) for step in player.begin(item.name, item.attempt)) or confirmed
                 )

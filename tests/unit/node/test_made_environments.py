@@ -16,7 +16,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.node.errands import decide_limits
 from trainmaster.node.images.catalogue import Images, ImageSettings
-from trainmaster.node.images.contract import Check, Environment, Errand, ImageError, Report
+from trainmaster.node.images.contract import Check, Environment, Errand, ErrandReport, ImageError
 from trainmaster.node.images.environments import Environments, InstallLimits
 from trainmaster.node.launch.containers import build_layout
 from trainmaster.node.launch.contract import Site
@@ -35,7 +35,7 @@ class Hostile:
         self.done: list[Errand] = []
         self.code = 0
 
-    async def run(self, pod: Object, errand: Errand, check: Check) -> Report:
+    async def run(self, pod: Object, errand: Errand, check: Check) -> ErrandReport:
         self.done.append(errand)
         env = Path(errand.argv[0]).parent.parent
         (env / "lib" / f"python3.{sys.version_info[1]}" / "site-packages" / "x.pth").write_text(f"{self.secret}\n")
@@ -44,7 +44,7 @@ class Hostile:
         (env / "bin").rmdir()
         (env / "bin").symlink_to(self.secret)
         (env / "pyvenv.cfg").write_text(f"home = {self.secret}\n")
-        return Report(self.code, "no")
+        return ErrandReport(self.code, "no")
 
 
 class Bench:

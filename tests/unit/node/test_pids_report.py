@@ -10,7 +10,7 @@ from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.tenancy import PIDS, Allowance
 from trainmaster.node.pids_report import PidsReport
 from trainmaster.shim.cgroups import Hierarchies
-from trainmaster.tenancy.tenants import Tenants
+from trainmaster.tenancy.tenants import TenantRegister
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 def test_the_tenants_control_group_is_asked(tmp_path: Path) -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
-            await Tenants(cluster.client, cluster.clock).add("ann", Allowance(), walled=True)
+            await TenantRegister(cluster.client, cluster.clock).add("ann", Allowance(), walled=True)
             report = PidsReport(cluster.client, cluster.clock, "home", Hierarchies(v1={"pids": str(tmp_path)}))
             group = tmp_path / "trainmaster" / "home-tenant-ann"
             group.mkdir(parents=True)

@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit.node.player import NOW, Player, container, make_pod
 from trainmaster.api.meta import Object
-from trainmaster.node.found import Attempt, Found
+from trainmaster.node.found import FoundAttempt, FoundPod
 from trainmaster.node.machine.model import read_plan
 from trainmaster.node.machine.outcome import decide_phase
-from trainmaster.node.machine.state import HookStage, Moment, PodState, Stage
+from trainmaster.node.machine.state import ContainerStage, HookStage, Moment, PodState
 from trainmaster.node.recovery import note_lost, rebuild_state
 from trainmaster.shim.protocol import Exited, Started
 
@@ -21,13 +21,13 @@ T = NOW.timestamp()
 MOMENT = Moment(1000.0, NOW)
 
 
-def rebuild(pod: Object, *attempts: Attempt, alive: bool = True, rebooted: bool = False) -> PodState:
-    return rebuild_state(pod, read_plan(pod), Found("u", alive, rebooted, None, attempts), MOMENT)
+def rebuild(pod: Object, *attempts: FoundAttempt, alive: bool = True, rebooted: bool = False) -> PodState:
+    return rebuild_state(pod, read_plan(pod), FoundPod("u", alive, rebooted, None, attempts), MOMENT)
 
 
-def attempt(number: int = 0, *, start: float | None = -10, end: float | None = None, code: int = 0) -> Attempt:
+def attempt(number: int = 0, *, start: float | None = -10, end: float | None = None, code: int = 0) -> FoundAttempt:
     started = None if start is None else Started(5, T + start)
-    return Attempt("node", number, started, None if end is None else Exited(code, T + end))
+    return FoundAttempt("node", number, started, None if end is None else Exited(code, T + end))
 
 
 def with_status(pod: Object, **entry: Any) -> Object:
@@ -37,19 +37,19 @@ def with_status(pod: Object, **entry: Any) -> Object:
 
 def test_an_empty_directory_is_a_pod_that_was_never_begun() -> None:
     (node,) = rebuild(make_pod()).containers
-    assert (node.stage, node.attempt) == (Stage.WAITING, 0)
+    assert (node.stage, node.attempt) == (ContainerStage.WAITING, 0)
 
 
 def test_an_intent_without_a_start_is_begun_with_the_same_number() -> None:
     (node,) = rebuild(make_pod(policy="Always"), attempt(end=-5, code=1), attempt(1, start=None)).containers
-    assert (node.stage, node.attempt, node.series) == (Stage.WAITING, 1, 1)
+    assert (node.stage, node.attempt, node.series) == (ContainerStage.WAITING, 1, 1)
     assert node.last is not None and node.last.exit_code == 1
 
 
 def test_what_runs_is_running_with_what_hooks_and_probes_had_found() -> None:
     pod = with_status(make_pod(), state={"running": {}}, started=True, ready=True)
     (node,) = rebuild(pod, attempt()).containers
-    assert (node.stage, node.since) == (Stage.RUNNING, 990.0)
+    assert (node.stage, node.since) == (ContainerStage.RUNNING, 990.0)
     assert (node.post_start, node.is_started, node.is_ready) == (HookStage.DONE, True, True)
 
 
@@ -80,7 +80,7 @@ def test_a_pod_that_had_ended_before_the_reboot_is_not_disrupted() -> None:
 def test_without_a_directory_what_the_api_was_told_to_run_is_lost_and_not_begun_again() -> None:
     pod = with_status(make_pod(), state={"running": {"startedAt": "2026-11-15T11:00:00Z"}}, restartCount=2)
     state = rebuild(pod, alive=False)
-    assert (state.containers[0].stage, state.containers[0].attempt) == (Stage.ENDED, 2)
+    assert (state.containers[0].stage, state.containers[0].attempt) == (ContainerStage.ENDED, 2)
     assert state.ending is not None and state.ending.disruption
 
 
@@ -89,7 +89,7 @@ def test_an_attempt_that_could_not_be_executed_is_known_from_the_status_alone() 
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
     pod = with_status(make_pod(policy="Always"), state=waiting, lastState={"terminated": ended}, restartCount=3)
     (node,) = rebuild(pod, alive=False).containers
-    assert (node.stage, node.attempt, node.over) == (Stage.ENDED, 3, 999.0)
+    assert (node.stage, node.attempt, node.over) == (ContainerStage.ENDED, 3, 999.0)
     assert node.ended is not None and node.ended.exit_code == 128
 
 

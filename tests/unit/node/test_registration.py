@@ -16,7 +16,7 @@ from trainmaster.api.resources import CONFIG_MAPS, EVENTS, LEASES, NODES
 from trainmaster.client.contract import PatchType
 from trainmaster.engine.events import EventRecorder
 from trainmaster.node.devices import Inventory
-from trainmaster.node.hardware import Hardware, Health, read_hardware, read_health
+from trainmaster.node.hardware import Hardware, NodeHealth, read_hardware, read_health
 from trainmaster.node.nvml import Nvml
 from trainmaster.node.registration import DISK_HOLD_SECONDS, LOOK_SECONDS, NodeKeeper, NodeShape
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
 
 GIB = 1024**3
 MACHINE = Hardware("amd64", "linux", "6.1", "Debian 12", "boot-1", "machine-1", 8000, 32 * GIB)
-WELL = Health(100 * GIB, 50 * GIB, 16 * GIB, 300, 32768)
+WELL = NodeHealth(100 * GIB, 50 * GIB, 16 * GIB, 300, 32768)
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Setting:
     shape: NodeShape = field(default_factory=NodeShape)
     library: FakeNvml = field(default_factory=FakeNvml)
     hardware: Hardware = MACHINE
-    health: Health = WELL
+    health: NodeHealth = WELL
     keeper: NodeKeeper | None = None
 
     def start(self) -> None:
@@ -186,7 +186,7 @@ def test_a_disk_that_was_short_between_two_looks_is_said_too() -> None:
         (replace(WELL, processes=32000), "PIDPressure"),
     ],
 )
-def test_other_shortages_are_said_too(health: Health, condition: str) -> None:
+def test_other_shortages_are_said_too(health: NodeHealth, condition: str) -> None:
     async def test(setting: Setting) -> None:
         setting.health = health
         node = await setting.look()

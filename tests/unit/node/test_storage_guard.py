@@ -12,7 +12,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.tenancy import RESOURCE_QUOTAS, STORAGE
 from trainmaster.node import storage_guard
-from trainmaster.node.disk_usage import DiskUsage, Usage
+from trainmaster.node.disk_usage import DiskUsage, TreeUsage
 from trainmaster.node.eviction import Eviction
 from trainmaster.node.storage_guard import GuardActions, GuardedPod, StorageGuard
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -33,7 +33,7 @@ class Machine:
         self.guard = StorageGuard(
             cluster.client,
             cluster.clock,
-            DiskUsage(cluster.clock, lambda path, _: Usage(self._measure(path))),
+            DiskUsage(cluster.clock, lambda path, _: TreeUsage(self._measure(path))),
             GuardActions(self._list_pods, self.evicted.append, self._drop, self._list_kept),
             disk=root,
             claims=root / "claims",

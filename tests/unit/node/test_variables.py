@@ -10,14 +10,16 @@ import pytest
 
 from tests.unit.node.making import make_config_map, make_pod, make_prepared
 from trainmaster.api.meta import Object
-from trainmaster.node.launch.contract import LaunchError, Sources
+from trainmaster.node.launch.contract import ContainerSources, LaunchError
 from trainmaster.node.launch.environment import build_variables, list_bad_names, list_references
 from trainmaster.node.launch.expansion import expand
 
 pytestmark = pytest.mark.unit
 
 SECRET: Object = {"data": {"token": base64.b64encode(b"s3cret").decode()}}
-SOURCES = Sources({"settings": make_config_map(mode="fast", size="3"), "gone": None}, {"keys": SECRET, "gone": None})
+SOURCES = ContainerSources(
+    {"settings": make_config_map(mode="fast", size="3"), "gone": None}, {"keys": SECRET, "gone": None}
+)
 
 
 def build(tmp_path: Path, container: Object, **site: Any) -> dict[str, str]:
@@ -133,7 +135,7 @@ def test_the_api_servers_service_is_found_by_variables(tmp_path: Path) -> None:
 
 
 def test_keys_that_are_no_names_are_skipped_and_listed(tmp_path: Path) -> None:
-    sources = Sources({"settings": make_config_map(**{"a=b": "1", "c.d": "2"})})
+    sources = ContainerSources({"settings": make_config_map(**{"a=b": "1", "c.d": "2"})})
     prepared = make_prepared(tmp_path, sources=sources)
     pod = make_pod({"envFrom": [{"configMapRef": {"name": "settings"}}]})
     container = pod["spec"]["containers"][0]

@@ -11,9 +11,9 @@ import pytest
 
 from trainmaster.api.meta import Object
 from trainmaster.node.images.contract import Environment
-from trainmaster.node.warm import WarmSettings, Wish, decide_warm
+from trainmaster.node.warm import WarmSettings, WarmZygote, decide_warm
 from trainmaster.shim import warm_zygote
-from trainmaster.shim.protocol import FULL, PLAIN, USER, ContainerSpec, Limits
+from trainmaster.shim.protocol import FULL, PLAIN, USER, ContainerSpec, ResourceLimits
 from trainmaster.shim.warm import ENVIRON, Warmth, find_variable, parse_command, split_report
 
 pytestmark = pytest.mark.unit
@@ -33,7 +33,7 @@ def make_image(tmp_path: Path, *packages: str) -> Environment:
     return Environment("/env", ("/layer/bin", "/programs"), "/layer", (str(tmp_path),))
 
 
-def decide(tmp_path: Path, pod: Object, settings: WarmSettings = AUTO, **fields: Any) -> Wish | None:
+def decide(tmp_path: Path, pod: Object, settings: WarmSettings = AUTO, **fields: Any) -> WarmZygote | None:
     spec = replace(ContainerSpec("main", 0, ("/layer/bin/python", "x.py"), {}, "/"), **fields)
     return decide_warm(pod, spec, make_image(tmp_path, "torch", "numpy"), settings)
 
@@ -135,7 +135,7 @@ def test_a_note_is_told_from_an_error() -> None:
 
 
 def test_a_memory_limit_that_is_only_watched_keeps_a_program_cold(tmp_path: Path) -> None:
-    spec = ContainerSpec("main", 0, ("/layer/bin/python", "x.py"), {}, "/", limits=Limits(memory=1 << 30))
+    spec = ContainerSpec("main", 0, ("/layer/bin/python", "x.py"), {}, "/", limits=ResourceLimits(memory=1 << 30))
     image = make_image(tmp_path, "torch")
     assert decide_warm(make_pod(), spec, image, AUTO, FULL) is not None
     assert [decide_warm(make_pod(), spec, image, AUTO, level) for level in (USER, PLAIN)] == [None, None]

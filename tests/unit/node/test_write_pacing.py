@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.kit.clock import SystemClock
 from trainmaster.node.shim_link import ShimError
-from trainmaster.node.write_pacing import MOST_SECONDS, Pace, WritePacer, read_written
+from trainmaster.node.write_pacing import MOST_SECONDS, WritePace, WritePacer, read_written
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.unit
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.unit
 MIB = 1 << 20
 
 
-def make_pace() -> Pace:
-    return Pace(rate=64.0 * MIB, level=16.0 * MIB, at=100.0)
+def make_pace() -> WritePace:
+    return WritePace(rate=64.0 * MIB, level=16.0 * MIB, at=100.0)
 
 
 def test_a_burst_is_free_and_what_is_above_the_rate_is_waited_for() -> None:

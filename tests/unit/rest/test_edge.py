@@ -14,13 +14,13 @@ from fastapi.routing import APIRoute
 from tests.unit.rest.asgi import Answer, call
 from trainmaster.api import status
 from trainmaster.api.resources import CONFIG_MAPS
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 from trainmaster.edge.addresses import TrustedProxies
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SeededIds
 from trainmaster.rest.application import build_routes
 from trainmaster.rest.callers import Caller, ReviewingCallers, SeenClient
-from trainmaster.rest.contract import Backend, Limits
+from trainmaster.rest.contract import Backend, RestLimits
 from trainmaster.rest.edge import Edge
 from trainmaster.rest.models.problems import ProblemDocument
 from trainmaster.rest.rates import Rates
@@ -50,7 +50,7 @@ class OnlyGood:
     async def identify(self, token: str) -> Caller:
         if token != "good":
             raise status.unauthorized()
-        return Caller(Identity("alice"), self._client)  # type: ignore[arg-type]
+        return Caller(ActingIdentity("alice"), self._client)  # type: ignore[arg-type]
 
 
 async def ready() -> None:
@@ -61,7 +61,7 @@ async def explain(*asked: Any) -> None:
     """Knows no job."""
 
 
-def build_backend(callers: Any = None, limits: Limits | None = None) -> Backend:
+def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Backend:
     clock = SystemClock()
     jobs = JobMaker(Templates(), Offers(find_fields, clock), clock)
     known = callers or OnlyGood(_Silent())  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def build_backend(callers: Any = None, limits: Limits | None = None) -> Backend:
         explain,
         Streams(),
         NewJobs(jobs, HistoryDesk(None), None),
-        limits or Limits(),
+        limits or RestLimits(),
     )
 
 
@@ -162,19 +162,19 @@ def test_an_unexpected_error_has_an_id_and_tells_nothing() -> None:
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_body_that_is_too_large_is_refused(announced: bool) -> None:
-    backend = build_backend(limits=Limits(body_bytes=100))
+    backend = build_backend(limits=RestLimits(body_bytes=100))
     pieces = None if announced else [b'{"text": "', b"x" * 60, b"x" * 60, b'"}']
     answer = ask("POST", "/echo", backend=backend, body={"text": "x" * 120}, pieces=pieces)
     assert "more than 100 bytes" in check_problem(answer, 413)["detail"]
 
 
 def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
-    backend = build_backend(limits=Limits(body_seconds=0.01))
+    backend = build_backend(limits=RestLimits(body_seconds=0.01))
     check_problem(ask("POST", "/echo", backend=backend, pieces=[b'{"text": '], stall=True), 408)
 
 
 def test_a_body_of_exactly_the_limit_is_taken() -> None:
-    backend = build_backend(limits=Limits(body_bytes=20))
+    backend = build_backend(limits=RestLimits(body_bytes=20))
     assert ask("POST", "/echo", backend=backend, pieces=[b'{"text": "', b'12345678"}']).json() == {"text": "12345678"}
 
 
@@ -282,15 +282,15 @@ def test_a_token_is_reviewed_and_the_call_made_as_its_owner() -> None:
         async def create(self, gvr: object, obj: dict[str, Any]) -> dict[str, Any]:
             return {"status": review if obj["spec"]["token"] == "good" else {"user": {}, "error": "no"}}
 
-    acted: list[tuple[Identity, str]] = []
+    acted: list[tuple[ActingIdentity, str]] = []
 
-    def act(identity: Identity, token: str) -> Any:
+    def act(identity: ActingIdentity, token: str) -> Any:
         acted.append((identity, token))
         return Reviewer()
 
     callers = ReviewingCallers(Reviewer(), act)  # type: ignore[arg-type]
     caller = asyncio.run(callers.identify("good"))
-    assert caller.identity == Identity("bob", "7", ("x",), {"k": ("v",)})
+    assert caller.identity == ActingIdentity("bob", "7", ("x",), {"k": ("v",)})
     assert acted == [(caller.identity, "good")]
     with pytest.raises(status.StatusError) as refused:
         asyncio.run(callers.identify("bad"))
@@ -315,7 +315,7 @@ def test_the_client_is_whom_a_trusted_proxy_names(proxies: tuple[str, ...], line
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    backend = build_backend(limits=Limits(proxies=TrustedProxies(proxies)))
+    backend = build_backend(limits=RestLimits(proxies=TrustedProxies(proxies)))
     headers = [("X-Forwarded-For", line) for line in lines]
     asyncio.run(call(Edge(app, backend, PUBLIC), "GET", "/api/v1/jobs", headers=headers))
     assert [address for address, _ in seen] == [client]

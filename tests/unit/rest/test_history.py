@@ -10,26 +10,26 @@ import pytest
 
 from trainmaster.api.status import NotFound
 from trainmaster.history.archive import Archive
-from trainmaster.history.record import Deletion, Record
+from trainmaster.history.record import JobRecord, RecordedDeletion
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.history import HistoryDesk, RecordsWanted
 from trainmaster.rest.services.making import BODY_HASH, NewJobs, Ticket
 from trainmaster.rest.services.orders import JobOrder
 from trainmaster.rest.services.rerunning import KEY_LABEL
-from trainmaster.rest.services.wishes import Wish
+from trainmaster.rest.services.wishes import JobWish
 
 pytestmark = pytest.mark.unit
 
 
-def make_record(number: int, namespace: str = "ann", name: str = "", key: str = "") -> Record:
+def make_record(number: int, namespace: str = "ann", name: str = "", key: str = "") -> JobRecord:
     meta: dict[str, Any] = {"name": name or f"job-{number}", "namespace": namespace, "uid": f"uid-{number}"}
     meta |= {"creationTimestamp": "2026-01-01T00:00:00Z", "labels": {KEY_LABEL: key}, "annotations": {BODY_HASH: "b"}}
     job = {"metadata": meta, "spec": {"runtimeRef": {"name": "x"}}}
     document = {"trainjob": job, "jobsets": [], "jobs": [], "pods": [], "events": [], "gaps": []}
     # Several end at the same time.
     ended = f"2026-01-01T00:00:{number // 3:02d}Z"
-    deletion = Deletion(ended, "ann")
-    return Record(
+    deletion = RecordedDeletion(ended, "ann")
+    return JobRecord(
         meta["uid"], namespace, meta["name"], "x", "Complete", meta["creationTimestamp"], ended, deletion, document
     )
 
@@ -78,7 +78,7 @@ class _Empty:
 
 def test_a_key_is_known_after_its_job_was_deleted(desk: HistoryDesk) -> None:
     jobs = NewJobs(None, desk, None)  # type: ignore[arg-type]  # makes nothing
-    wish = Wish(JobOrder("ann", "ann", "pytorch", ""))
+    wish = JobWish(JobOrder("ann", "ann", "pytorch", ""))
     made = asyncio.run(jobs.find_made(_Empty(), wish, Ticket("k" * 40, "b")))  # type: ignore[arg-type]
     assert made is not None
     assert (made.uid, made.replayed) == ("uid-21", True)

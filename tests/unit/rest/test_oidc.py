@@ -20,7 +20,7 @@ from trainmaster.kit.addresses import is_private
 from trainmaster.rest.jwks import KeySet, KeysUnavailable, parse_set
 from trainmaster.rest.oidc import Trusted, Verifier
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.provider import Source, build_fetch
+from trainmaster.rest.provider import ProviderSource, build_fetch
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
@@ -316,14 +316,14 @@ def test_keys_come_from_a_file_an_address_or_the_issuers_description(tmp_path: P
     async def main(url: str) -> None:
         pages["/.well-known/openid-configuration"] = orjson.dumps({"issuer": url, "jwks_uri": f"{url}/keys"})
         for keys in (str(file), f"{url}/keys", ""):
-            assert len(parse_set(await build_fetch(Source(url, keys))())) == len(KEYS)
+            assert len(parse_set(await build_fetch(ProviderSource(url, keys))())) == len(KEYS)
         wrong = [str(tmp_path / "none"), f"{url}/nowhere", f"{url}/large", f"{url}/no", f"{url}/away"]
         wrong += ["http://example.org/keys", "file:///etc/passwd", "ftp://127.0.0.1/keys", "http://127.0.0.1:1/keys"]
         for keys in wrong:
             with pytest.raises(KeysUnavailable):
-                await build_fetch(Source(url, keys))()
+                await build_fetch(ProviderSource(url, keys))()
         with pytest.raises(KeysUnavailable, match="does not describe"):
-            await build_fetch(Source(f"{url}/"))()
+            await build_fetch(ProviderSource(f"{url}/"))()
 
     with serving(pages) as url:
         asyncio.run(main(url))

@@ -26,7 +26,7 @@ from tests.unit.rest.test_oidc import KEYS, OTHER, P256, RSA, Scene, play
 from trainmaster.auth.pki import Pki
 from trainmaster.kit.clock import SystemClock
 from trainmaster.rest.jwks import KeysUnavailable, parse_set
-from trainmaster.rest.provider import Source, build_fetch, choose_address
+from trainmaster.rest.provider import ProviderSource, build_fetch, choose_address
 
 pytestmark = pytest.mark.unit
 
@@ -205,7 +205,7 @@ def reply(body: bytes, line: str = "200 OK", *headers: str) -> bytes:
 GOOD = reply(json.dumps({"keys": KEYS}).encode())
 
 
-def fetch(source: Source, **more: Any) -> Any:
+def fetch(source: ProviderSource, **more: Any) -> Any:
     async def main() -> Any:
         return await build_fetch(source, **more)()
 
@@ -220,7 +220,7 @@ def test_a_name_that_leads_to_a_private_address_is_asked_only_where_that_is_set(
     tls.load_cert_chain(pki.server.certificate, pki.server.key)
     with answering(lambda: GOOD, tls) as server:
         url = f"https://login.example.org:{server.port}"
-        source = Source(url, f"{url}/keys", str(ca))
+        source = ProviderSource(url, f"{url}/keys", str(ca))
         calls: list[str] = []
 
         def resolve(host: str, port: int) -> list[str]:
@@ -232,10 +232,10 @@ def test_a_name_that_leads_to_a_private_address_is_asked_only_where_that_is_set(
             fetch(source, resolve=resolve)
         assert server.asked == []
         calls.clear()
-        allowed = Source(url, f"{url}/keys", str(ca), private=True)
+        allowed = ProviderSource(url, f"{url}/keys", str(ca), private=True)
         assert len(parse_set(fetch(allowed, resolve=resolve))) == len(KEYS)
         assert calls == ["login.example.org"], "what was checked is what was asked"
-        other = Source(url, f"https://other.example.org:{server.port}/keys", str(ca), private=True)
+        other = ProviderSource(url, f"https://other.example.org:{server.port}/keys", str(ca), private=True)
         with pytest.raises(KeysUnavailable, match="certificate"):
             fetch(other, resolve=lambda host, port: ["127.0.0.1"])
 
@@ -253,11 +253,12 @@ def test_the_issuers_description_cannot_lead_elsewhere() -> None:
                 page = json.dumps({"issuer": url, "jwks_uri": target}).encode()
                 with pytest.raises(KeysUnavailable):
                     fetch(
-                        Source(url), resolve=lambda host, port: ["127.0.0.1"] if host.startswith("internal") else [host]
+                        ProviderSource(url),
+                        resolve=lambda host, port: ["127.0.0.1"] if host.startswith("internal") else [host],
                     )
             assert inside.asked == []
             page = json.dumps({"issuer": url, "jwks_uri": f"http://127.0.0.1:{inside.port}/keys"}).encode()
-            assert len(parse_set(fetch(Source(url)))) == len(KEYS), "the very address that the owner named"
+            assert len(parse_set(fetch(ProviderSource(url)))) == len(KEYS), "the very address that the owner named"
 
 
 def test_redirects_large_and_slow_answers_end_the_fetch() -> None:
@@ -277,10 +278,10 @@ def test_redirects_large_and_slow_answers_end_the_fetch() -> None:
         with answering(lambda: answers[0]) as server:
             while answers:
                 with pytest.raises(KeysUnavailable):
-                    fetch(Source("https://x", f"http://127.0.0.1:{server.port}/keys"))
+                    fetch(ProviderSource("https://x", f"http://127.0.0.1:{server.port}/keys"))
                 del answers[0]
         assert elsewhere.asked == []
         # A byte now and then keeps every single read within its limit; the whole has one too.
         elsewhere.drip.clear()
         with pytest.raises(KeysUnavailable):
-            fetch(Source("https://x", target), seconds=0.5)
+            fetch(ProviderSource("https://x", target), seconds=0.5)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from trainmaster.history.archive import Archive
-from trainmaster.history.record import Deletion, Record
+from trainmaster.history.record import JobRecord, RecordedDeletion
 from trainmaster.rest.services.reading import describe_record
 from trainmaster.rest.services.records import ArchivedRecords, NoRecords, keep_end
 
 pytestmark = pytest.mark.unit
 
 
-def make_record(uid: str, created: str, state: str = "Complete") -> Record:
+def make_record(uid: str, created: str, state: str = "Complete") -> JobRecord:
     condition = {
         "type": state,
         "status": "True",
@@ -25,11 +25,11 @@ def make_record(uid: str, created: str, state: str = "Complete") -> Record:
     conditions = [] if state == "Deleted" else [condition]
     meta = {"name": "a-job-1", "namespace": "n", "uid": uid, "creationTimestamp": created}
     document = {"trainjob": {"metadata": meta, "status": {"conditions": conditions}}, "jobsets": [{"uid": f"js-{uid}"}]}
-    deletion = Deletion("2026-01-03T00:00:00Z", "ann")
-    return Record(uid, "n", "a-job-1", "pytorch-simple", state, created, "2026-01-02T00:00:00Z", deletion, document)
+    deletion = RecordedDeletion("2026-01-03T00:00:00Z", "ann")
+    return JobRecord(uid, "n", "a-job-1", "pytorch-simple", state, created, "2026-01-02T00:00:00Z", deletion, document)
 
 
-def write(directory: Path, *records: Record) -> ArchivedRecords:
+def write(directory: Path, *records: JobRecord) -> ArchivedRecords:
     archive = Archive.open(directory)
     archive.put(records)
     archive.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
-from trainmaster.rest.services.views import Story, build_detail
+from trainmaster.rest.services.views import JobFacts, build_detail
 
 pytestmark = pytest.mark.unit
 
@@ -27,11 +27,11 @@ def build_pod(index: int, waiting: dict[str, str]) -> dict[str, Any]:
 
 def test_a_job_that_cannot_start_says_what_its_worker_lacks() -> None:
     pods = [build_pod(0, {"reason": "ContainerCreating"}), build_pod(1, MISSING)]
-    told = build_detail(Story(JOB, pods=pods))
+    told = build_detail(JobFacts(JOB, pods=pods))
     assert (told["state"], told["reason"]) == ("Pending", "Starting")
     assert told["message"] == 'worker 1: ContainerCreating: persistentvolumeclaim "data" not found'
 
 
 def test_a_job_whose_workers_say_nothing_is_starting() -> None:
-    told = build_detail(Story(JOB, pods=[build_pod(0, {"reason": "ContainerCreating"})]))
+    told = build_detail(JobFacts(JOB, pods=[build_pod(0, {"reason": "ContainerCreating"})]))
     assert told["message"] == "Pods are being started"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from trainmaster.shim.cgroups import Hierarchies, PodGroup, find_hierarchies, list_values
-from trainmaster.shim.protocol import Limits
+from trainmaster.shim.protocol import ResourceLimits
 
 pytestmark = pytest.mark.unit
 
-LIMITS = Limits(memory=1 << 30, cpu_millis=1500, cpu_shares_millis=500, pids=100)
+LIMITS = ResourceLimits(memory=1 << 30, cpu_millis=1500, cpu_shares_millis=500, pids=100)
 
 
 def make_v2(folder: Path, controllers: str = "cpu io memory pids") -> str:
@@ -91,7 +91,7 @@ def test_a_pod_without_limits_has_groups_only_where_they_kill(tmp_path: Path) ->
     for name in ("u", "m"):
         (tmp_path / name).mkdir()
     group = PodGroup(Hierarchies(str(tmp_path / "u"), frozenset(), {"memory": str(tmp_path / "m")}), "pod")
-    group.build(Limits())
+    group.build(ResourceLimits())
     assert [path.name for path in tmp_path.rglob("pod")] == ["pod"]
     group.remove()
     assert not list(tmp_path.glob("*/*"))

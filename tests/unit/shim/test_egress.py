@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.shim.egress import INTERNET, LAN, NONE, find_refusal, is_opened, is_own, parse_address, split_entry
 from trainmaster.shim.protocol import Relay, SandboxSpec, decode, encode
-from trainmaster.shim.relay import Refused, check_abroad, check_address, parse_request
+from trainmaster.shim.relay import ProxyRefused, check_abroad, check_address, parse_request
 
 pytestmark = pytest.mark.unit
 
@@ -101,7 +101,7 @@ def test_an_opening_is_for_that_place_and_port() -> None:
 
 def test_the_refusal_names_the_setting() -> None:
     relay = Relay("10.96.0.2", 3128, reach=INTERNET, allow=("10.1.2.3:9000",))
-    with pytest.raises(Refused, match=r"node\.tenant_egress"):
+    with pytest.raises(ProxyRefused, match=r"node\.tenant_egress"):
         check_address("10.1.2.3", relay, "10.1.2.3", 22)
     check_address("10.1.2.3", relay, "10.1.2.3", 9000)
 
@@ -111,7 +111,7 @@ def test_the_refusal_names_the_setting() -> None:
 )
 def test_another_proxy_is_not_asked_for_this_machine(host: str) -> None:
     relay = Relay("10.96.0.2", 3128, upstream="http://proxy:3128", reach=INTERNET)
-    with pytest.raises(Refused):
+    with pytest.raises(ProxyRefused):
         check_abroad(parse_request(f"CONNECT {host}:80 HTTP/1.1".encode()), relay)
 
 
@@ -129,7 +129,7 @@ def test_both_proxies_read_the_same_request() -> None:
     [b"CONNECT a\\b:80 HTTP/1.1", b"CONNECT a\tb:80 HTTP/1.1", b"GET http://a/ HTTP/9", b"G\x00T http://a/ HTTP/1.1"],
 )
 def test_what_two_proxies_could_read_differently_is_refused(line: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ProxyRefused):
         parse_request(line)
 
 

@@ -11,8 +11,8 @@ from trainmaster.shim.protocol import (
     TMPFS,
     ContainerSpec,
     Exited,
-    Limits,
     Mount,
+    ResourceLimits,
     SandboxSpec,
     decode,
     encode,
@@ -21,7 +21,7 @@ from trainmaster.shim.protocol import (
 
 pytestmark = pytest.mark.unit
 
-SANDBOX = SandboxSpec("u", "p", "n", "h", hosts=(("10.0.0.1", "h.s", "h"),), limits=Limits(memory=5))
+SANDBOX = SandboxSpec("u", "p", "n", "h", hosts=(("10.0.0.1", "h.s", "h"),), limits=ResourceLimits(memory=5))
 CONTAINER = ContainerSpec(
     "c", 2, ("true",), {"A": "b"}, "/", mounts=(Mount("/x", "/y"), Mount("/dev/shm", kind=TMPFS, size=9)), groups=(7,)
 )

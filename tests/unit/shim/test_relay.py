@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.shim.protocol import Relay
-from trainmaster.shim.relay import Refused, check_address, find_forward, parse_request, read_server
+from trainmaster.shim.relay import ProxyRefused, check_address, find_forward, parse_request, read_server
 
 pytestmark = pytest.mark.unit
 
@@ -36,7 +36,7 @@ def test_a_plain_request_is_sent_on_in_origin_form_and_once() -> None:
     ],
 )
 def test_what_is_not_understood_is_refused(head: bytes) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ProxyRefused) as caught:
         parse_request(head)
     assert caught.value.status == "400 Bad Request"
 
@@ -46,7 +46,7 @@ def test_what_is_not_understood_is_refused(head: bytes) -> None:
 )
 def test_the_machine_itself_is_out_of_reach(address: str) -> None:
     for reach in ("", "lan", "internet", "none"):
-        with pytest.raises(Refused):
+        with pytest.raises(ProxyRefused):
             check_address(address, Relay("10.96.0.2", 3128, reach=reach))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from trainmaster.shim.protocol import ContainerSpec, Mount
-from trainmaster.shim.rootfs import Entry, Host, Plan, Wishes, is_below, plan_root, sort_mounts
+from trainmaster.shim.rootfs import Host, RootEntry, RootPlan, Wishes, is_below, plan_root, sort_mounts
 from trainmaster.shim.sandbox import find_closed
 
 pytestmark = pytest.mark.unit
@@ -32,15 +32,15 @@ def find_kind(path: str) -> str:
 
 HOST = Host(
     [
-        Entry("lib", "usr/lib", False),
-        *(Entry(path[1:]) for path in sorted(DIRECTORIES) if path.count("/") == 1 and path != "/"),
+        RootEntry("lib", "usr/lib", False),
+        *(RootEntry(path[1:]) for path in sorted(DIRECTORIES) if path.count("/") == 1 and path != "/"),
     ],
     resolve,
     find_kind,
 )
 
 
-def plan(targets: Sequence[str], hide: Sequence[str] = (), files: Sequence[str] = ()) -> Plan:
+def plan(targets: Sequence[str], hide: Sequence[str] = (), files: Sequence[str] = ()) -> RootPlan:
     wishes = Wishes([Mount(target, "/source") for target in targets], hide=hide)
     return plan_root(HOST, wishes, lambda mount: mount.target not in files)
 

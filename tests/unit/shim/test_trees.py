@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.deep import deep_tree
 from trainmaster.shim import trees
-from trainmaster.shim.trees import Walk, remove_tree
+from trainmaster.shim.trees import TreeWalk, remove_tree
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +30,7 @@ def count_open() -> int:
 
 def test_a_walk_goes_to_the_end_of_any_depth_with_few_descriptors(deep: Path) -> None:
     before, most, found = count_open(), 0, 0
-    walk = Walk(str(deep))
+    walk = TreeWalk(str(deep))
     for entry in walk:
         found += 1
         if entry.name.endswith("00"):
@@ -56,11 +56,11 @@ def test_a_walk_follows_no_link_and_shows_every_name(tmp_path: Path) -> None:
     os.mkfifo(root / "a" / "pipe")
     odd = os.fsdecode(b"a\nb\xff")
     (root / odd).write_bytes(b"")
-    walk = Walk(str(root))
+    walk = TreeWalk(str(root))
     assert sorted(entry.path for entry in walk) == sorted(["a", "a/pipe", "link", odd])
     assert walk.whole
     with pytest.raises(OSError, match=r"Not a directory|symbolic"):
-        Walk(str(root / "link"))
+        TreeWalk(str(root / "link"))
 
 
 def test_a_directory_that_becomes_a_link_during_the_walk_is_left_out(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_directory_that_becomes_a_link_during_the_walk_is_left_out(tmp_path: P
     (root / "a").mkdir(parents=True)
     (root / "a" / "own").write_text("")
     found = []
-    for entry in Walk(str(root)):
+    for entry in TreeWalk(str(root)):
         found.append(entry.path)
         if entry.path == "a":
             (root / "a").rename(root / "b")
@@ -88,7 +88,7 @@ def test_a_directory_that_is_moved_away_ends_the_walk_and_is_said(
     (root / "a" / "z").mkdir()
     elsewhere.mkdir()
     (elsewhere / "secret").write_text("")
-    walk = Walk(str(root))
+    walk = TreeWalk(str(root))
     found = []
     for entry in walk:
         found.append(entry.path)
@@ -101,7 +101,7 @@ def test_a_directory_that_is_moved_away_ends_the_walk_and_is_said(
 def test_what_a_directory_holds_can_be_skipped(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "c" / "d").mkdir(parents=True)
-    walk = Walk(str(tmp_path))
+    walk = TreeWalk(str(tmp_path))
     found = []
     for entry in walk:
         found.append(entry.path)

@@ -20,7 +20,7 @@ from trainmaster.client.contract import Client
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.tenancy.invitations import Invitations
 from trainmaster.tenancy.register import Register
-from trainmaster.tenancy.tenants import Tenants
+from trainmaster.tenancy.tenants import TenantRegister
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -64,16 +64,18 @@ def test_only_one_of_two_strangers_gets_a_name() -> None:
 
 def test_a_name_is_free_again_when_nothing_is_left_and_its_user_never() -> None:
     async def scene(cluster: Cluster) -> None:
-        tenants = Tenants(cluster.client, cluster.clock, nothing_left)
+        tenants = TenantRegister(cluster.client, cluster.clock, nothing_left)
         await tenants.add("ann", Allowance(), walled=True, fresh=True)
         with pytest.raises(TenantError, match="is taken"):
             await tenants.add("ann", Allowance(), walled=True, fresh=True)
         await tenants.delete("ann")
         await cluster.registry.settled()
         with pytest.raises(TenantError, match="is taken"):
-            await Tenants(cluster.client, cluster.clock, records_left).add("ann", Allowance(), walled=True, fresh=True)
+            await TenantRegister(cluster.client, cluster.clock, records_left).add(
+                "ann", Allowance(), walled=True, fresh=True
+            )
         with pytest.raises(TenantError, match="is taken"):
-            await Tenants(cluster.client, cluster.clock).add("ann", Allowance(), walled=True, fresh=True)
+            await TenantRegister(cluster.client, cluster.clock).add("ann", Allowance(), walled=True, fresh=True)
         await tenants.add("ann", Allowance(), walled=True, fresh=True)
         assert (await tenants.get("ann")).unix_user == FIRST_USER + 1
 
@@ -82,7 +84,7 @@ def test_a_name_is_free_again_when_nothing_is_left_and_its_user_never() -> None:
 
 def test_an_administrator_gives_a_deleted_tenant_its_own_user_again() -> None:
     async def scene(cluster: Cluster) -> None:
-        tenants = Tenants(cluster.client, cluster.clock, nothing_left)
+        tenants = TenantRegister(cluster.client, cluster.clock, nothing_left)
         await tenants.add("ann", Allowance(), walled=True)
         await tenants.delete("ann")
         await cluster.registry.settled()
@@ -96,7 +98,7 @@ def test_a_name_that_was_given_without_walls_is_given_all_the_same() -> None:
     """As on a cluster, where there is no Unix user."""
 
     async def scene(cluster: Cluster) -> None:
-        tenants = Tenants(cluster.client, cluster.clock)
+        tenants = TenantRegister(cluster.client, cluster.clock)
         await tenants.add("ann", Allowance(), walled=False, fresh=True)
         await tenants.delete("ann")
         await cluster.registry.settled()
@@ -110,10 +112,10 @@ def test_a_name_whose_namespace_was_refused_is_free_again() -> None:
     """On a cluster the REST API may write ConfigMaps and, without the manifest for sign-up, no namespaces."""
 
     async def scene(cluster: Cluster) -> None:
-        refused = Tenants(NoNamespaces(cluster.registry), cluster.clock)
+        refused = TenantRegister(NoNamespaces(cluster.registry), cluster.clock)
         with pytest.raises(StatusError, match="not yours"):
             await refused.add("ann", Allowance(), walled=False, fresh=True)
-        await Tenants(cluster.client, cluster.clock).add("ann", Allowance(), walled=False, fresh=True)
+        await TenantRegister(cluster.client, cluster.clock).add("ann", Allowance(), walled=False, fresh=True)
 
     play(scene)
 
@@ -198,7 +200,7 @@ def test_an_invitation_ends_when_it_says_and_can_be_withdrawn() -> None:
 
 def test_a_changed_allowance_changes_the_quota_and_the_defaults() -> None:
     async def scene(cluster: Cluster) -> None:
-        tenants = Tenants(cluster.client, cluster.clock)
+        tenants = TenantRegister(cluster.client, cluster.clock)
         await tenants.add("ann", Allowance(memory="1Gi"), walled=True)
         changed = await tenants.change("ann", {"memory": "256Mi", "cpu": "2", "pods": 7})
         shown = {budget.name: budget.allowed for budget in changed.budgets}

@@ -17,7 +17,7 @@ from trainmaster.app.policies import StorePolicies
 from trainmaster.auth.service_accounts import ServiceAccountTokens
 from trainmaster.client.contract import Client
 from trainmaster.tenancy.errors import TenantError
-from trainmaster.tenancy.tenants import Tenants, check_walls
+from trainmaster.tenancy.tenants import TenantRegister, check_walls
 from trainmaster.testing.cluster import SIGNING_SECRET, Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -55,14 +55,14 @@ class Dying:
         return write
 
 
-def dying(cluster: Cluster, at: int, *, after: bool) -> Tenants:
-    return Tenants(cast(Client, Dying(cluster.client, at, after=after)), cluster.clock)
+def dying(cluster: Cluster, at: int, *, after: bool) -> TenantRegister:
+    return TenantRegister(cast(Client, Dying(cluster.client, at, after=after)), cluster.clock)
 
 
-def play(scene: Callable[[Cluster, Tenants], Awaitable[None]]) -> None:
+def play(scene: Callable[[Cluster, TenantRegister], Awaitable[None]]) -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
-            await scene(cluster, Tenants(cluster.client, cluster.clock))
+            await scene(cluster, TenantRegister(cluster.client, cluster.clock))
 
     run_virtual(main())
 
@@ -73,7 +73,7 @@ def is_good(cluster: Cluster, token: str) -> bool:
 
 
 def test_a_tenant_gets_a_namespace_a_quota_and_a_token_that_is_stored_nowhere() -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         issued = await tenants.add("ann", SOME, walled=True)
         assert is_good(cluster, issued.token)
         quota = await cluster.client.get(tenancy.RESOURCE_QUOTAS, tenancy.NAME, "ann")
@@ -97,7 +97,7 @@ def test_a_tenant_gets_a_namespace_a_quota_and_a_token_that_is_stored_nowhere() 
 
 
 def test_a_second_tenant_of_that_name_is_refused_and_the_first_keeps_its_token() -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         issued = await tenants.add("ann", SOME, walled=False)
         with pytest.raises(TenantError, match="exists already; `trainmaster tenant rotate ann`"):
             await tenants.add("ann", SOME, walled=False)
@@ -108,7 +108,7 @@ def test_a_second_tenant_of_that_name_is_refused_and_the_first_keeps_its_token()
 
 @pytest.mark.parametrize("name", ["Ann", "a_b", "-a", "a" * 41, "", "default", "kube-system", "kubeflow-x", "a.b"])
 def test_a_name_that_cannot_be_a_namespace_is_refused_before_anything_is_written(name: str) -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         before = cluster.store.revision
         with pytest.raises(TenantError):
             await tenants.add(name, SOME, walled=True)
@@ -118,7 +118,7 @@ def test_a_name_that_cannot_be_a_namespace_is_refused_before_anything_is_written
 
 
 def test_a_namespace_that_is_somebody_elses_is_not_taken_over() -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         await cluster.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
         with pytest.raises(TenantError, match="belongs to no tenant"):
             await tenants.add("team", SOME, walled=True)
@@ -129,7 +129,7 @@ def test_a_namespace_that_is_somebody_elses_is_not_taken_over() -> None:
 
 
 def test_tenants_added_at_the_same_time_never_share_a_user_id() -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         names = [f"t{number}" for number in range(8)]
         await asyncio.gather(*(tenants.add(name, SOME, walled=True) for name in names))
         users = [tenant.unix_user for tenant in await tenants.list_all()]
@@ -139,7 +139,7 @@ def test_tenants_added_at_the_same_time_never_share_a_user_id() -> None:
 
 
 def test_a_new_token_voids_the_old_one_and_one_that_was_made_beside_it() -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         first = await tenants.add("ann", SOME, walled=False)
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         made = await cluster.client.create(SERVICE_ACCOUNTS, request, "ann", subresource="token", name=tenancy.NAME)
@@ -153,7 +153,7 @@ def test_a_new_token_voids_the_old_one_and_one_that_was_made_beside_it() -> None
 
 
 def test_a_disabled_tenant_has_no_token_and_no_right_until_it_is_enabled() -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         issued = await tenants.add("ann", SOME, walled=False)
         assert (await tenants.disable("ann")).state == "Disabled"
         assert not is_good(cluster, issued.token)
@@ -169,7 +169,7 @@ def test_a_disabled_tenant_has_no_token_and_no_right_until_it_is_enabled() -> No
 
 
 def test_a_deleted_tenants_user_id_is_given_to_nobody_else() -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         issued = await tenants.add("ann", SOME, walled=True)
         await tenants.delete("ann")
         await cluster.settle()
@@ -186,7 +186,7 @@ def test_a_deleted_tenants_user_id_is_given_to_nobody_else() -> None:
 
 @pytest.mark.parametrize("life", [timedelta(minutes=9), timedelta(days=366)])
 def test_a_token_that_lives_too_short_or_too_long_is_refused(life: timedelta) -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         before = cluster.store.revision
         with pytest.raises(TenantError, match="at least 10 minutes and at most 365 days"):
             await tenants.add("ann", SOME, walled=False, life=life)
@@ -197,7 +197,7 @@ def test_a_token_that_lives_too_short_or_too_long_is_refused(life: timedelta) ->
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_adding_goes_on_after_a_crash_at_any_write(after: bool) -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         crashes = 0
         for at in range(1, 20):
             name = f"t{at}"
@@ -219,7 +219,7 @@ def test_adding_goes_on_after_a_crash_at_any_write(after: bool) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_no_token_survives_a_disable_that_is_repeated_after_a_crash(after: bool) -> None:
-    async def scene(cluster: Cluster, tenants: Tenants) -> None:
+    async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         crashes = 0
         for at in range(1, 10):
             name = f"t{at}"

@@ -150,7 +150,9 @@ def _check_qlora(trainer: Mapping[str, Any], filled: Object, name: str, model: s
         return [fields.invalid("spec.runtimeRef.name", name, f"QLoRA is not supported for {model} model")]
     job = find_trainer(filled)
     container = (find_container(job, NODE) if job is not None else None) or {}
-    shape = torchtune.Shape(nodes, trainer.get("numProcPerNode", "auto"), count_gpus(container.get("resources") or {}))
+    shape = torchtune.RecipeShape(
+        nodes, trainer.get("numProcPerNode", "auto"), count_gpus(container.get("resources") or {})
+    )
     if model not in torchtune.SINGLE_DEVICE_QLORA or shape.is_single_device:
         return []
     processes = f"must be auto or 1 for {model} model when using QLoRA"

@@ -19,7 +19,7 @@ from trainmaster.api.admission.runtimes import DEPRECATED, POLICY_URL
 from trainmaster.api.fields import FieldError
 from trainmaster.api.labels import ANCESTOR_STEP
 from trainmaster.api.lifecycle import policy
-from trainmaster.api.lifecycle.policy import Policy, read_policy
+from trainmaster.api.lifecycle.policy import RetentionPolicy, read_policy
 from trainmaster.api.lifecycle.terms import check_enforced, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
@@ -64,7 +64,7 @@ def admit_update(new: Object, old: Object, lookup: Lookup) -> Findings:
     if "deletionTimestamp" in old["metadata"]:
         return Findings()
     findings = _admit_change(new, old, lookup)
-    if find_ttl(new, None, Policy()) != find_ttl(old, None, Policy()):
+    if find_ttl(new, None, RetentionPolicy()) != find_ttl(old, None, RetentionPolicy()):
         runtime = find_live_runtime(new, lookup) or find_runtime(new, lookup)
         findings.errors += check_enforced(new, runtime, _read_policy(lookup))
     return findings
@@ -122,7 +122,7 @@ def find_live_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
     return lookup.find(gvr, namespace, reference["name"])
 
 
-def _read_policy(lookup: Lookup) -> Policy:
+def _read_policy(lookup: Lookup) -> RetentionPolicy:
     return read_policy(lookup.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)).policy
 
 

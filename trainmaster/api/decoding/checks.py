@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from trainmaster.api import quantity
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 Check: TypeAlias = Callable[[Any], bool]
 Leaf: TypeAlias = type | Check
@@ -25,13 +25,13 @@ MICRO_TIME = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01
 _memo: dict[tuple[int, bool], Leaf] = {}
 
 
-def compile_kind(node: Node, custom: bool) -> Check:
+def compile_kind(node: SchemaNode, custom: bool) -> Check:
     """The check of a whole object. Metadata is decoded by the server's own types in every kind."""
     properties = {name: compile_node(child, custom and name != "metadata") for name, child in node.properties.items()}
     return _object(properties, _defaults(node) if custom else ())
 
 
-def compile_node(node: Node, custom: bool) -> Leaf:
+def compile_node(node: SchemaNode, custom: bool) -> Leaf:
     key = (id(node), custom)
     found = _memo.get(key)
     if found is None:
@@ -39,7 +39,7 @@ def compile_node(node: Node, custom: bool) -> Leaf:
     return found
 
 
-def _compile(node: Node, custom: bool) -> Leaf:
+def _compile(node: SchemaNode, custom: bool) -> Leaf:
     if node.int_or_string:
         return _int_or_string(node, custom)
     if node.type == "object":
@@ -62,7 +62,7 @@ def _compile(node: Node, custom: bool) -> Leaf:
     return _anything
 
 
-def _defaults(node: Node) -> tuple[tuple[str, Any], ...]:
+def _defaults(node: SchemaNode) -> tuple[tuple[str, Any], ...]:
     return tuple((name, child.default) for name, child in node.properties.items() if child.has_default)
 
 
@@ -143,7 +143,7 @@ def as_function(leaf: Leaf) -> Check:
     return (lambda item: type(item) is leaf) if leaf in (str, bool, dict) else leaf
 
 
-def _string(node: Node, custom: bool) -> Leaf:
+def _string(node: SchemaNode, custom: bool) -> Leaf:
     if node.format == "byte":
         return is_base64
     if node.format == "date-time" and not custom:
@@ -151,13 +151,13 @@ def _string(node: Node, custom: bool) -> Leaf:
     return str
 
 
-def _int_or_string(node: Node, custom: bool) -> Leaf:
+def _int_or_string(node: SchemaNode, custom: bool) -> Leaf:
     if is_quantity(node) and not custom:
         return _canonical_quantity
     return _string_or_int64 if custom else _string_or_int32
 
 
-def is_quantity(node: Node) -> bool:
+def is_quantity(node: SchemaNode) -> bool:
     return node.definition.endswith(".Quantity")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainmaster.api import quantity
 from trainmaster.api.decoding import checks
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 
 class DecodeError(Exception):
@@ -30,7 +30,7 @@ _EMBEDDED = {
 """Structs that hold some of their fields through an embedded struct, whose name Go puts into the path."""
 
 
-def embedded(node: Node, name: str) -> str:
+def embedded(node: SchemaNode, name: str) -> str:
     """Marked with angle brackets, so that paths meant for people can leave it out."""
     found = _EMBEDDED.get(node.definition)
     if found is None:
@@ -56,7 +56,7 @@ def json_word(value: Any) -> str:
     return "object"
 
 
-def go_type(node: Node) -> str:
+def go_type(node: SchemaNode) -> str:
     if node.definition and not node.int_or_string and node.type == "object":
         return ".".join(node.definition.split(".")[-2:])
     if node.type == "array":
@@ -80,7 +80,7 @@ def wrong_type(value: Any, struct: str, path: str, want: str, *, with_number: bo
     return DecodeError(f"json: cannot unmarshal {word} into Go struct field {struct}.{where} of type {want}")
 
 
-def scalar(node: Node, value: Any, struct: str, path: str) -> Any:
+def scalar(node: SchemaNode, value: Any, struct: str, path: str) -> Any:
     """The value as stored. Raises DecodeError."""
     if node.int_or_string:
         return _quantity(value) if checks.is_quantity(node) else _int_or_string(value, struct, path)
@@ -113,7 +113,7 @@ def _quantity(value: Any) -> str:
         raise DecodeError(str(error)) from None
 
 
-def _string(node: Node, value: Any, struct: str, path: str) -> str:
+def _string(node: SchemaNode, value: Any, struct: str, path: str) -> str:
     if type(value) is not str:
         raise wrong_type(value, struct, path, go_type(node))
     if node.format == "byte" and not checks.is_base64(value):

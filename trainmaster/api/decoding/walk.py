@@ -13,7 +13,7 @@ from trainmaster.api.decoding import gowords
 from trainmaster.api.decoding.gowords import DecodeError
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 __all__ = ["DecodeError", "repair"]
 
@@ -49,7 +49,7 @@ class _BuiltIn:
         self.unknown: list[str] = []
         self._root = root
 
-    def object(self, node: Node, value: Object, path: str, struct: str) -> None:
+    def object(self, node: SchemaNode, value: Object, path: str, struct: str) -> None:
         for name in list(value):
             child = node.properties.get(name)
             if child is None:
@@ -62,7 +62,7 @@ class _BuiltIn:
                 continue
             value[name] = self.value(child, item, _join(path, gowords.embedded(node, name) + name), struct)
 
-    def value(self, node: Node, value: Any, path: str, struct: str) -> Any:
+    def value(self, node: SchemaNode, value: Any, path: str, struct: str) -> Any:
         if node.int_or_string or node.type not in ("object", "array"):
             return gowords.scalar(node, value, struct, path)
         if node.type == "array":
@@ -79,7 +79,7 @@ class _BuiltIn:
         self.object(node, value, path, node.definition.rpartition(".")[2] or struct)
         return value
 
-    def _item(self, node: Node | None, item: Any, path: str, struct: str) -> Any:
+    def _item(self, node: SchemaNode | None, item: Any, path: str, struct: str) -> Any:
         if node is None:
             return item
         if item is None:
@@ -88,7 +88,7 @@ class _BuiltIn:
         return self.value(node, item, path, struct)
 
 
-def _vanishes(node: Node, value: Any) -> bool:
+def _vanishes(node: SchemaNode, value: Any) -> bool:
     """Empty lists and maps of optional fields are not stored. Empty structs are: `emptyDir: {}` means something."""
     return (node.type == "array" and value == []) or (node.additional is not None and value == {})
 
@@ -97,7 +97,7 @@ class _Custom:
     def __init__(self) -> None:
         self.unknown: list[str] = []
 
-    def fields(self, node: Node, value: Object, path: str, skip: str = "") -> None:
+    def fields(self, node: SchemaNode, value: Object, path: str, skip: str = "") -> None:
         for name in list(value):
             if name == skip:
                 continue
@@ -116,7 +116,7 @@ class _Custom:
             if child.has_default and name not in value:
                 value[name] = child.default
 
-    def value(self, node: Node, value: Any, path: str) -> Any:
+    def value(self, node: SchemaNode, value: Any, path: str) -> Any:
         if type(value) is dict:
             if node.additional is not None:
                 kept = {key: item for key, item in value.items() if item is not None or node.additional.nullable}

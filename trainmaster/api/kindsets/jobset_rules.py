@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from trainmaster.api import fields
-from trainmaster.api.fields import ROOT, FieldError, Kind
+from trainmaster.api.fields import ROOT, FieldError, FieldErrorKind
 from trainmaster.api.meta import Object
 from trainmaster.api.patterns import find_fault
 from trainmaster.api.validation import names
@@ -67,7 +67,7 @@ def validate(new: Object, old: Object | None) -> list[FieldError]:
 
 
 def _internal(text: str) -> FieldError:
-    return FieldError(ROOT, Kind.INTERNAL, None, text)
+    return FieldError(ROOT, FieldErrorKind.INTERNAL, None, text)
 
 
 def _check_subdomain(subdomain: str) -> list[FieldError]:

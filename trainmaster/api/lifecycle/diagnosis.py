@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.lifecycle.janitor import describe_age
-from trainmaster.api.lifecycle.policy import Policy
+from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.templates import list_inside
 from trainmaster.api.lifecycle.terms import (
     DEADLINE_FIELD,
     TTL_ANNOTATION,
     TTL_FIELD,
-    Term,
+    EffectiveTerm,
     check_annotations,
     find_deadline,
     find_ttl,
@@ -38,7 +38,7 @@ _MANY_RETRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     check: str
     state: str
     seen: str
@@ -60,7 +60,7 @@ class Case:
     jobsets: Sequence[Object] = ()
     jobs: Sequence[Object] = ()
     pods: Sequence[Object] = ()
-    policy: Policy = field(default_factory=Policy)
+    policy: RetentionPolicy = field(default_factory=RetentionPolicy)
     forbidden: Sequence[tuple[str, str]] = ()
     """(verb, resource) that whoever asks may not do."""
     skew: float | None = None
@@ -74,11 +74,11 @@ class Case:
         return f"{meta['name']} -n {meta['namespace']}"
 
 
-def examine(case: Case) -> list[Finding]:
+def examine(case: Case) -> list[CheckResult]:
     return [finding for check in CHECKS for finding in check(case)]
 
 
-def check_finalizers(case: Case) -> Iterator[Finding]:
+def check_finalizers(case: Case) -> Iterator[CheckResult]:
     meta = case.trainjob["metadata"]
     foreign = [name for name in meta.get("finalizers") or () if name not in _ORDINARY]
     if not foreign:
@@ -87,19 +87,19 @@ def check_finalizers(case: Case) -> Iterator[Finding]:
     if "deletionTimestamp" in meta:
         age = (case.now - parse_time(meta["deletionTimestamp"])).total_seconds()
         fix = f"trainmaster cleanup --clear-finalizers --yes -n {meta['namespace']}   # if its owner is gone for good"
-        yield Finding("finalizers", PROBLEM, f"deleted {describe_age(age)} ago, and kept by {names}", fix)
+        yield CheckResult("finalizers", PROBLEM, f"deleted {describe_age(age)} ago, and kept by {names}", fix)
     else:
-        yield Finding("finalizers", NOTE, f"{names} will keep it after it is deleted, until its owner removes that")
+        yield CheckResult("finalizers", NOTE, f"{names} will keep it after it is deleted, until its owner removes that")
 
 
-def check_retention(case: Case) -> Iterator[Finding]:
+def check_retention(case: Case) -> Iterator[CheckResult]:
     end = find_end(case.trainjob)
     if end is None or "deletionTimestamp" in case.trainjob["metadata"]:
         return
     term = find_ttl(case.trainjob, case.runtime, case.policy)
     if term is None:
         fix = f"kubectl annotate trainjob {case.place} {TTL_ANNOTATION}=3600"
-        yield Finding("ttl", NOTE, f"{end[0]}, and kept until somebody deletes it: nobody set a TTL", fix)
+        yield CheckResult("ttl", NOTE, f"{end[0]}, and kept until somebody deletes it: nobody set a TTL", fix)
         return
     due = parse_time(end[1]) + timedelta(seconds=term.seconds)
     late = (case.now - due).total_seconds()
@@ -107,24 +107,24 @@ def check_retention(case: Case) -> Iterator[Finding]:
         yield _explain_late(case, term, due, late)
 
 
-def _explain_late(case: Case, term: Term, due: datetime, late: float) -> Finding:
+def _explain_late(case: Case, term: EffectiveTerm, due: datetime, late: float) -> CheckResult:
     retention = (case.trainjob.get("status") or {}).get("retention") or {}
     seen = f"due at {format_time(due)} ({term.seconds} s after its end, by {term.source}), {describe_age(late)} ago"
     if retention.get("message"):
-        return Finding("ttl", PROBLEM, f"{seen}: {retention['message']}", "remove that cause; it is tried again")
+        return CheckResult("ttl", PROBLEM, f"{seen}: {retention['message']}", "remove that cause; it is tried again")
     seen += ", and still here: no controller that deletes it runs"
     fix = f"trainmaster operator --companion   # on a cluster; for this one: kubectl delete trainjob {case.place}"
-    return Finding("ttl", PROBLEM, seen, fix)
+    return CheckResult("ttl", PROBLEM, seen, fix)
 
 
-def check_annotation_values(case: Case) -> Iterator[Finding]:
+def check_annotation_values(case: Case) -> Iterator[CheckResult]:
     for error in check_annotations(case.trainjob):
         key = error.path.partition("[")[2].rstrip("]")
         fix = f"kubectl annotate trainjob {case.place} --overwrite {key}=3600"
-        yield Finding("annotation", PROBLEM, f"{error.path} {error.detail}: it has no effect", fix)
+        yield CheckResult("annotation", PROBLEM, f"{error.path} {error.detail}: it has no effect", fix)
 
 
-def check_level(case: Case) -> Iterator[Finding]:
+def check_level(case: Case) -> Iterator[CheckResult]:
     """The trap: a TTL in a template deletes what the TrainJob runs and leaves the TrainJob."""
     runtime = case.runtime
     if runtime is None:
@@ -140,16 +140,16 @@ def check_level(case: Case) -> Iterator[Finding]:
             pointer = "/" + path.replace("[", ".").replace("]", "").replace(".", "/")
             patch = json.dumps([{"op": "remove", "path": pointer}])
             fix = f"kubectl patch {kind} {name}{where} --type=json -p '{patch}'"
-            yield Finding("level", PROBLEM, f'runtime "{name}" {path}={value} {trap}', fix)
+            yield CheckResult("level", PROBLEM, f'runtime "{name}" {path}={value} {trap}', fix)
 
 
-def check_children(case: Case) -> Iterator[Finding]:
+def check_children(case: Case) -> Iterator[CheckResult]:
     for word, objects in (("jobset", case.jobsets), ("job", case.jobs)):
         for obj in objects:
             seconds = (obj.get("spec") or {}).get(TTL_FIELD)
             if seconds is not None:
                 seen = f"{word} {obj['metadata']['name']} has {TTL_FIELD}={seconds}: it goes alone, the TrainJob stays"
-                yield Finding(
+                yield CheckResult(
                     "children", NOTE, seen, f"kubectl annotate trainjob {case.place} {TTL_ANNOTATION}={seconds}"
                 )
     for job in case.jobs:
@@ -158,10 +158,10 @@ def check_children(case: Case) -> Iterator[Finding]:
         if (status.get("succeeded") or 0) >= wanted and not status.get("completionTime"):
             seen = f"job {job['metadata']['name']}: {status['succeeded']} of {wanted} Pods succeeded, no completionTime"
             fix = f"kubectl describe job {job['metadata']['name']} -n {job['metadata']['namespace']}"
-            yield Finding("children", PROBLEM, f"{seen}: the Job controller has not finished it", fix)
+            yield CheckResult("children", PROBLEM, f"{seen}: the Job controller has not finished it", fix)
 
 
-def check_leaks(case: Case) -> Iterator[Finding]:
+def check_leaks(case: Case) -> Iterator[CheckResult]:
     """Pods that work for a job that is over."""
     end = find_end(case.trainjob)
     if end is None or (case.now - parse_time(end[1])).total_seconds() < _LATE:
@@ -177,10 +177,10 @@ def check_leaks(case: Case) -> Iterator[Finding]:
         reason = condition.get("reason") or end[0]
         meta = case.trainjob["metadata"]
         seen = f"the job is over ({reason}), and {len(busy)} Pods are at work: {', '.join(sorted(busy)[:3])}"
-        yield Finding("leak", PROBLEM, seen, f"kubectl delete jobset {meta['name']} -n {meta['namespace']}")
+        yield CheckResult("leak", PROBLEM, seen, f"kubectl delete jobset {meta['name']} -n {meta['namespace']}")
 
 
-def check_deadline(case: Case) -> Iterator[Finding]:
+def check_deadline(case: Case) -> Iterator[CheckResult]:
     """Only where nobody acts on it: the exact times are the controller's business."""
     term = find_deadline(case.trainjob, case.runtime)
     started = [
@@ -192,48 +192,48 @@ def check_deadline(case: Case) -> Iterator[Finding]:
     if over > _LATE and not (case.trainjob["spec"].get("suspend")):
         seen = f"active for {describe_age(over)} longer than {term.seconds} s, by {term.source}"
         fix = f"kubectl patch trainjob {case.place} --type=merge -p '{json.dumps({'spec': {'suspend': True}})}'"
-        yield Finding("deadline", PROBLEM, f"{seen}: no controller acts on it", fix)
+        yield CheckResult("deadline", PROBLEM, f"{seen}: no controller acts on it", fix)
 
 
-def check_runtime(case: Case) -> Iterator[Finding]:
+def check_runtime(case: Case) -> Iterator[CheckResult]:
     if case.runtime is not None or find_end(case.trainjob) is not None:
         return
     reference = case.trainjob["spec"]["runtimeRef"]
     kind = reference.get("kind", "ClusterTrainingRuntime")
     seen = f"{kind} {reference['name']} does not exist"
     if case.snapshot:
-        yield Finding("runtime", NOTE, f"{seen}; the job goes on from its own copy, a rerun will not")
+        yield CheckResult("runtime", NOTE, f"{seen}; the job goes on from its own copy, a rerun will not")
     else:
-        yield Finding("runtime", PROBLEM, f"{seen}, so the job cannot start", f"kubectl get {kind.lower()}s")
+        yield CheckResult("runtime", PROBLEM, f"{seen}, so the job cannot start", f"kubectl get {kind.lower()}s")
 
 
-def check_controller(case: Case) -> Iterator[Finding]:
+def check_controller(case: Case) -> Iterator[CheckResult]:
     meta = case.trainjob["metadata"]
     age = (case.now - parse_time(meta["creationTimestamp"])).total_seconds()
     if age > _LATE and not case.trainjob.get("status") and not case.jobsets and "deletionTimestamp" not in meta:
         fix = "trainmaster status   # on a cluster: is the trainer's manager, or `trainmaster operator`, running?"
-        yield Finding(
+        yield CheckResult(
             "controller", PROBLEM, f"created {describe_age(age)} ago, and no controller has looked at it", fix
         )
 
 
-def check_access(case: Case) -> Iterator[Finding]:
+def check_access(case: Case) -> Iterator[CheckResult]:
     meta = case.trainjob["metadata"]
     for verb, resource in case.forbidden:
         fix = (
             f"kubectl create role trainjobs --verb={verb} --resource={resource} -n {meta['namespace']}   # and bind it"
         )
-        yield Finding("access", PROBLEM, f"you may not {verb} {resource} in {meta['namespace']}", fix)
+        yield CheckResult("access", PROBLEM, f"you may not {verb} {resource} in {meta['namespace']}", fix)
 
 
-def check_clock(case: Case) -> Iterator[Finding]:
+def check_clock(case: Case) -> Iterator[CheckResult]:
     if case.skew is not None and abs(case.skew) > _MOST_SKEW:
         where = "ahead of" if case.skew > 0 else "behind"
         seen = f"the server's clock is {abs(case.skew):.0f} s {where} this machine's: ages that you see are off by that"
-        yield Finding("clock", NOTE, seen, "timedatectl set-ntp true   # on the machine that is wrong")
+        yield CheckResult("clock", NOTE, seen, "timedatectl set-ntp true   # on the machine that is wrong")
 
 
-def check_conflicts(case: Case) -> Iterator[Finding]:
+def check_conflicts(case: Case) -> Iterator[CheckResult]:
     for controller, count in sorted(case.retries.items()):
         if count >= _MANY_RETRIES:
             seen = (
@@ -241,10 +241,10 @@ def check_conflicts(case: Case) -> Iterator[Finding]:
             )
             meta = case.trainjob["metadata"]
             fix = f"kubectl get trainjob {meta['name']} -n {meta['namespace']} --show-managed-fields -o yaml   # who?"
-            yield Finding("conflicts", NOTE, seen, fix)
+            yield CheckResult("conflicts", NOTE, seen, fix)
 
 
-CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Case], Iterator[CheckResult]], ...] = (
     check_controller,
     check_runtime,
     check_finalizers,

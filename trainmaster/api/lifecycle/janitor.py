@@ -24,7 +24,7 @@ _PARENTS = {JOB_SETS: ("TrainJob", TRAIN_JOBS), JOBS: ("JobSet", JOB_SETS), PODS
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FinishedJobFilter:
     """Which finished TrainJobs; an empty value does not choose."""
 
     state: str = ""
@@ -46,7 +46,7 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedObjects:
     """What was listed, by kind."""
 
     objects: Mapping[GVR, Sequence[Object]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Found:
         return self.objects.get(gvr, ())
 
 
-def plan_finished(trainjobs: Iterable[Object], wanted: Wanted, now: datetime) -> Iterator[Removal]:
+def plan_finished(trainjobs: Iterable[Object], wanted: FinishedJobFilter, now: datetime) -> Iterator[Removal]:
     """Finished TrainJobs that are chosen and not on their way out."""
     for trainjob in trainjobs:
         end = find_end(trainjob)
@@ -79,7 +79,7 @@ def plan_stuck(trainjobs: Iterable[Object], now: datetime) -> Iterator[Removal]:
             yield _remove(TRAIN_JOBS, trainjob, CLEAR, why)
 
 
-def plan_orphans(found: Found) -> Iterator[Removal]:
+def plan_orphans(found: ListedObjects) -> Iterator[Removal]:
     """Children whose parent is gone. What goes with another orphan is not named again."""
     doomed: set[str] = set()
     for gvr, (kind, parent_gvr) in _PARENTS.items():

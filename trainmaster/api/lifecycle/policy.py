@@ -39,7 +39,7 @@ KEYS = (_RETENTION, _TTL, _ENFORCED, _SUCCESSFUL, _FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RetentionPolicy:
     ttl: int | None = None
     """Seconds where nobody else says; None keeps jobs until somebody deletes them."""
     enforced: bool = False
@@ -48,12 +48,12 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    policy: Policy
+class PolicyReading:
+    policy: RetentionPolicy
     errors: tuple[FieldError, ...] = ()
 
 
-def read_policy(config_map: Mapping[str, Any] | None) -> Reading:
+def read_policy(config_map: Mapping[str, Any] | None) -> PolicyReading:
     """The policy of the ConfigMap, or that of an installation without one: nothing is deleted."""
     data: Mapping[str, str] = (config_map or {}).get("data") or {}
     errors: list[FieldError] = []
@@ -79,13 +79,13 @@ def read_policy(config_map: Mapping[str, Any] | None) -> Reading:
     if enforced and ttl is None and not errors:
         text = f"needs something to enforce: set {_TTL}, or {_RETENTION} {DELETE}"
         errors.append(fields.invalid(f"data.{_ENFORCED}", data[_ENFORCED], text))
-    policy = Policy(
+    policy = RetentionPolicy(
         ttl=ttl,
         enforced=bool(enforced) and ttl is not None,
         keep_successful=take(_SUCCESSFUL, parse_count),
         keep_failed=take(_FAILED, parse_count),
     )
-    return Reading(policy, tuple(errors))
+    return PolicyReading(policy, tuple(errors))
 
 
 def parse_seconds(text: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
 from trainmaster.api.labels import RESTART
-from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, Policy, parse_flag, parse_seconds
+from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, RetentionPolicy, parse_flag, parse_seconds
 from trainmaster.api.training.restarts import parse_attempt
 
 TTL_FIELD = "ttlSecondsAfterFinished"
@@ -31,7 +31,7 @@ Thing = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class EffectiveTerm:
     seconds: int
     source: str
     """Where it comes from, for people: `TrainJob spec.ttlSecondsAfterFinished`."""
@@ -39,18 +39,18 @@ class Term:
     """What the TrainJob asked for, where an enforced term is shorter."""
 
 
-def find_ttl(trainjob: Thing, runtime: Thing | None, policy: Policy) -> Term | None:
+def find_ttl(trainjob: Thing, runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTerm | None:
     """How long it is kept after its end; None: until somebody deletes it."""
     own = _read(trainjob, JOB, TTL_FIELD, ("", "cleanupPolicy"), TTL_ANNOTATION)
     limit = find_enforced(runtime, policy)
     if own is None:
         return limit or _find_runtime_ttl(runtime) or _find_installation_ttl(policy)
     if limit is not None and limit.seconds < own.seconds:
-        return Term(limit.seconds, limit.source, own.seconds)
+        return EffectiveTerm(limit.seconds, limit.source, own.seconds)
     return own
 
 
-def find_enforced(runtime: Thing | None, policy: Policy) -> Term | None:
+def find_enforced(runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTerm | None:
     """The shortest retention that somebody above the TrainJob insists on."""
     terms = []
     if runtime is not None and is_enforced(runtime):
@@ -60,7 +60,7 @@ def find_enforced(runtime: Thing | None, policy: Policy) -> Term | None:
     return min((term for term in terms if term is not None), key=lambda term: term.seconds, default=None)
 
 
-def find_deadline(trainjob: Thing, runtime: Thing | None) -> Term | None:
+def find_deadline(trainjob: Thing, runtime: Thing | None) -> EffectiveTerm | None:
     """How long it may be active; None: for ever."""
     own = _read(trainjob, JOB, DEADLINE_FIELD, ("",), DEADLINE_ANNOTATION)
     return own or _read(runtime, RUNTIME, DEADLINE_FIELD, ("", "runPolicy"), DEADLINE_ANNOTATION)
@@ -86,7 +86,7 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
                 yield fields.invalid(f"metadata.annotations[{key}]", annotations[key], str(error))
 
 
-def check_enforced(trainjob: Thing, runtime: Thing | None, policy: Policy) -> Iterator[FieldError]:
+def check_enforced(trainjob: Thing, runtime: Thing | None, policy: RetentionPolicy) -> Iterator[FieldError]:
     """A TrainJob that wants to be kept longer than somebody above it allows is told so when it is created."""
     term = find_ttl(trainjob, runtime, policy)
     if term is not None and term.wanted is not None:
@@ -103,15 +103,15 @@ def _find_ttl_path(trainjob: Thing) -> str:
     return f"metadata.annotations[{TTL_ANNOTATION}]"
 
 
-def _find_runtime_ttl(runtime: Thing | None) -> Term | None:
+def _find_runtime_ttl(runtime: Thing | None) -> EffectiveTerm | None:
     return _read(runtime, RUNTIME, TTL_FIELD, ("", "runPolicy"), TTL_ANNOTATION)
 
 
-def _find_installation_ttl(policy: Policy) -> Term | None:
-    return None if policy.ttl is None else Term(policy.ttl, f"{INSTALLATION} ConfigMap {NAME}")
+def _find_installation_ttl(policy: RetentionPolicy) -> EffectiveTerm | None:
+    return None if policy.ttl is None else EffectiveTerm(policy.ttl, f"{INSTALLATION} ConfigMap {NAME}")
 
 
-def _read(thing: Thing | None, word: str, field: str, places: tuple[str, ...], annotation: str) -> Term | None:
+def _read(thing: Thing | None, word: str, field: str, places: tuple[str, ...], annotation: str) -> EffectiveTerm | None:
     """From the first place in the spec that has the field, else from the annotation. Bad annotations are no term."""
     if thing is None:
         return None
@@ -121,13 +121,13 @@ def _read(thing: Thing | None, word: str, field: str, places: tuple[str, ...], a
     for place in places:
         holder = spec if not place else spec.get(place) or {}
         if holder.get(field) is not None:
-            return Term(int(holder[field]), f"{word} spec.{f'{place}.' if place else ''}{field}")
+            return EffectiveTerm(int(holder[field]), f"{word} spec.{f'{place}.' if place else ''}{field}")
     text = _get_annotations(thing).get(annotation)
     if text is None:
         return None
     try:
         parse = parse_seconds if annotation == TTL_ANNOTATION else _parse_deadline
-        return Term(parse(text), f"{word} annotation {annotation}")
+        return EffectiveTerm(parse(text), f"{word} annotation {annotation}")
     except ValueError:
         return None
 

@@ -12,7 +12,7 @@ from trainmaster.api import schemas
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.openapi.operations import META, list_of
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 _LIMITS = (
     ("minimum", "minimum"),
@@ -33,7 +33,7 @@ class Definitions:
     def __init__(self, version: int) -> None:
         self._version = version
         self._prefix = "#/components/schemas/" if version == 3 else "#/definitions/"
-        self._waiting: list[tuple[str, Node]] = []
+        self._waiting: list[tuple[str, SchemaNode]] = []
         self._written: dict[int, Object] = {}
         self.schemas: dict[str, Object] = {}
 
@@ -63,7 +63,7 @@ class Definitions:
                 _GROUP_VERSION_KIND: [{**gvk, "kind": kind.list_kind}],
             }
 
-    def _want(self, name: str, node: Node | None) -> None:
+    def _want(self, name: str, node: SchemaNode | None) -> None:
         if name not in self.schemas:
             self.schemas[name] = {}
             self._waiting.append((name, node if node is not None else schemas.load(name)))
@@ -73,7 +73,7 @@ class Definitions:
             name, node = self._waiting.pop()
             self.schemas[name].update(self._plain(node))
 
-    def _schema(self, node: Node) -> Object:
+    def _schema(self, node: SchemaNode) -> Object:
         """A field's schema; equal subtrees share one object, which is written out as often as it is used."""
         if node.definition:
             return self._reference(node)
@@ -82,7 +82,7 @@ class Definitions:
             found = self._written[id(node)] = self._plain(node)
         return found
 
-    def _reference(self, node: Node) -> Object:
+    def _reference(self, node: SchemaNode) -> Object:
         target = schemas.load(node.definition)
         self._want(node.definition, target)
         ref = {"$ref": self._prefix + node.definition}
@@ -97,7 +97,7 @@ class Definitions:
             return ref
         return {"allOf": [ref], **more} if self._version == 3 else {**ref, **more}
 
-    def _plain(self, node: Node) -> Object:
+    def _plain(self, node: SchemaNode) -> Object:
         out: Object = {}
         if node.description:
             out["description"] = node.description
@@ -114,7 +114,7 @@ class Definitions:
         _write_extensions(node, out)
         return out
 
-    def _write_type(self, node: Node, out: Object) -> None:
+    def _write_type(self, node: SchemaNode, out: Object) -> None:
         if node.int_or_string:
             self._write_int_or_string(node, out)
             return
@@ -123,7 +123,7 @@ class Definitions:
         if node.format:
             out["format"] = node.format
 
-    def _write_int_or_string(self, node: Node, out: Object) -> None:
+    def _write_int_or_string(self, node: SchemaNode, out: Object) -> None:
         if self._version == 3:
             number = "integer" if node.format == "int-or-string" else "number"
             out["oneOf"] = [{"type": number}, {"type": "string"}]
@@ -134,7 +134,7 @@ class Definitions:
         if not node.definition:
             out["x-kubernetes-int-or-string"] = True
 
-    def _write_limits(self, node: Node, out: Object) -> None:
+    def _write_limits(self, node: SchemaNode, out: Object) -> None:
         if node.enum:
             out["enum"] = list(node.enum)
         if node.has_default:
@@ -149,7 +149,7 @@ class Definitions:
             out["nullable"] = True
 
 
-def _write_extensions(node: Node, out: Object) -> None:
+def _write_extensions(node: SchemaNode, out: Object) -> None:
     if node.type == "array":
         if node.list_type != "atomic" or node.list_map_keys:
             out["x-kubernetes-list-type"] = node.list_type

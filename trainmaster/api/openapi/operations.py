@@ -37,7 +37,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class OpenApiOperation:
     path: str
     method: str
     id: str
@@ -121,7 +121,7 @@ def prefix_of(group: str, version: str) -> str:
     return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
-def list_operations(kind: Kind) -> list[Operation]:
+def list_operations(kind: Kind) -> list[OpenApiOperation]:
     """All operations of a kind, collection first."""
     base = prefix_of(kind.group, kind.version)
     space = f"{base}/namespaces/{{namespace}}" if kind.namespaced else base
@@ -149,7 +149,7 @@ _WORDS = {
 _ACTIONS = {"create": "post", "update": "put"}
 
 
-def _on_collection(kind: Kind, path: str, scope: tuple[Parameter, ...]) -> Iterator[Operation]:
+def _on_collection(kind: Kind, path: str, scope: tuple[Parameter, ...]) -> Iterator[OpenApiOperation]:
     if "list" in kind.verbs:
         yield _operation(kind, path, "list", "", (*scope, *LIST))
     if "create" in kind.verbs:
@@ -158,7 +158,7 @@ def _on_collection(kind: Kind, path: str, scope: tuple[Parameter, ...]) -> Itera
         yield _operation(kind, path, "deletecollection", "", (*scope, *SELECT, *DELETE))
 
 
-def _on_item(kind: Kind, path: str, scope: tuple[Parameter, ...]) -> Iterator[Operation]:
+def _on_item(kind: Kind, path: str, scope: tuple[Parameter, ...]) -> Iterator[OpenApiOperation]:
     for verb, parameters in (
         ("get", ()),
         ("update", WRITE),
@@ -169,7 +169,9 @@ def _on_item(kind: Kind, path: str, scope: tuple[Parameter, ...]) -> Iterator[Op
             yield _operation(kind, path, verb, "", (*scope, *parameters))
 
 
-def _on_subresource(kind: Kind, sub: Subresource, path: str, scope: tuple[Parameter, ...]) -> Iterator[Operation]:
+def _on_subresource(
+    kind: Kind, sub: Subresource, path: str, scope: tuple[Parameter, ...]
+) -> Iterator[OpenApiOperation]:
     parameters = {"get": (), "update": WRITE, "patch": (*WRITE, FORCE), "create": WRITE}
     for verb in ("get", "create", "update", "patch"):
         if verb not in sub.verbs:
@@ -181,13 +183,13 @@ def _on_subresource(kind: Kind, sub: Subresource, path: str, scope: tuple[Parame
 
 def _operation(
     kind: Kind, path: str, verb: str, suffix: str, parameters: Sequence[Parameter], sub: Subresource | None = None
-) -> Operation:
+) -> OpenApiOperation:
     method, word, description = _WORDS[verb]
     own = sub is None or (sub.group, sub.version, sub.kind) == (kind.group, kind.version, kind.kind)
     definition = kind.definition if own or sub is None else _definition_of(sub)
     text = sub is not None and sub.name == "log"
     body, body_types = _body(kind, verb, definition)
-    return Operation(
+    return OpenApiOperation(
         path=path,
         method=method,
         id=_operation_id(kind, word, suffix),

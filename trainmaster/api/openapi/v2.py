@@ -10,7 +10,7 @@ from trainmaster import __version__
 from trainmaster.api.kinds import Catalogue
 from trainmaster.api.meta import Object
 from trainmaster.api.openapi.definitions import Definitions
-from trainmaster.api.openapi.operations import STATUS, Operation, Parameter, list_operations
+from trainmaster.api.openapi.operations import STATUS, OpenApiOperation, Parameter, list_operations
 
 
 def build(catalogue: Catalogue) -> Object:
@@ -30,7 +30,7 @@ def build(catalogue: Catalogue) -> Object:
     }
 
 
-def _operation(operation: Operation, definitions: Definitions) -> Object:
+def _operation(operation: OpenApiOperation, definitions: Definitions) -> Object:
     parameters = [_parameter(value) for value in operation.parameters if value.where != "path"]
     if operation.body:
         schema = definitions.ref(operation.body)
@@ -51,7 +51,7 @@ def _operation(operation: Operation, definitions: Definitions) -> Object:
     return out
 
 
-def _responses(operation: Operation, definitions: Definitions) -> Object:
+def _responses(operation: OpenApiOperation, definitions: Definitions) -> Object:
     out: Object = {"default": {"description": "Failed", "schema": definitions.ref(STATUS)}}
     for code, definition in operation.answers.items():
         out[str(code)] = {"description": "OK"}

@@ -9,7 +9,7 @@ from trainmaster import __version__
 from trainmaster.api.kinds import Catalogue
 from trainmaster.api.meta import Object
 from trainmaster.api.openapi.definitions import Definitions
-from trainmaster.api.openapi.operations import STATUS, Operation, Parameter, list_operations
+from trainmaster.api.openapi.operations import STATUS, OpenApiOperation, Parameter, list_operations
 
 
 def build(catalogue: Catalogue, group: str, version: str) -> Object:
@@ -32,7 +32,7 @@ def build(catalogue: Catalogue, group: str, version: str) -> Object:
     }
 
 
-def _operation(operation: Operation, definitions: Definitions) -> Object:
+def _operation(operation: OpenApiOperation, definitions: Definitions) -> Object:
     out: Object = {
         "description": operation.description,
         "operationId": operation.id,
@@ -54,7 +54,7 @@ def _operation(operation: Operation, definitions: Definitions) -> Object:
     return out
 
 
-def _responses(operation: Operation, definitions: Definitions) -> Object:
+def _responses(operation: OpenApiOperation, definitions: Definitions) -> Object:
     failure = {"description": "What went wrong.", "content": _json(definitions.ref(STATUS))}
     out: Object = {"default": failure}
     for code, definition in operation.answers.items():

@@ -32,7 +32,7 @@ from trainmaster.api.patches.field_sets import (
     without_branches,
 )
 from trainmaster.api.patches.managed_fields import APPLY, UPDATE, Entry, Writer
-from trainmaster.api.patches.shapes import KEYED, MAP, WHOLE, Shape
+from trainmaster.api.patches.shapes import KEYED, MAP, WHOLE, MergeShape
 from trainmaster.api.patches.structures import merge, with_parents, without
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -130,7 +130,7 @@ def _ignored(kind: Kind, subresource: str) -> FieldSet:
     return _STATUS if kind.status and not subresource else {}
 
 
-def _prune(merged: Object, last: FieldSet, others: Sequence[Entry], claimed: FieldSet, shape: Shape) -> Object:
+def _prune(merged: Object, last: FieldSet, others: Sequence[Entry], claimed: FieldSet, shape: MergeShape) -> Object:
     """`merged` without what this manager applied last time, does not name now, and nobody else owns."""
     owned = claimed
     for entry in others:
@@ -145,11 +145,11 @@ def _prune(merged: Object, last: FieldSet, others: Sequence[Entry], claimed: Fie
     return result
 
 
-def _named(obj: Object | None, shape: Shape) -> FieldSet:
+def _named(obj: Object | None, shape: MergeShape) -> FieldSet:
     return with_parents(find_owned(obj or {}, shape) or {}, shape)
 
 
-def _without_nulls(value: Any, shape: Shape) -> Any:
+def _without_nulls(value: Any, shape: MergeShape) -> Any:
     """Built-in kinds have no null: a null field is an absent one, a null text in a map is an empty one."""
     if isinstance(value, dict) and shape.form <= MAP:
         out: Object = {}
@@ -269,7 +269,7 @@ def check_applied(kind: Kind, applied: Object) -> None:
         raise status.bad_request(f"failed to create typed patch object ({name}; {gvk}): {problem}")
 
 
-def _find_problem(value: Any, shape: Shape, path: str) -> str | None:
+def _find_problem(value: Any, shape: MergeShape, path: str) -> str | None:
     if value is None or shape.form == WHOLE:
         return None
     if shape.form <= MAP:
@@ -286,7 +286,7 @@ def _find_problem(value: Any, shape: Shape, path: str) -> str | None:
     return _find_item_problem(value, shape, path)
 
 
-def _find_item_problem(values: list[Any], shape: Shape, path: str) -> str | None:
+def _find_item_problem(values: list[Any], shape: MergeShape, path: str) -> str | None:
     seen: set[str] = set()
     for number, value in enumerate(values):
         element = shape.element_of(value)

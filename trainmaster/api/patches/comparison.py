@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainmaster.api.patches.field_sets import LEAF, SELF, FieldSet
-from trainmaster.api.patches.shapes import FIELDS, KEYED, MAP, SET, WHOLE, Shape
+from trainmaster.api.patches.shapes import FIELDS, KEYED, MAP, SET, WHOLE, MergeShape
 
 _MISSING: Any = object()
 
@@ -18,7 +18,7 @@ class _Repeated(list[Any]):
     """Items of a keyed list that carry the same key. They are owned together, as one marker."""
 
 
-def added(value: Any, shape: Shape) -> FieldSet:
+def added(value: Any, shape: MergeShape) -> FieldSet:
     """The node of a value that was not there before (or, the other way round, is not there any more)."""
     form = shape.form
     if form == WHOLE or not value:
@@ -50,7 +50,7 @@ def added(value: Any, shape: Shape) -> FieldSet:
     return LEAF
 
 
-def _added_items(values: list[Any], shape: Shape) -> FieldSet:
+def _added_items(values: list[Any], shape: MergeShape) -> FieldSet:
     index = _index(values, shape)
     if index is None:
         return LEAF
@@ -64,7 +64,7 @@ def _added_items(values: list[Any], shape: Shape) -> FieldSet:
     return out
 
 
-def added_below(value: Any, shape: Shape) -> FieldSet:
+def added_below(value: Any, shape: MergeShape) -> FieldSet:
     """As `added`, where the value itself counts as present all along: only what is below it is new."""
     if type(value) is dict and shape.form == FIELDS and shape.implied:
         out: FieldSet = {}
@@ -86,7 +86,7 @@ def added_below(value: Any, shape: Shape) -> FieldSet:
     return node
 
 
-def compare(old: Any, new: Any, shape: Shape) -> tuple[FieldSet | None, FieldSet | None]:
+def compare(old: Any, new: Any, shape: MergeShape) -> tuple[FieldSet | None, FieldSet | None]:
     """The nodes of what changed or came, and of what went, between two values that differ and are both there."""
     form = shape.form
     if form != WHOLE and (old or new):
@@ -104,7 +104,7 @@ def _is(value: Any, kind: type) -> bool:
     return value is None or type(value) is kind
 
 
-def compare_fields(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> tuple[FieldSet, FieldSet]:
+def compare_fields(old: dict[str, Any], new: dict[str, Any], shape: MergeShape) -> tuple[FieldSet, FieldSet]:
     """As `compare`, for two objects; the results are sets of what is below them."""
     changed: FieldSet = {}
     removed: FieldSet = {}
@@ -136,7 +136,7 @@ def compare_fields(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> tu
     return changed, removed
 
 
-def _index(values: list[Any], shape: Shape) -> dict[str, Any] | None:
+def _index(values: list[Any], shape: MergeShape) -> dict[str, Any] | None:
     """Items by path element. None when some item cannot be told apart; then the list is owned as a whole."""
     index: dict[str, Any] = {}
     for value in values:
@@ -153,7 +153,7 @@ def _index(values: list[Any], shape: Shape) -> dict[str, Any] | None:
     return index
 
 
-def _compare_items(old: list[Any], new: list[Any], shape: Shape) -> tuple[FieldSet | None, FieldSet | None]:
+def _compare_items(old: list[Any], new: list[Any], shape: MergeShape) -> tuple[FieldSet | None, FieldSet | None]:
     before, after = _index(old, shape), _index(new, shape)
     if before is None or after is None:
         return LEAF, None
@@ -177,7 +177,9 @@ def _compare_items(old: list[Any], new: list[Any], shape: Shape) -> tuple[FieldS
     return changed or None, removed or None
 
 
-def _compare_repeated(element: str, old: Any, new: Any, shape: Shape, changed: FieldSet, removed: FieldSet) -> None:
+def _compare_repeated(
+    element: str, old: Any, new: Any, shape: MergeShape, changed: FieldSet, removed: FieldSet
+) -> None:
     if type(old) is not _Repeated:
         removed[element] = added(old, shape.item)
         changed[element] = LEAF
@@ -188,7 +190,7 @@ def _compare_repeated(element: str, old: Any, new: Any, shape: Shape, changed: F
         changed[element] = LEAF
 
 
-def find_owned(value: Any, shape: Shape) -> FieldSet | None:
+def find_owned(value: Any, shape: MergeShape) -> FieldSet | None:
     """The node of what an applied value claims. None when it claims nothing, as an empty keyed list does."""
     form = shape.form
     kind = type(value)
@@ -210,7 +212,7 @@ def find_owned(value: Any, shape: Shape) -> FieldSet | None:
     return None if value is None else LEAF
 
 
-def _owned_items(values: list[Any], shape: Shape) -> FieldSet | None:
+def _owned_items(values: list[Any], shape: MergeShape) -> FieldSet | None:
     index = _index(values, shape)
     if index is None:
         return LEAF

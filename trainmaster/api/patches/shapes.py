@@ -1,7 +1,8 @@
 """How field ownership sees an object: which parts are owned one by one and which as a whole.
 
-A `Shape` is made from a schema `Node` and keeps only what comparing objects needs, in the form that is quickest to
-walk, because every write walks one. Shapes are made when a field is first met and kept as long as their node.
+A `MergeShape` is made from a schema `SchemaNode` and keeps only what comparing objects needs, in the form that is
+quickest to walk, because every write walks one. Shapes are made when a field is first met and kept as long as their
+node.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.patches.field_sets import key_element, value_element
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 
 WHOLE = 0
 """Scalars, atomic lists and atomic maps: owned as one."""
@@ -39,33 +40,33 @@ _EMBEDDED_BY_DEFINITION = {
 """Built-in kinds embed these objects by value upstream, so to upstream they always exist, be it empty."""
 
 
-class Fields(dict[str, "tuple[str, Shape] | None"]):
+class Fields(dict[str, "tuple[str, MergeShape] | None"]):
     """Field name to (path element, shape), filled on demand; None for a name that the schema does not know."""
 
     __slots__ = ("_builtin", "_node")
 
-    def __init__(self, node: Node, builtin: bool) -> None:
+    def __init__(self, node: SchemaNode, builtin: bool) -> None:
         super().__init__()
         self._node = node
         self._builtin = builtin
 
-    def __missing__(self, name: str) -> tuple[str, Shape] | None:
+    def __missing__(self, name: str) -> tuple[str, MergeShape] | None:
         node = self._node.properties.get(name)
         if node is None:
             return None
-        entry = self[name] = ("f:" + name, Shape(node, self._builtin))
+        entry = self[name] = ("f:" + name, MergeShape(node, self._builtin))
         return entry
 
 
-class Shape:
+class MergeShape:
     __slots__ = ("fields", "form", "implied", "item", "key_defaults", "keys", "node")
 
-    def __init__(self, node: Node, builtin: bool) -> None:
+    def __init__(self, node: SchemaNode, builtin: bool) -> None:
         self.node = node
         self.fields = Fields(node, builtin)
         self.implied: frozenset[str] = frozenset()
         """Fields that exist even where an object does not show them (built-in kinds)."""
-        self.item: Shape = self
+        self.item: MergeShape = self
         """The shape of list items, of map values, and of fields that the schema does not name."""
         self.keys = tuple(sorted(node.list_map_keys))
         self.key_defaults: dict[str, Any] = {}
@@ -80,12 +81,12 @@ class Shape:
         if node.type == "array":
             if node.items is None or node.list_type == "atomic":
                 return WHOLE
-            self.item = Shape(node.items, builtin)
+            self.item = MergeShape(node.items, builtin)
             return KEYED if node.list_type == "map" and self.keys else SET
         if node.type not in ("object", "") or node.atomic_map:
             return WHOLE
         if node.additional is not None:
-            self.item = Shape(node.additional, builtin)
+            self.item = MergeShape(node.additional, builtin)
         elif node.type == "object" or node.properties:
             self.item = ANY
         if not node.properties:
@@ -119,20 +120,20 @@ class Shape:
         return key_element(found) if found else None
 
 
-def _embedded(node: Node) -> frozenset[str]:
+def _embedded(node: SchemaNode) -> frozenset[str]:
     names = _EMBEDDED + _EMBEDDED_BY_DEFINITION.get(node.definition.rpartition(".")[2], ())
     return frozenset(name for name in names if name in node.properties and node.properties[name].type == "object")
 
 
-ANY = Shape(Node(), builtin=False)
+ANY = MergeShape(SchemaNode(), builtin=False)
 """The shape of what no schema describes: objects by key, all else as a whole."""
 
-_of_kinds: dict[int, tuple[Kind, Shape]] = {}
+_of_kinds: dict[int, tuple[Kind, MergeShape]] = {}
 
 
-def of_kind(kind: Kind) -> Shape:
+def of_kind(kind: Kind) -> MergeShape:
     """The shape of whole objects of a kind."""
     found = _of_kinds.get(id(kind))
     if found is None:
-        found = _of_kinds[id(kind)] = (kind, Shape(kind.load(), builtin=not kind.custom))
+        found = _of_kinds[id(kind)] = (kind, MergeShape(kind.load(), builtin=not kind.custom))
     return found[1]

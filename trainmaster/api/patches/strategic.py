@@ -12,7 +12,7 @@ from typing import Any
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.status import StatusError
 
 PATCH = "$patch"
@@ -20,7 +20,7 @@ RETAIN_KEYS = "$retainKeys"
 ELEMENT_ORDER = "$setElementOrder/"
 DELETE_FROM = "$deleteFromPrimitiveList/"
 
-_FREE = Node()
+_FREE = SchemaNode()
 """Below what the schema does not describe, objects merge and lists are replaced."""
 
 _BAD_ORDER = "invalid patch format of setElementOrder list"
@@ -36,12 +36,12 @@ def apply(obj: Object, patch: Any, kind: Kind) -> Object:
     return merge(obj, patch, kind.load())
 
 
-def merge(old: Object, patch: Object, node: Node) -> Object:
+def merge(old: Object, patch: Object, node: SchemaNode) -> Object:
     """As `apply`, for a part of an object that `node` describes."""
     return _merge_map(old, patch, node)
 
 
-def _merge_map(old: dict[str, Any], patch: dict[str, Any], node: Node) -> dict[str, Any]:
+def _merge_map(old: dict[str, Any], patch: dict[str, Any], node: SchemaNode) -> dict[str, Any]:
     if PATCH in patch:
         return _directed_map(patch)
     out = _retained(old, patch)
@@ -83,11 +83,11 @@ def _retained(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in old.items() if key in keys}
 
 
-def _child(node: Node, key: str) -> Node:
+def _child(node: SchemaNode, key: str) -> SchemaNode:
     return node.properties.get(key) or node.additional or _FREE
 
 
-def _merge_field(out: dict[str, Any], key: str, value: Any, node: Node) -> None:
+def _merge_field(out: dict[str, Any], key: str, value: Any, node: SchemaNode) -> None:
     old = out.get(key)
     if isinstance(value, dict):
         if PATCH in value and not isinstance(old, dict):
@@ -125,7 +125,7 @@ def _is_directed(value: Any) -> bool:
     return isinstance(value, dict) and PATCH in value
 
 
-def _merge_list(old: list[Any], patch: list[Any], node: Node) -> list[Any]:
+def _merge_list(old: list[Any], patch: list[Any], node: SchemaNode) -> list[Any]:
     if any(isinstance(value, list) for value in patch):
         raise _unfit("lists of lists are not supported")
     if not any(isinstance(value, dict) for value in [*old, *patch]):
@@ -138,7 +138,7 @@ def _merge_list(old: list[Any], patch: list[Any], node: Node) -> list[Any]:
     return _merge_keyed(old, patch, node)
 
 
-def _merge_keyed(old: list[Any], patch: list[Any], node: Node) -> list[Any]:
+def _merge_keyed(old: list[Any], patch: list[Any], node: SchemaNode) -> list[Any]:
     key = node.patch_merge_key
     merged = list(old)
     named: list[Any] = []
@@ -173,7 +173,7 @@ def _delete_primitives(out: dict[str, Any], directive: str, values: Any) -> None
         out[key] = [value for value in old if value not in values]
 
 
-def _reorder(out: dict[str, Any], old: dict[str, Any], directive: str, order: Any, node: Node) -> None:
+def _reorder(out: dict[str, Any], old: dict[str, Any], directive: str, order: Any, node: SchemaNode) -> None:
     """Sorts a merged list by the order that the patch names for it."""
     if not directive.startswith(ELEMENT_ORDER) or not isinstance(order, list):
         raise status.bad_request(_BAD_ORDER)

@@ -11,10 +11,10 @@ from typing import Any
 
 from trainmaster.api.patches.comparison import as_member
 from trainmaster.api.patches.field_sets import SELF, FieldSet
-from trainmaster.api.patches.shapes import KEYED, MAP, WHOLE, Shape
+from trainmaster.api.patches.shapes import KEYED, MAP, WHOLE, MergeShape
 
 
-def merge(live: Any, applied: Any, shape: Shape) -> Any:
+def merge(live: Any, applied: Any, shape: MergeShape) -> Any:
     """The applied value over the live one: objects by field, keyed lists by item, all else as a whole."""
     if shape.form == WHOLE or not live:
         return live if applied is None and shape.form != WHOLE else applied
@@ -25,7 +25,7 @@ def merge(live: Any, applied: Any, shape: Shape) -> Any:
     return applied
 
 
-def _merge_fields(live: dict[str, Any], applied: dict[str, Any], shape: Shape) -> dict[str, Any]:
+def _merge_fields(live: dict[str, Any], applied: dict[str, Any], shape: MergeShape) -> dict[str, Any]:
     out = dict(live)
     for key, value in applied.items():
         if key in live:
@@ -36,7 +36,7 @@ def _merge_fields(live: dict[str, Any], applied: dict[str, Any], shape: Shape) -
     return out
 
 
-def _merge_items(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
+def _merge_items(live: list[Any], applied: list[Any], shape: MergeShape) -> list[Any]:
     """Applied items in the applied order; live items that were not applied stay near their neighbours."""
     left = [(shape.element_of(value), value) for value in live]
     right = {shape.element_of(value): value for value in applied}
@@ -80,7 +80,7 @@ def _take_live(
     return at
 
 
-def without(value: Any, items: FieldSet, shape: Shape) -> Any:
+def without(value: Any, items: FieldSet, shape: MergeShape) -> Any:
     """`value` without the members of `items`; None when nothing is left of it."""
     if shape.form <= MAP and isinstance(value, dict) and shape.form != WHOLE:
         kept: dict[str, Any] = {}
@@ -100,7 +100,7 @@ def without(value: Any, items: FieldSet, shape: Shape) -> Any:
     return None
 
 
-def _without_one(value: Any, node: FieldSet | None, shape: Shape) -> tuple[Any] | None:
+def _without_one(value: Any, node: FieldSet | None, shape: MergeShape) -> tuple[Any] | None:
     """What stays of one field or item, as a 1-tuple; None when it goes."""
     if node is None:
         return (value,)
@@ -110,7 +110,7 @@ def _without_one(value: Any, node: FieldSet | None, shape: Shape) -> tuple[Any] 
     return None if rest is None else (rest,)
 
 
-def with_parents(items: FieldSet, shape: Shape) -> FieldSet:
+def with_parents(items: FieldSet, shape: MergeShape) -> FieldSet:
     """`items` and every named field that leads to one of them. Keys of maps and list items are not added."""
     out: FieldSet = {}
     for key, node in items.items():

@@ -11,7 +11,7 @@ from trainmaster.api.meta import Object
 
 
 @dataclass(slots=True)
-class Summary:
+class PodSummary:
     reason: str
     ready: int = 0
     total: int = 0
@@ -19,10 +19,10 @@ class Summary:
     last_restart: str = ""
 
 
-def summarise(pod: Object) -> Summary:
+def summarise(pod: Object) -> PodSummary:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     restartable = {c["name"] for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
-    summary = Summary(status.get("reason") or status.get("phase") or "")
+    summary = PodSummary(status.get("reason") or status.get("phase") or "")
     summary.total = len(spec.get("containers") or ()) + len(restartable)
     scheduled = cells.find_condition(pod, "PodScheduled")
     if scheduled is not None and scheduled.get("reason") == "SchedulingGated":
@@ -38,7 +38,7 @@ def summarise(pod: Object) -> Summary:
     return summary
 
 
-def _sum_up_init(summary: Summary, spec: Object, status: Object, restartable: set[str]) -> bool:
+def _sum_up_init(summary: PodSummary, spec: Object, status: Object, restartable: set[str]) -> bool:
     """True while init containers have not all succeeded."""
     for index, container in enumerate(status.get("initContainerStatuses") or ()):
         _count_restarts(summary, container)
@@ -59,7 +59,7 @@ def _sum_up_init(summary: Summary, spec: Object, status: Object, restartable: se
     return False
 
 
-def _sum_up_containers(summary: Summary, pod: Object, restartable: set[str]) -> None:
+def _sum_up_containers(summary: PodSummary, pod: Object, restartable: set[str]) -> None:
     status = pod.get("status") or {}
     summary.restarts, summary.last_restart, running = 0, "", False
     for container in status.get("initContainerStatuses") or ():
@@ -88,7 +88,7 @@ def _end_of(terminated: Object) -> str:
     return f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _count_restarts(summary: Summary, container: Object) -> None:
+def _count_restarts(summary: PodSummary, container: Object) -> None:
     summary.restarts += container.get("restartCount", 0)
     ended = (container.get("lastState") or {}).get("terminated") or {}
     summary.last_restart = max(summary.last_restart, ended.get("finishedAt") or "")

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from trainmaster.api.schema import Node, Rule
+from trainmaster.api.schema import CelRule, SchemaNode
 from trainmaster.api.schemas import overlays
 
 _HERE = Path(__file__).parent
@@ -45,7 +45,7 @@ _FILES = {
 
 
 @cache
-def load(definition: str) -> Node:
+def load(definition: str) -> SchemaNode:
     """The tree of a definition. Always the same object for the same name."""
     _building.append(definition)
     try:
@@ -126,10 +126,10 @@ _SCALARS = {
 }
 _TUPLES = {"required": "required", "enum": "enum", "keys": "list_map_keys", "patch": "patch_strategies"}
 
-_leaves: dict[tuple[str, str], Node] = {}
+_leaves: dict[tuple[str, str], SchemaNode] = {}
 """`{"type": "string"}` and the like occur hundreds of times; they are one node each."""
 
-_shared: dict[tuple[str, str, int], Node] = {}
+_shared: dict[tuple[str, str, int], SchemaNode] = {}
 """Subtrees that the generator moved out because they occur more than once, by file, name and what is told of them."""
 
 _NOTHING: Raw = {}
@@ -148,13 +148,13 @@ class _Builder:
     def __init__(self, file: str) -> None:
         self._file = file
 
-    def build(self, raw: Raw, told: Raw) -> Node:
+    def build(self, raw: Raw, told: Raw) -> SchemaNode:
         ref = raw.get("ref")
         if ref is None:
             return self._plain(raw, told)
         if ref[0] == "#":
             return self._shared(ref, told)
-        node = Node(type="object", preserve_unknown=True) if ref in _building else load(ref)
+        node = SchemaNode(type="object", preserve_unknown=True) if ref in _building else load(ref)
         changes: dict[str, Any] = {field: tuple(raw[key]) for key, field in _TUPLES.items() if key in raw}
         changes |= {field: raw[key] for key, field in _SCALARS.items() if key in raw}
         if "default" in raw:
@@ -163,19 +163,19 @@ class _Builder:
             changes["description"] = text
         return replace(node, **changes) if changes else node
 
-    def _shared(self, ref: str, told: Raw) -> Node:
+    def _shared(self, ref: str, told: Raw) -> SchemaNode:
         key = (self._file, ref, id(told) if told else 0)
         node = _shared.get(key)
         if node is None:
             node = _shared[key] = self.build(_raw(self._file)[ref], told)
         return node
 
-    def _plain(self, raw: Raw, told: Raw) -> Node:
+    def _plain(self, raw: Raw, told: Raw) -> SchemaNode:
         if not told and len(raw) == 1 and "type" in raw:
             return _leaf(raw["type"], "")
         if not told and len(raw) == 2 and "type" in raw and "format" in raw:
             return _leaf(raw["type"], raw["format"])
-        node = Node(description=told.get("", ""))
+        node = SchemaNode(description=told.get("", ""))
         for key, value in raw.items():
             if key in _SCALARS:
                 setattr(node, _SCALARS[key], value)
@@ -211,13 +211,13 @@ def _below(told: Raw) -> Raw:
     return found[1]
 
 
-def _leaf(type_name: str, format_name: str) -> Node:
+def _leaf(type_name: str, format_name: str) -> SchemaNode:
     key = (type_name, format_name)
     node = _leaves.get(key)
     if node is None:
-        node = _leaves[key] = Node(type=type_name, format=format_name)
+        node = _leaves[key] = SchemaNode(type=type_name, format=format_name)
     return node
 
 
-def _rule(raw: Raw) -> Rule:
-    return Rule(raw["rule"], raw.get("message", ""), raw.get("reason", ""), raw.get("path", ""))
+def _rule(raw: Raw) -> CelRule:
+    return CelRule(raw["rule"], raw.get("message", ""), raw.get("reason", ""), raw.get("path", ""))

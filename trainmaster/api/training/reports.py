@@ -34,7 +34,7 @@ _AHEAD = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Reporter:
+class ReportingPod:
     """The Pod that a token is bound to."""
 
     pod: str
@@ -100,16 +100,16 @@ def read_job_name(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get(JOB_NAME, ""))
 
 
-def read_reporter(pod: Object, job: Object | None) -> Reporter:
+def read_reporter(pod: Object, job: Object | None) -> ReportingPod:
     meta = pod["metadata"]
     labels = meta.get("labels") or {}
     attempt = labels.get(RESTART_ATTEMPT, "")
     began = "" if job is None else str(job["metadata"]["creationTimestamp"])
     number = int(attempt) if attempt.isascii() and attempt.isdigit() else 0
-    return Reporter(meta["name"], began, labels.get(JOBSET_UID, ""), number)
+    return ReportingPod(meta["name"], began, labels.get(JOBSET_UID, ""), number)
 
 
-def check_reporter(reporter: Reporter, trainjob: Object, jobset: Object | None) -> None:
+def check_reporter(reporter: ReportingPod, trainjob: Object, jobset: Object | None) -> None:
     """A Pod reports for the TrainJob that it works for, while its attempt is the present one."""
     if jobset is None or jobset["metadata"]["uid"] != reporter.jobset_uid or not _is_of(jobset, trainjob):
         raise StatusError(403, "Forbidden", f"Forbidden: Pod {reporter.pod} does not work for this TrainJob")
@@ -125,7 +125,7 @@ def _is_of(jobset: Object, trainjob: Object) -> bool:
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
 
 
-def find_beginning(jobset: Object | None, reporter: Reporter | None) -> str:
+def find_beginning(jobset: Object | None, reporter: ReportingPod | None) -> str:
     """What a report must be later than."""
     began = "" if jobset is None else str(jobset["metadata"]["creationTimestamp"])
     return began if reporter is None else max(began, reporter.began)

@@ -21,7 +21,7 @@ STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TrainJobState:
     word: str
     """One of STATES."""
     reason: str = ""
@@ -43,31 +43,33 @@ class State:
         return self.word in (COMPLETE, FAILED)
 
 
-def read_state(trainjob: Mapping[str, Any]) -> State:
+def read_state(trainjob: Mapping[str, Any]) -> TrainJobState:
     status = trainjob.get("status") or {}
     conditions = list_conditions(dict(trainjob))
     ended = None
     for kind in (FAILED, COMPLETE):
         condition = find_condition(conditions, kind)
         if condition is not None and condition.get("status") == "True":
-            ended = State(
+            ended = TrainJobState(
                 kind, condition.get("reason", ""), condition.get("message", ""), _find_verdict(kind, trainjob)
             )
     if trainjob["metadata"].get("deletionTimestamp"):
-        return replace(ended, word=DELETING) if ended else State(DELETING)
+        return replace(ended, word=DELETING) if ended else TrainJobState(DELETING)
     if ended is not None:
         return ended
     suspended = find_condition(conditions, SUSPENDED)
     if suspended is not None and suspended.get("status") == "True":
-        return State(SUSPENDED)
+        return TrainJobState(SUSPENDED)
     waiting = status.get("waiting")
     if waiting:
-        return State(WAITING, waiting.get("reason", ""), waiting.get("message", ""))
+        return TrainJobState(WAITING, waiting.get("reason", ""), waiting.get("message", ""))
     counts = status.get("jobsStatus") or ()
     if any(entry.get("ready") for entry in counts):
-        return State(RUNNING)
+        return TrainJobState(RUNNING)
     # On a cluster nobody counts readiness before all Pods of a Job are ready; active is the best there is.
-    return State(STARTING, message="Pods are being started" if any(entry.get("active") for entry in counts) else "")
+    return TrainJobState(
+        STARTING, message="Pods are being started" if any(entry.get("active") for entry in counts) else ""
+    )
 
 
 def shorten_waiting(message: str) -> str:

@@ -20,7 +20,7 @@ SINGLE_DEVICE_QLORA = ("llama3_2/1B", "llama3_2/3B")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RecipeShape:
     """What the choice of a recipe depends on."""
 
     num_nodes: int
@@ -67,7 +67,7 @@ def _is_on(arg: str, name: str) -> bool:
     return bool(equals) and name in key and value.strip().lower() == "true"
 
 
-def choose_recipe(shape: Shape, args: Sequence[str]) -> tuple[str, str]:
+def choose_recipe(shape: RecipeShape, args: Sequence[str]) -> tuple[str, str]:
     """(recipe, suffix of the configuration)."""
     qlora, lora = uses_qlora(args), uses_lora(args)
     if shape.is_single_device:

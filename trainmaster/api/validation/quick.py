@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from trainmaster.api.decoding.checks import TIME, Check, Leaf
-from trainmaster.api.schema import Node
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.validation.schema_patterns import find_matcher
 
-_memo: dict[Node, Leaf] = {}
+_memo: dict[SchemaNode, Leaf] = {}
 
 
-def satisfies(node: Node, value: Any) -> bool:
+def satisfies(node: SchemaNode, value: Any) -> bool:
     """False may also mean "look closer"."""
     leaf = _compiled(node)
     return type(value) is leaf or (leaf not in _TYPES and bool(leaf(value)))
@@ -24,14 +24,14 @@ def satisfies(node: Node, value: Any) -> bool:
 _TYPES = (str, bool, dict)
 
 
-def _compiled(node: Node) -> Leaf:
+def _compiled(node: SchemaNode) -> Leaf:
     found = _memo.get(node)
     if found is None:
         found = _memo[node] = _compile(node)
     return found
 
 
-def _compile(node: Node) -> Leaf:
+def _compile(node: SchemaNode) -> Leaf:
     if node.nullable:
         return _never
     if node.int_or_string:
@@ -50,7 +50,7 @@ def _compile(node: Node) -> Leaf:
     return _always
 
 
-def _object(node: Node) -> Leaf:
+def _object(node: SchemaNode) -> Leaf:
     if node.additional is not None:
         return _map(node)
     if node.preserve_unknown:
@@ -76,7 +76,7 @@ def _object(node: Node) -> Leaf:
     return check
 
 
-def _map(node: Node) -> Check:
+def _map(node: SchemaNode) -> Check:
     assert node.additional is not None
     accepts = _function(_compiled(node.additional))
     fewest, most = node.min_properties or 0, node.max_properties
@@ -89,7 +89,7 @@ def _map(node: Node) -> Check:
     return check
 
 
-def _list(node: Node) -> Check:
+def _list(node: SchemaNode) -> Check:
     accepts = _function(_compiled(node.items)) if node.items is not None else _always
     fewest, most = node.min_items or 0, node.max_items
     keys = node.list_map_keys if node.list_type == "map" else None
@@ -109,7 +109,7 @@ def _list(node: Node) -> Check:
     return check
 
 
-def _string(node: Node) -> Leaf:
+def _string(node: SchemaNode) -> Leaf:
     fewest, most, allowed = node.min_length or 0, node.max_length, frozenset(node.enum)
     matches = find_matcher(node.pattern) if node.pattern else None
     timed = node.format == "date-time"
@@ -128,7 +128,7 @@ def _string(node: Node) -> Leaf:
     return check
 
 
-def _number(node: Node) -> Check:
+def _number(node: SchemaNode) -> Check:
     bits = 31 if node.format == "int32" else 63
     low = max(-(2**bits), node.minimum) if node.minimum is not None else -(2**bits)
     high = min(2**bits - 1, node.maximum) if node.maximum is not None else 2**bits - 1
@@ -142,7 +142,7 @@ def _number(node: Node) -> Check:
     return check
 
 
-def _int_or_string(node: Node) -> Check:
+def _int_or_string(node: SchemaNode) -> Check:
     matches = find_matcher(node.pattern) if node.pattern else None
 
     def check(value: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.fields import OMIT, ROOT, FieldError
-from trainmaster.api.schema import Node, Rule
+from trainmaster.api.schema import CelRule, SchemaNode
 
 Holds = Callable[[Any], bool]
 
@@ -64,7 +64,7 @@ RULES: Mapping[str, Holds] = {
 _MISSING: Any = object()
 
 
-def check(node: Node, new: Any, old: Any = _MISSING, path: str = "") -> list[FieldError]:
+def check(node: SchemaNode, new: Any, old: Any = _MISSING, path: str = "") -> list[FieldError]:
     """Rules that do not hold for an object that is structurally right. Leave `old` out on create."""
     errors: list[FieldError] = []
     if has_rules(node):
@@ -76,7 +76,7 @@ _known: dict[int, bool] = {}
 """Whether a node or anything below it has rules, by identity; nodes live as long as the process."""
 
 
-def has_rules(node: Node) -> bool:
+def has_rules(node: SchemaNode) -> bool:
     key = id(node)
     found = _known.get(key)
     if found is None:
@@ -86,7 +86,7 @@ def has_rules(node: Node) -> bool:
     return found
 
 
-def _visit(node: Node, new: Any, old: Any, path: str, errors: list[FieldError]) -> None:
+def _visit(node: SchemaNode, new: Any, old: Any, path: str, errors: list[FieldError]) -> None:
     for rule in node.rules:
         if not _holds(rule, node, new, old):
             shown = OMIT if isinstance(new, dict | list) else new
@@ -98,7 +98,7 @@ def _visit(node: Node, new: Any, old: Any, path: str, errors: list[FieldError]) 
             _visit(node.items, item, _counterpart(node, item, old), f"{path}[{index}]", errors)
 
 
-def _visit_fields(node: Node, new: dict[str, Any], old: Any, path: str, errors: list[FieldError]) -> None:
+def _visit_fields(node: SchemaNode, new: dict[str, Any], old: Any, path: str, errors: list[FieldError]) -> None:
     before = old if isinstance(old, dict) else {}
     for name, item in new.items():
         child = node.properties.get(name, node.additional)
@@ -106,7 +106,7 @@ def _visit_fields(node: Node, new: dict[str, Any], old: Any, path: str, errors: 
             _visit(child, item, before.get(name, _MISSING), f"{path}.{name}" if path else name, errors)
 
 
-def _holds(rule: Rule, node: Node, new: Any, old: Any) -> bool:
+def _holds(rule: CelRule, node: SchemaNode, new: Any, old: Any) -> bool:
     if rule.rule != IMMUTABLE:
         return RULES[rule.rule](new)
     if old is _MISSING:
@@ -117,7 +117,7 @@ def _holds(rule: Rule, node: Node, new: Any, old: Any) -> bool:
     return bool(new == old)
 
 
-def _counterpart(node: Node, item: Any, old: Any) -> Any:
+def _counterpart(node: SchemaNode, item: Any, old: Any) -> Any:
     if node.list_type != "map" or not isinstance(old, list) or not isinstance(item, dict):
         return _MISSING
     keys = [item.get(key) for key in node.list_map_keys]

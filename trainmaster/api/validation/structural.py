@@ -11,15 +11,21 @@ from datetime import datetime
 from typing import Any
 
 from trainmaster.api import fields
-from trainmaster.api.fields import ROOT, FieldError, Kind
-from trainmaster.api.schema import Node
+from trainmaster.api.fields import ROOT, FieldError, FieldErrorKind
+from trainmaster.api.schema import SchemaNode
 from trainmaster.api.validation.schema_patterns import find_matcher
 
-_BLOCKING = {Kind.NOT_SUPPORTED, Kind.REQUIRED, Kind.TOO_LONG, Kind.TOO_MANY, Kind.TYPE_INVALID}
+_BLOCKING = {
+    FieldErrorKind.NOT_SUPPORTED,
+    FieldErrorKind.REQUIRED,
+    FieldErrorKind.TOO_LONG,
+    FieldErrorKind.TOO_MANY,
+    FieldErrorKind.TYPE_INVALID,
+}
 
 UNCHECKED = FieldError(
     ROOT,
-    Kind.INVALID,
+    FieldErrorKind.INVALID,
     None,
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
@@ -31,7 +37,7 @@ def blocks_rules(errors: list[FieldError]) -> bool:
     return any(error.kind in _BLOCKING for error in errors)
 
 
-def check(node: Node, value: Any, path: str = "", *, body: str = "") -> list[FieldError]:
+def check(node: SchemaNode, value: Any, path: str = "", *, body: str = "") -> list[FieldError]:
     """All that is wrong below `path`. `body` is the same path as upstream's texts show it, which differs for status."""
     walk = _Walk(len(path) - len(body))
     walk.value(node, value, path)
@@ -70,7 +76,7 @@ class _Walk:
         text = f'{self._body(path)} in body must be of type {want}: "{word}"'
         self.errors.append(fields.type_invalid(path, word, text))
 
-    def value(self, node: Node, value: Any, path: str) -> None:
+    def value(self, node: SchemaNode, value: Any, path: str) -> None:
         if value is None and node.nullable:
             return
         if node.int_or_string:
@@ -88,7 +94,7 @@ class _Walk:
         if node.enum and value not in node.enum:
             self.errors.append(fields.not_supported(path, value, node.enum))
 
-    def _object(self, node: Node, value: Any, path: str) -> None:
+    def _object(self, node: SchemaNode, value: Any, path: str) -> None:
         if type(value) is not dict:
             self._wrong_type(path, type_word(value), "object")
             return
@@ -99,7 +105,7 @@ class _Walk:
             self._invalid(path, len(value), f"should have at least {node.min_properties} properties")
         if node.max_properties is not None and len(value) > node.max_properties:
             text = f"must have at most {node.max_properties} items"
-            self.errors.append(FieldError(path, Kind.TOO_MANY, len(value), text))
+            self.errors.append(FieldError(path, FieldErrorKind.TOO_MANY, len(value), text))
         extra = node.additional
         if extra is not None:
             for name, item in value.items():
@@ -110,7 +116,7 @@ class _Walk:
             if child is not None:
                 self.value(child, item, _join(path, name))
 
-    def _list(self, node: Node, value: Any, path: str) -> None:
+    def _list(self, node: SchemaNode, value: Any, path: str) -> None:
         if type(value) is not list:
             self._wrong_type(path, type_word(value), "array")
             return
@@ -125,7 +131,7 @@ class _Walk:
         if node.list_type != "atomic" and len(value) > 1:
             self._unique(node, value, path)
 
-    def _unique(self, node: Node, value: list[Any], path: str) -> None:
+    def _unique(self, node: SchemaNode, value: list[Any], path: str) -> None:
         seen: set[str] = set()
         for index, item in enumerate(value):
             if node.list_type == "map":
@@ -137,7 +143,7 @@ class _Walk:
                 self.errors.append(fields.duplicate(f"{path}[{index}]", item))
             seen.add(key)
 
-    def _string(self, node: Node, value: Any, path: str) -> None:
+    def _string(self, node: SchemaNode, value: Any, path: str) -> None:
         if type(value) is not str:
             self._wrong_type(path, type_word(value), "string")
             return
@@ -146,7 +152,7 @@ class _Walk:
             self.errors.append(fields.type_invalid(path, value, text))
         self._text_limits(node, value, path)
 
-    def _text_limits(self, node: Node, value: str, path: str) -> None:
+    def _text_limits(self, node: SchemaNode, value: str, path: str) -> None:
         if node.max_length is not None and len(value) > node.max_length:
             self.errors.append(fields.too_long(path, node.max_length))
         if node.min_length is not None and len(value) < node.min_length:
@@ -154,7 +160,7 @@ class _Walk:
         if node.pattern and not find_matcher(node.pattern)(value):
             self._invalid(path, value, f"should match '{node.pattern}'")
 
-    def _number(self, node: Node, value: Any, path: str) -> None:
+    def _number(self, node: SchemaNode, value: Any, path: str) -> None:
         word = type_word(value)
         if word not in ("integer", "number"):
             self._wrong_type(path, word, node.type)
@@ -166,7 +172,7 @@ class _Walk:
         if node.maximum is not None and value > node.maximum:
             self._invalid(path, value, f"should be less than or equal to {node.maximum:g}")
 
-    def _fits(self, node: Node, value: int | float, path: str) -> bool:
+    def _fits(self, node: SchemaNode, value: int | float, path: str) -> bool:
         bits = 31 if node.format == "int32" else 63
         whole = type(value) is int
         if whole and -(2**bits) <= value < 2**bits:
@@ -177,7 +183,7 @@ class _Walk:
         self._unplaced(f"Checked value must be of type integer {named} in {self._body(path)}")
         return False
 
-    def _int_or_string(self, node: Node, value: Any, path: str) -> None:
+    def _int_or_string(self, node: SchemaNode, value: Any, path: str) -> None:
         if type(value) is str:
             self._text_limits(node, value, path)
             return

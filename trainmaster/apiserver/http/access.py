@@ -11,10 +11,10 @@ from urllib.parse import unquote
 from trainmaster.api import status
 from trainmaster.api.meta import GVR
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver.http.messages import ANONYMOUS, Request
+from trainmaster.apiserver.http.messages import ANONYMOUS, ApiRequest
 from trainmaster.apiserver.http.routes import Route
 from trainmaster.auth.contract import AUTHENTICATED, UNAUTHENTICATED, Authenticator, Authorizer
-from trainmaster.client.contract import Identity
+from trainmaster.client.contract import ActingIdentity
 
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
 _SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -25,7 +25,7 @@ class Access:
         self.authenticator = authenticator
         self.authorizer = authorizer
 
-    def admit(self, request: Request) -> None:
+    def admit(self, request: ApiRequest) -> None:
         """Sets `request.identity`, or refuses with 401 or 403."""
         headers = request.headers
         identity = self.authenticator.identify(headers.get("authorization"), request.peer)
@@ -48,13 +48,13 @@ class Access:
         elif not self.authorizer.allows_path(identity, route.verb, route.path):
             raise status.forbidden_path(identity.user, route.verb, route.path)
 
-    def denial(self, identity: Identity, route: Route) -> StatusError:
+    def denial(self, identity: ActingIdentity, route: Route) -> StatusError:
         return build_denial(
             self.authorizer, identity, route.verb, route.gvr or GVR(route.group, route.version, route.plural),
             route.subresource, route.namespace, route.name,
         )  # fmt: skip
 
-    def _impersonate(self, request: Request, real: Identity) -> Identity:
+    def _impersonate(self, request: ApiRequest, real: ActingIdentity) -> ActingIdentity:
         user = request.headers.get("impersonate-user", "")
         if not user:
             raise StatusError(400, "BadRequest", "requested impersonation without impersonating a user")
@@ -72,10 +72,10 @@ class Access:
             groups = [*groups, UNAUTHENTICATED] if UNAUTHENTICATED not in groups else groups
         elif AUTHENTICATED not in groups:
             groups = [*groups, AUTHENTICATED]
-        return Identity(user, uid, tuple(groups), extra)
+        return ActingIdentity(user, uid, tuple(groups), extra)
 
     def _check_impersonation(
-        self, real: Identity, user: str, groups: list[str], uid: str, extra: dict[str, tuple[str, ...]]
+        self, real: ActingIdentity, user: str, groups: list[str], uid: str, extra: dict[str, tuple[str, ...]]
     ) -> None:
         checks: list[tuple[str, str, str, str]] = []
         if user.startswith(_SERVICE_ACCOUNT):
@@ -96,7 +96,7 @@ class Access:
 
 
 def build_denial(
-    authorizer: Authorizer, identity: Identity, verb: str, gvr: GVR, subresource: str, namespace: str, name: str
+    authorizer: Authorizer, identity: ActingIdentity, verb: str, gvr: GVR, subresource: str, namespace: str, name: str
 ) -> StatusError:
     resource = f"{gvr.plural}/{subresource}" if subresource else gvr.plural
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"

@@ -16,7 +16,7 @@ import orjson
 from trainmaster.api import status
 from trainmaster.api.meta import Object
 from trainmaster.apiserver import sizes
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.client.contract import PatchType
 
 _PROTOBUF_MAGIC = b"k8s\x00"
@@ -42,7 +42,7 @@ def media_type(header: str | None) -> str:
     return (header or "").partition(";")[0].strip().lower()
 
 
-def parse_json(body: bytes, limits: Limits, most_values: int = 0) -> Any:
+def parse_json(body: bytes, limits: ApiLimits, most_values: int = 0) -> Any:
     """The value; 400 or 413 for what is no JSON, too deep, or has more values than `most_values` (or the limit)."""
     try:
         value = orjson.loads(body)
@@ -117,7 +117,7 @@ def _walk_duplicates(value: Any, path: str) -> Iterator[str]:
                 yield from _walk_duplicates(child, f"{path}[{index}]"[:_LONGEST_PATH])
 
 
-def parse_yaml(body: bytes, limits: Limits) -> Any:
+def parse_yaml(body: bytes, limits: ApiLimits) -> Any:
     """JSON is tried first: apply bodies of all known clients are JSON text."""
     too_long = len(body) > limits.yaml_bytes
     if body.lstrip()[:1] in (b"{", b"["):
@@ -137,7 +137,7 @@ def parse_yaml(body: bytes, limits: Limits) -> Any:
         raise status.bad_request(f"error converting YAML to JSON: {error}") from None
 
 
-def parse_object(body: bytes, content_type: str | None, limits: Limits) -> Object:
+def parse_object(body: bytes, content_type: str | None, limits: ApiLimits) -> Object:
     """The object in the body of a create, an update or a delete."""
     if body.startswith(_PROTOBUF_MAGIC):
         from trainmaster.api import protobuf  # noqa: PLC0415 - its tables are for kubectl >= 1.32 only
@@ -165,7 +165,7 @@ def parse_object(body: bytes, content_type: str | None, limits: Limits) -> Objec
     return value
 
 
-def _check_size(value: Object, limits: Limits) -> None:
+def _check_size(value: Object, limits: ApiLimits) -> None:
     raw = orjson.dumps(value)
     if len(raw) > limits.object_bytes:
         raise sizes.refuse_bytes(len(raw), limits.object_bytes)
@@ -173,7 +173,7 @@ def _check_size(value: Object, limits: Limits) -> None:
         raise sizes.refuse_values(limits.object_values)
 
 
-def parse_patch(body: bytes, content_type: str | None, limits: Limits) -> tuple[PatchType, Any]:
+def parse_patch(body: bytes, content_type: str | None, limits: ApiLimits) -> tuple[PatchType, Any]:
     patch_type = _PATCHES.get(media_type(content_type))
     if patch_type is None:
         raise status.unsupported_media_type(tuple(_PATCHES)[:4])

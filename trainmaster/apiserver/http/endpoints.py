@@ -19,7 +19,7 @@ import orjson
 from trainmaster import __version__
 from trainmaster.api import discovery, status
 from trainmaster.api.kinds import Catalogue
-from trainmaster.apiserver.http.messages import JSON, TEXT, Request, Response, header_line
+from trainmaster.apiserver.http.messages import JSON, TEXT, ApiRequest, Response, header_line
 from trainmaster.apiserver.http.negotiate import find_discovery_version
 from trainmaster.kit.metrics import Metrics
 
@@ -36,14 +36,14 @@ Check = Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class StaticDocument:
     body: bytes
     etag: str
     content_type: bytes = JSON
 
 
-def make_document(body: bytes, content_type: bytes = JSON) -> Document:
-    return Document(body, hashlib.sha256(body).hexdigest()[:32].upper(), content_type)
+def make_document(body: bytes, content_type: bytes = JSON) -> StaticDocument:
+    return StaticDocument(body, hashlib.sha256(body).hexdigest()[:32].upper(), content_type)
 
 
 class Endpoints:
@@ -59,11 +59,11 @@ class Endpoints:
         self._metrics = metrics
         self._live: Mapping[str, Check] = {"ping": lambda: "", **(live or {})}
         self._ready: Mapping[str, Check] = {**self._live, **(ready or {})}
-        self._documents: dict[str, Document] = {}
+        self._documents: dict[str, StaticDocument] = {}
         self._building = threading.Lock()
         self._openapi_documents: openapi.Documents | None = None
 
-    def handle(self, request: Request) -> Response | Awaitable[Response]:
+    def handle(self, request: ApiRequest) -> Response | Awaitable[Response]:
         path = request.route.path
         if request.method not in ("GET", "HEAD"):
             raise status.method_not_allowed()
@@ -80,7 +80,7 @@ class Endpoints:
             return self._discovery(request, bare)
         raise status.unknown_path()
 
-    def _document(self, name: str, build: Callable[[], Document]) -> Document:
+    def _document(self, name: str, build: Callable[[], StaticDocument]) -> StaticDocument:
         found = self._documents.get(name)
         if found is None:
             found = self._documents[name] = build()
@@ -88,7 +88,7 @@ class Endpoints:
 
     # Health
 
-    def _health(self, request: Request, path: str) -> Response:
+    def _health(self, request: ApiRequest, path: str) -> Response:
         area, _, name = path.lstrip("/").partition("/")
         if area not in ("healthz", "livez", "readyz"):
             raise status.unknown_path()
@@ -106,7 +106,7 @@ class Endpoints:
 
     # Discovery
 
-    def _discovery(self, request: Request, path: str) -> Response:
+    def _discovery(self, request: ApiRequest, path: str) -> Response:
         if path == "":
             paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3",
                      "/readyz", "/version"]  # fmt: skip
@@ -133,7 +133,7 @@ class Endpoints:
 
     # OpenAPI
 
-    async def _openapi(self, request: Request, path: str) -> Response:
+    async def _openapi(self, request: ApiRequest, path: str) -> Response:
         document = self._documents.get(self._openapi_name(request, path))
         if document is None:
             # Building takes tens of milliseconds and happens once; everybody else is served meanwhile.
@@ -144,12 +144,12 @@ class Endpoints:
             return self._conditional(request, document, _IMMUTABLE)
         return self._conditional(request, document, b"Cache-Control: no-cache, private\r\nVary: Accept\r\n")
 
-    def _openapi_name(self, request: Request, path: str) -> str:
+    def _openapi_name(self, request: ApiRequest, path: str) -> str:
         if path == "/openapi/v2" and "protobuf" in request.headers.get("accept", ""):
             return "/openapi/v2 protobuf"
         return path
 
-    def _build_openapi(self, request: Request, path: str) -> Document:
+    def _build_openapi(self, request: ApiRequest, path: str) -> StaticDocument:
         from trainmaster.api import openapi  # noqa: PLC0415 - only kubectl and generators ask for these documents
 
         with self._building:
@@ -168,7 +168,7 @@ class Endpoints:
                 raise status.unknown_path()
             return self._document(name, lambda: make_document(body))
 
-    def _conditional(self, request: Request, document: Document, headers: bytes) -> Response:
+    def _conditional(self, request: ApiRequest, document: StaticDocument, headers: bytes) -> Response:
         etag = f'"{document.etag}"'
         headers = header_line("ETag", etag) + headers
         if etag in request.headers.get("if-none-match", ""):

@@ -14,7 +14,7 @@ from trainmaster.api import tables
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.training import yaml_text
-from trainmaster.apiserver.contract import Frame, Page
+from trainmaster.apiserver.contract import Frame, ListPage
 from trainmaster.apiserver.http.messages import JSON, Query
 from trainmaster.apiserver.http.negotiate import Form
 from trainmaster.kit.clock import Clock
@@ -34,7 +34,7 @@ _BLOCK_STYLE_BYTES = 256 * 1024
 _TABLE_VERSIONS = {Form.TABLE: "meta.k8s.io/v1", Form.TABLE_BETA: "meta.k8s.io/v1beta1"}
 
 
-def list_metadata(page: Page) -> Object:
+def list_metadata(page: ListPage) -> Object:
     metadata: Object = {"resourceVersion": str(page.revision)}
     if page.continue_token:
         metadata["continue"] = page.continue_token
@@ -43,16 +43,16 @@ def list_metadata(page: Page) -> Object:
     return metadata
 
 
-def join_list(kind: Kind, page: Page) -> bytes:
+def join_list(kind: Kind, page: ListPage) -> bytes:
     return b"%b%b]}" % (_list_head(kind, page), b",".join(page.values))
 
 
-def is_long(page: Page) -> bool:
+def is_long(page: ListPage) -> bool:
     """Too many items, or too many bytes, to be joined."""
     return len(page.values) > LONG_ITEMS or sum(map(len, page.values)) > LONG_BYTES
 
 
-def split_long_list(kind: Kind, page: Page) -> list[bytes]:
+def split_long_list(kind: Kind, page: ListPage) -> list[bytes]:
     """The same for many megabytes, in parts that are the stored objects themselves."""
     parts = [_list_head(kind, page)]
     for value in page.values:
@@ -61,7 +61,7 @@ def split_long_list(kind: Kind, page: Page) -> list[bytes]:
     return parts
 
 
-def _list_head(kind: Kind, page: Page) -> bytes:
+def _list_head(kind: Kind, page: ListPage) -> bytes:
     return b'{"kind":"%b","apiVersion":"%b","metadata":%b,"items":[' % (
         kind.list_kind.encode(),
         kind.api_version.encode(),
@@ -91,7 +91,7 @@ def render_object(form: Form, kind: Kind, raw: bytes, query: Query, clock: Clock
     return orjson.dumps(_table(form, kind, [obj], {"resourceVersion": version}, query, clock)), JSON
 
 
-def render_page(form: Form, kind: Kind, page: Page, query: Query, clock: Clock) -> tuple[bytes, bytes]:
+def render_page(form: Form, kind: Kind, page: ListPage, query: Query, clock: Clock) -> tuple[bytes, bytes]:
     if form is Form.YAML:
         return _to_yaml(join_list(kind, page)), CONTENT_TYPES[form]
     objects = [orjson.loads(value) for value in page.values]

@@ -12,20 +12,20 @@ from trainmaster.api.kinds import Catalogue
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.endpoints import Endpoints
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.logs import LogHandler, PodLogs
-from trainmaster.apiserver.http.messages import Request
-from trainmaster.apiserver.http.progress import Progress
+from trainmaster.apiserver.http.messages import ApiRequest
+from trainmaster.apiserver.http.progress import ProgressEndpoint
 from trainmaster.apiserver.http.resources import Outcome, Resources
 from trainmaster.apiserver.http.streams.contract import PodStreams
 from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, StreamHandler, is_session, refuse_proxy
 from trainmaster.apiserver.http.usage import NO_METER, Meter, UsageHandler
 from trainmaster.kit.clock import Clock
 
-Meet = Callable[[Request], None]
+Meet = Callable[[ApiRequest], None]
 
 
-def _greet_nobody(request: Request) -> None:
+def _greet_nobody(request: ApiRequest) -> None:
     return None
 
 
@@ -38,13 +38,13 @@ class Handlers:
         endpoints: Endpoints,
         *,
         clock: Clock,
-        limits: Limits | None = None,
+        limits: ApiLimits | None = None,
         logs: PodLogs | None = None,
         streams: PodStreams | None = None,
         meter: Meter | None = None,
     ) -> None:
         self.access = access
-        self.resources = Resources(registry, catalogue, limits or Limits(), clock)
+        self.resources = Resources(registry, catalogue, limits or ApiLimits(), clock)
         self.resources.specials[("", "pods", "log")] = LogHandler(registry, logs).handle
         self._sessions = StreamHandler(registry, access, streams)
         for name in SUBRESOURCES:
@@ -53,10 +53,10 @@ class Handlers:
         usage = UsageHandler(registry, catalogue, meter or NO_METER, clock)
         self.resources.specials[("metrics.k8s.io", "pods", "")] = usage.handle_pods
         self.resources.specials[("metrics.k8s.io", "nodes", "")] = usage.handle_nodes
-        self.progress = Progress(registry, catalogue, access, clock)
+        self.progress = ProgressEndpoint(registry, catalogue, access, clock)
         self.endpoints = endpoints
 
-    def handle(self, request: Request, meet: Meet = _greet_nobody) -> Outcome:
+    def handle(self, request: ApiRequest, meet: Meet = _greet_nobody) -> Outcome:
         """`meet` is called once it is known who sends this, and may refuse."""
         if request.method not in _METHODS:
             raise status.method_not_allowed()
@@ -70,7 +70,7 @@ class Handlers:
             return self.resources.handle(request)
         return self.endpoints.handle(request)
 
-    def check(self, request: Request) -> None:
+    def check(self, request: ApiRequest) -> None:
         """Whether a stream that is open would be allowed to begin now. StatusError 401 or 403: no."""
         self.access.admit(request)
         if is_session(request.route):

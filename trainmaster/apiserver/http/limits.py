@@ -11,7 +11,7 @@ from trainmaster.edge.limits import EdgeLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Limits(EdgeLimits):
+class ApiLimits(EdgeLimits):
     """What one caller may cost."""
 
     object_bytes: int = 1536 * 1024

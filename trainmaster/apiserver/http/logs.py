@@ -16,7 +16,7 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Registry
-from trainmaster.apiserver.http.messages import TEXT, Request, Response
+from trainmaster.apiserver.http.messages import TEXT, ApiRequest, Response
 from trainmaster.apiserver.http.options import read_log_options
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.client.contract import LogOptions
@@ -36,7 +36,7 @@ class LogHandler:
         self._registry = registry
         self._logs = logs
 
-    def handle(self, request: Request, kind: Kind) -> Response | StreamResponse:
+    def handle(self, request: ApiRequest, kind: Kind) -> Response | StreamResponse:
         route = request.route
         if route.verb != "get":
             raise status.method_not_allowed()

@@ -16,8 +16,8 @@ import orjson
 from trainmaster.api import status
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.routes import NO_ROUTE, Route
-from trainmaster.client.contract import Identity
-from trainmaster.edge.messages import NOT_REPEATED, IncomingRequest, Refusal
+from trainmaster.client.contract import ActingIdentity
+from trainmaster.edge.messages import NOT_REPEATED, EdgeRefusal, IncomingRequest
 
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
@@ -27,7 +27,7 @@ _LINES = {code: f"HTTP/1.1 {code} {phrase}\r\n".encode() for code, phrase in _RE
 _TRUE = ("true", "1", "t")
 
 
-class Request(IncomingRequest):
+class ApiRequest(IncomingRequest):
     """One request to the API server, complete with its body."""
 
     __slots__ = ("dry_run", "id", "identity", "impersonator", "query", "route", "started")
@@ -46,7 +46,7 @@ class Request(IncomingRequest):
         self.started = 0.0
         self.query: Query = EMPTY_QUERY
         self.route: Route = NO_ROUTE
-        self.identity: Identity = ANONYMOUS
+        self.identity: ActingIdentity = ANONYMOUS
         self.impersonator = ""
         """Whose credential it was, when `identity` is somebody else."""
         self.dry_run = False
@@ -61,7 +61,7 @@ class Request(IncomingRequest):
         return again
 
 
-ANONYMOUS = Identity("system:anonymous", groups=("system:unauthenticated",))
+ANONYMOUS = ActingIdentity("system:anonymous", groups=("system:unauthenticated",))
 
 
 class Query:
@@ -151,7 +151,7 @@ def warning_lines(texts: list[str]) -> bytes:
     return b"".join(lines)
 
 
-def build_status_error(refusal: Refusal) -> StatusError:
+def build_status_error(refusal: EdgeRefusal) -> StatusError:
     """What the edge refuses, as Kubernetes says it."""
     return StatusError(refusal.code, refusal.reason, refusal.message, retry_after=refusal.retry_after)
 

@@ -20,9 +20,9 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
 from trainmaster.apiserver.contract import Call, Registry
 from trainmaster.apiserver.http.access import Access
-from trainmaster.apiserver.http.messages import Request, Response
-from trainmaster.client.contract import Identity, PatchType, WriteOptions
-from trainmaster.kit.buckets import Buckets
+from trainmaster.apiserver.http.messages import ApiRequest, Response
+from trainmaster.client.contract import ActingIdentity, PatchType, WriteOptions
+from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 
 PER_SECOND, BURST = 1.0, 10
@@ -33,23 +33,23 @@ _REMEMBERED = 4096
 _NEEDED = (TRAIN_JOBS, JOB_SETS, JOBS, PODS)
 
 
-class Progress:
+class ProgressEndpoint:
     def __init__(self, registry: Registry, catalogue: Catalogue, access: Access, clock: Clock) -> None:
         self._registry = registry
         self._kinds: dict[str, Kind | None] = {gvr.plural: catalogue.find(gvr) for gvr in _NEEDED}
         self._access = access
         self._clock = clock
-        self._buckets = Buckets(clock, per_second=PER_SECOND, burst=BURST)
-        self._reporters: dict[str, reports.Reporter] = {}
+        self._buckets = TokenBuckets(clock, per_second=PER_SECOND, burst=BURST)
+        self._reporters: dict[str, reports.ReportingPod] = {}
         """By Pod uid; nothing in it changes while the Pod exists, and a token ends with its Pod."""
 
-    def concerns(self, request: Request) -> bool:
+    def concerns(self, request: ApiRequest) -> bool:
         route = request.route
         if request.method != "POST" or route.subresource != "status" or route.plural != "trainjobs":
             return False
         return route.group == TRAIN_JOBS.group and None not in self._kinds.values() and b'"kind"' not in request.body
 
-    def handle(self, request: Request, meet: Callable[[Request], None]) -> Response:
+    def handle(self, request: ApiRequest, meet: Callable[[ApiRequest], None]) -> Response:
         self._admit(request)
         meet(request)
         report = reports.parse(request.body)
@@ -71,7 +71,7 @@ class Progress:
         answer = orjson.dumps({"trainerStatus": report if wanted is None else wanted})
         return Response(answer) if wanted is None else Response(answer, revision=self._store(request, wanted))
 
-    def _store(self, request: Request, report: Object) -> int:
+    def _store(self, request: ApiRequest, report: Object) -> int:
         kind, route = self._kinds["trainjobs"], request.route
         assert kind is not None, "asked first"
         written = self._registry.patch(
@@ -95,7 +95,7 @@ class Progress:
             return None
         return found
 
-    def _find_reporter(self, identity: Identity, namespace: str) -> reports.Reporter | None:
+    def _find_reporter(self, identity: ActingIdentity, namespace: str) -> reports.ReportingPod | None:
         """None: the token is bound to no Pod. One that is good names a Pod that exists."""
         names, uids = identity.extra.get(_POD_NAME), identity.extra.get(_POD_UID)
         if not names or not uids:
@@ -112,7 +112,7 @@ class Progress:
             known = self._reporters[uids[0]] = reports.read_reporter(pod, found)
         return known
 
-    def _admit(self, request: Request) -> None:
+    def _admit(self, request: ApiRequest) -> None:
         route = request.route
         scheme, *credentials = request.headers.get("authorization", "").split() or [""]
         if scheme.lower() == "bearer" and len(credentials) == 1:

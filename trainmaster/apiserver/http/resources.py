@@ -12,10 +12,10 @@ from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver.contract import Call, Page, Registry, Written
+from trainmaster.apiserver.contract import Call, ListPage, Registry, Written
 from trainmaster.apiserver.http import bodies, forms, options
-from trainmaster.apiserver.http.limits import Limits
-from trainmaster.apiserver.http.messages import Request, Response, warning_lines
+from trainmaster.apiserver.http.limits import ApiLimits
+from trainmaster.apiserver.http.messages import ApiRequest, Response, warning_lines
 from trainmaster.apiserver.http.negotiate import Form, choose_form
 from trainmaster.apiserver.http.routes import Route
 from trainmaster.apiserver.http.streams.handler import UpgradeResponse
@@ -24,7 +24,7 @@ from trainmaster.client.contract import DeleteOptions, WriteOptions
 from trainmaster.kit.clock import Clock
 
 Outcome = Response | StreamResponse | UpgradeResponse | Awaitable[Response]
-Special = Callable[[Request, Kind], Outcome]
+Special = Callable[[ApiRequest, Kind], Outcome]
 """A handler for one subresource that is not an object of the registry."""
 
 
@@ -32,7 +32,7 @@ _NAMED_VERBS = frozenset({"get", "update", "patch", "delete"})
 
 
 class Resources:
-    def __init__(self, registry: Registry, catalogue: Catalogue, limits: Limits, clock: Clock) -> None:
+    def __init__(self, registry: Registry, catalogue: Catalogue, limits: ApiLimits, clock: Clock) -> None:
         self._registry = registry
         self._catalogue = catalogue
         self._limits = limits
@@ -40,7 +40,7 @@ class Resources:
         self.specials: dict[tuple[str, str, str], Special] = {}
         """(group, plural, subresource) to its handler."""
 
-    def handle(self, request: Request) -> Outcome:
+    def handle(self, request: ApiRequest) -> Outcome:
         route = request.route
         kind = self._catalogue.find(route.gvr) if route.gvr is not None else None
         if kind is None or route.extra:
@@ -103,7 +103,7 @@ class Resources:
     # Reads
 
     def _object(
-        self, request: Request, kind: Kind, written: Written, code: int = 200, headers: bytes = b""
+        self, request: ApiRequest, kind: Kind, written: Written, code: int = 200, headers: bytes = b""
     ) -> Response:
         accept = request.headers.get("accept")
         form = choose_form(accept)
@@ -112,7 +112,7 @@ class Resources:
         body, content_type = forms.render_object(form, kind, written.value, request.query, self._clock)
         return Response(body, code, written.revision, content_type, headers)
 
-    async def _list(self, request: Request, kind: Kind, namespace: str) -> Response:
+    async def _list(self, request: ApiRequest, kind: Kind, namespace: str) -> Response:
         form = choose_form(request.headers.get("accept"))
         page = await self._registry.list(kind, namespace, options.read_list_options(request.query))
         if len(page.values) > self._limits.list_items:
@@ -123,13 +123,13 @@ class Resources:
             return Response(b"", 200, page.revision, parts=forms.split_long_list(kind, page))
         return self._page(request, kind, page, form)
 
-    def _page(self, request: Request, kind: Kind, page: Page, form: Form) -> Response:
+    def _page(self, request: ApiRequest, kind: Kind, page: ListPage, form: Form) -> Response:
         if form is Form.JSON:
             return Response(forms.join_list(kind, page), 200, page.revision)
         body, content_type = forms.render_page(form, kind, page, request.query, self._clock)
         return Response(body, 200, page.revision, content_type)
 
-    def _watch(self, request: Request, kind: Kind, namespace: str) -> StreamResponse:
+    def _watch(self, request: ApiRequest, kind: Kind, namespace: str) -> StreamResponse:
         form = choose_form(request.headers.get("accept"))
         asked = options.read_watch_options(request.query, name=request.route.name, longest=self._limits.watch_seconds)
         frames = self._registry.watch(kind, namespace, asked)
@@ -137,19 +137,19 @@ class Resources:
 
     # Writes
 
-    def _call(self, request: Request) -> Call:
+    def _call(self, request: ApiRequest) -> Call:
         return Call(request.identity, request.headers.get("user-agent", ""))
 
-    def _object_in(self, request: Request, call: Call, asked: WriteOptions) -> Object:
+    def _object_in(self, request: ApiRequest, call: Call, asked: WriteOptions) -> Object:
         obj = self._body(request)
         if asked.field_validation in ("Strict", "Warn") and request.body.lstrip()[:1] == b"{":
             call.duplicates = bodies.find_duplicates(request.body)
         return obj
 
-    def _body(self, request: Request) -> Object:
+    def _body(self, request: ApiRequest) -> Object:
         return bodies.parse_object(request.body, request.headers.get("content-type"), self._limits)
 
-    def _create(self, request: Request, kind: Kind, namespace: str) -> Response:
+    def _create(self, request: ApiRequest, kind: Kind, namespace: str) -> Response:
         route = request.route
         asked = options.read_write_options(request.query, "CreateOptions")
         call = self._call(request)
@@ -160,7 +160,7 @@ class Resources:
         code = 200 if route.subresource == "status" else 201
         return self._object(request, kind, written, code, warning_lines(call.warnings) if call.warnings else b"")
 
-    def _update(self, request: Request, kind: Kind, namespace: str) -> Response:
+    def _update(self, request: ApiRequest, kind: Kind, namespace: str) -> Response:
         route = request.route
         asked = options.read_write_options(request.query, "UpdateOptions")
         call = self._call(request)
@@ -169,7 +169,7 @@ class Resources:
         code = 201 if written.created else 200
         return self._object(request, kind, written, code, warning_lines(call.warnings) if call.warnings else b"")
 
-    def _patch(self, request: Request, kind: Kind, namespace: str) -> Response:
+    def _patch(self, request: ApiRequest, kind: Kind, namespace: str) -> Response:
         route = request.route
         asked = options.read_write_options(request.query, "PatchOptions")
         patch_type, patch = bodies.parse_patch(request.body, request.headers.get("content-type"), self._limits)
@@ -180,13 +180,13 @@ class Resources:
         code = 201 if written.created else 200
         return self._object(request, kind, written, code, warning_lines(call.warnings) if call.warnings else b"")
 
-    def _delete_options(self, request: Request) -> DeleteOptions:
+    def _delete_options(self, request: ApiRequest) -> DeleteOptions:
         body = self._body(request) if request.body else None
         wanted = options.read_delete_options(request.query, body)
         request.dry_run = wanted.dry_run
         return wanted
 
-    def _delete(self, request: Request, kind: Kind, namespace: str) -> Response:
+    def _delete(self, request: ApiRequest, kind: Kind, namespace: str) -> Response:
         call = self._call(request)
         deleted = self._registry.delete(call, kind, namespace, request.route.name, self._delete_options(request))
         headers = warning_lines(call.warnings) if call.warnings else b""
@@ -194,7 +194,7 @@ class Resources:
             return Response(deleted.value, 200, deleted.revision, headers=headers)
         return self._object(request, kind, Written(deleted.value, deleted.revision), 200, headers)
 
-    async def _delete_collection(self, request: Request, kind: Kind, namespace: str) -> Response:
+    async def _delete_collection(self, request: ApiRequest, kind: Kind, namespace: str) -> Response:
         selection = options.read_list_options(request.query)
         page = await self._registry.delete_collection(
             self._call(request), kind, namespace, selection, self._delete_options(request)

@@ -21,11 +21,11 @@ from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.audit import WRITES, AuditLog, find_created_name
 from trainmaster.apiserver.http.gate import DurableGate
 from trainmaster.apiserver.http.handlers import Handlers
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import (
     ANONYMOUS,
+    ApiRequest,
     Query,
-    Request,
     Response,
     build_status_error,
     encode,
@@ -43,9 +43,9 @@ from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.auth.contract import MASTERS
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Gatekeeper
-from trainmaster.edge.messages import Refusal
+from trainmaster.edge.messages import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
-from trainmaster.kit.buckets import Buckets
+from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.metrics import Metrics
@@ -53,16 +53,16 @@ from trainmaster.store.contract import Store
 
 log = logging.getLogger(__name__)
 
-Peer = Connection[Request]
+Peer = Connection[ApiRequest]
 
 _BYTES_PER_REQUEST = 256 * 1024
 """Of a body or an answer: as much as one request of the caller's rate."""
 
 
-class ApiServer(EdgeServer[Request]):
+class ApiServer(EdgeServer[ApiRequest]):
     """`handlers` says what is served; this class says how."""
 
-    make_request = Request
+    make_request = ApiRequest
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class ApiServer(EdgeServer[Request]):
         *,
         clock: Clock,
         ids: Ids,
-        limits: Limits | None = None,
+        limits: ApiLimits | None = None,
         metrics: Metrics | None = None,
         tls: ssl.SSLContext | None = None,
         gatekeeper: Gatekeeper | None = None,
         where: tuple[str, int] = ("127.0.0.1", 0),
         audit: AuditLog | None = None,
     ) -> None:
-        limits = limits or Limits()
+        limits = limits or ApiLimits()
         super().__init__(limits, clock, gatekeeper=gatekeeper, tls=tls)
         self._handlers = handlers
         self._store = store
@@ -88,7 +88,7 @@ class ApiServer(EdgeServer[Request]):
         self._gate = DurableGate(store)
         self._standing = StandingStreams(limits, self._check_standing)
         rate = limits.requests_per_second
-        self._rates = Buckets(clock, per_second=rate, burst=limits.request_burst) if rate else None
+        self._rates = TokenBuckets(clock, per_second=rate, burst=limits.request_burst) if rate else None
         self._date = b""
         uid = ids.uid()
         self._id_prefix = uid[: uid.rindex("-") + 1]
@@ -141,12 +141,12 @@ class ApiServer(EdgeServer[Request]):
         ends = certificate.get("notAfter")
         return ends is not None and ssl.cert_time_to_seconds(ends) <= self._clock.unix()
 
-    def _check_standing(self, request: Request) -> None:
+    def _check_standing(self, request: ApiRequest) -> None:
         if request.peer is not None and self._is_over(request.peer):
             request.peer = None
         self._handlers.check(request)
 
-    def admit_body(self, headers: Mapping[str, str], connection: Peer) -> Refusal | None:
+    def admit_body(self, headers: Mapping[str, str], connection: Peer) -> EdgeRefusal | None:
         try:
             known = self._handlers.access.authenticator.identify(headers.get("authorization"), connection.peer)
         except StatusError:
@@ -155,14 +155,14 @@ class ApiServer(EdgeServer[Request]):
             return None
         limit = self.limits.stranger_body_bytes
         text = f"Unauthorized: without valid credentials a body has at most {limit} bytes (limits.stranger_body_bytes)"
-        return Refusal(401, "Unauthorized", text)
+        return EdgeRefusal(401, "Unauthorized", text)
 
-    def refuse(self, refusal: Refusal, connection: Peer) -> None:
+    def refuse(self, refusal: EdgeRefusal, connection: Peer) -> None:
         payload = encode(error_response(build_status_error(refusal)), self._next_id(), self._date, keep_alive=False)
         self._requests.add("", "", "", str(refusal.code))
         connection.answer(payload, keep_alive=False, linger=True)
 
-    def _meet(self, request: Request) -> None:
+    def _meet(self, request: ApiRequest) -> None:
         """Once it is known who sends this: their connections and their rate. StatusError 429."""
         identity, visitor = request.identity, request.visitor
         if identity is ANONYMOUS:
@@ -172,7 +172,7 @@ class ApiServer(EdgeServer[Request]):
         if visitor is not None and visitor.user != user:
             try:
                 self.gatekeeper.recognise(visitor, user, is_privileged=is_privileged)
-            except Refusal as refusal:
+            except EdgeRefusal as refusal:
                 request.keep_alive = False
                 raise build_status_error(refusal) from None
         if not is_privileged and self._rates is not None and not self._rates.take(user):
@@ -185,12 +185,12 @@ class ApiServer(EdgeServer[Request]):
         if len(request.body) > _BYTES_PER_REQUEST:
             self._charge(request, len(request.body))
 
-    def _charge(self, request: Request, size: int) -> None:
+    def _charge(self, request: ApiRequest, size: int) -> None:
         """Large bodies and answers count as several requests: what they cost goes with their bytes."""
         if self._rates is not None and MASTERS not in request.identity.groups and not request.impersonator:
             self._rates.charge(request.identity.user, size / _BYTES_PER_REQUEST)
 
-    def serve(self, request: Request, connection: Peer) -> None:
+    def serve(self, request: ApiRequest, connection: Peer) -> None:
         request.id = self._next_id()
         request.started = self._clock.monotonic()
         try:
@@ -212,7 +212,7 @@ class ApiServer(EdgeServer[Request]):
                 self._finish_later(request, connection, outcome), name="http.request"
             )
 
-    def _prepare(self, request: Request) -> None:
+    def _prepare(self, request: ApiRequest) -> None:
         target = request.target
         if not target.startswith("/"):
             raise status.bad_request("the request target must be an absolute path")
@@ -231,20 +231,20 @@ class ApiServer(EdgeServer[Request]):
         self._count += 1
         return f"{self._id_prefix}{self._count:012x}"
 
-    def _internal_error(self, request: Request) -> Response:
+    def _internal_error(self, request: ApiRequest) -> Response:
         log.exception("request failed", extra={"action": "http.internal_error", "request_id": request.id})
         return error_response(status.internal_error(request.id), self._store.revision)
 
     # Outcomes
 
-    def _let_out(self, request: Request, connection: Peer, response: Response) -> None:
+    def _let_out(self, request: ApiRequest, connection: Peer, response: Response) -> None:
         revision = response.revision
         if revision <= self._store.durable_revision:
             self._send(request, connection, response)
         else:
             self._gate.pass_through(revision, lambda: self._send(request, connection, response))
 
-    def _send(self, request: Request, connection: Peer, response: Response) -> None:
+    def _send(self, request: ApiRequest, connection: Peer, response: Response) -> None:
         keep_alive = request.keep_alive and not self._draining
         self._account(request, response.status, response.body)
         if len(response.body) <= PIECE_BYTES and not response.parts:
@@ -257,7 +257,7 @@ class ApiServer(EdgeServer[Request]):
             connection.answer_in_pieces(head, parts, keep_alive), name="http.long_answer"
         )
 
-    def _account(self, request: Request, code: int, body: bytes | bytearray) -> None:
+    def _account(self, request: ApiRequest, code: int, body: bytes | bytearray) -> None:
         route = request.route
         self._requests.add(route.verb, route.group, route.plural, str(code))
         self._durations.observe(self._clock.monotonic() - request.started, route.verb)
@@ -280,12 +280,12 @@ class ApiServer(EdgeServer[Request]):
                 entry["impersonator"] = request.impersonator
             self._audit.write(entry)
 
-    def _find_address(self, request: Request) -> str:
+    def _find_address(self, request: ApiRequest) -> str:
         """Of whoever calls, behind proxies too."""
         peer = "" if request.visitor is None else request.visitor.address
         return self.gatekeeper.proxies.find_client(peer, request.headers.get("x-forwarded-for", ""))
 
-    async def _finish_later(self, request: Request, connection: Peer, work: Awaitable[Response]) -> None:
+    async def _finish_later(self, request: ApiRequest, connection: Peer, work: Awaitable[Response]) -> None:
         try:
             response = await work
         except StatusError as error:
@@ -297,7 +297,7 @@ class ApiServer(EdgeServer[Request]):
 
     # Streams
 
-    def _may_stay(self, request: Request, connection: Peer) -> bool:
+    def _may_stay(self, request: ApiRequest, connection: Peer) -> bool:
         """Whether one more long answer may begin; False when it was refused instead."""
         try:
             if self._draining:
@@ -308,13 +308,13 @@ class ApiServer(EdgeServer[Request]):
             return False
         return True
 
-    def _start_session(self, request: Request, connection: Peer, upgrade: UpgradeResponse) -> None:
+    def _start_session(self, request: ApiRequest, connection: Peer, upgrade: UpgradeResponse) -> None:
         if self._may_stay(request, connection):
             connection.task = self._scope.spawn_guarded(
                 self._run_session(request, connection, upgrade), name="http.session"
             )
 
-    async def _run_session(self, request: Request, connection: Peer, upgrade: UpgradeResponse) -> None:
+    async def _run_session(self, request: ApiRequest, connection: Peer, upgrade: UpgradeResponse) -> None:
         session = upgrade.open(connection)
         self._account(request, 101, b"")
         connection.upgrade(encode_upgrade_head(request.id, self._date, upgrade.headers), session)
@@ -341,13 +341,13 @@ class ApiServer(EdgeServer[Request]):
             self._standing.leave(standing)
             connection.end_session()
 
-    def _start_stream(self, request: Request, connection: Peer, stream: StreamResponse) -> None:
+    def _start_stream(self, request: ApiRequest, connection: Peer, stream: StreamResponse) -> None:
         if not self._may_stay(request, connection):
             stream.close()
             return
         connection.task = self._scope.spawn_guarded(self._run_stream(request, connection, stream), name="http.stream")
 
-    async def _run_stream(self, request: Request, connection: Peer, stream: StreamResponse) -> None:
+    async def _run_stream(self, request: ApiRequest, connection: Peer, stream: StreamResponse) -> None:
         head = encode_stream_head(stream.content_type, request.id, self._date, stream.headers)
         keep_alive, begun, refusal = request.keep_alive, False, None
         standing = self._stand(request, connection)
@@ -381,7 +381,7 @@ class ApiServer(EdgeServer[Request]):
             empty = Response(b"", content_type=stream.content_type, headers=stream.headers)
             self._let_out(request, connection, empty if refusal is None else error_response(refusal))
 
-    def _stand(self, request: Request, connection: Peer) -> StandingStream:
+    def _stand(self, request: ApiRequest, connection: Peer) -> StandingStream:
         def end(verdict: StatusError) -> None:
             standing.verdict = verdict
             if connection.task is not None:

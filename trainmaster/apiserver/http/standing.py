@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from trainmaster.api import status
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver.http.messages import Request
+from trainmaster.apiserver.http.messages import ApiRequest
 from trainmaster.auth.contract import MASTERS
 from trainmaster.edge.limits import EdgeLimits
 
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 2
 
-Check = Callable[[Request], None]
+Check = Callable[[ApiRequest], None]
 """StatusError 401 or 403 when this request would be refused now."""
 
 
 @dataclass(eq=False, slots=True)
 class StandingStream:
-    request: Request
+    request: ApiRequest
     end: Callable[[StatusError], None]
     """Tells the client why, and ends it."""
     verdict: StatusError | None = None
@@ -44,7 +44,7 @@ class StandingStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def check_room(self, request: Request) -> None:
+    def check_room(self, request: ApiRequest) -> None:
         """StatusError 429 when there are too many, of this user or in all."""
         limits, identity = self._limits, request.identity
         mine = most = limits.watchers
@@ -82,7 +82,7 @@ class StandingStreams:
                 log.info("stream ended", extra={"action": "http.revoked", "user": user, "reason": verdict.reason})
                 stream.end(verdict)
 
-    def _find_verdict(self, request: Request) -> StatusError | None:
+    def _find_verdict(self, request: ApiRequest) -> StatusError | None:
         again = request.repeat(b"")
         again.peer = request.peer
         try:
@@ -92,7 +92,7 @@ class StandingStreams:
         return None
 
 
-def _build_key(request: Request) -> tuple[object, ...]:
+def _build_key(request: ApiRequest) -> tuple[object, ...]:
     """What the answer depends on."""
     headers = request.headers
     impersonated = tuple(

@@ -16,15 +16,15 @@ from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import NODES, PODS
-from trainmaster.apiserver.contract import Page, Registry
+from trainmaster.apiserver.contract import ListPage, Registry
 from trainmaster.apiserver.http import forms, options
-from trainmaster.apiserver.http.messages import Request, Response
+from trainmaster.apiserver.http.messages import ApiRequest, Response
 from trainmaster.apiserver.http.negotiate import Form, choose_form
 from trainmaster.kit.clock import Clock, format_time
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ResourceUsage:
     """Mean CPU over `seconds` until now, in billionths of a core, and memory in bytes."""
 
     cpu_nanos: int
@@ -33,20 +33,20 @@ class Usage:
 
 
 class Meter(Protocol):
-    async def measure_pods(self, pods: Sequence[Object]) -> Mapping[str, Mapping[str, Usage]]:
+    async def measure_pods(self, pods: Sequence[Object]) -> Mapping[str, Mapping[str, ResourceUsage]]:
         """By uid and container; Pods that cannot be asked are missing."""
         ...
 
-    async def measure_node(self) -> Usage: ...
+    async def measure_node(self) -> ResourceUsage: ...
 
 
 class _NoMeter:
     """Where no Pods are run."""
 
-    async def measure_pods(self, pods: Sequence[Object]) -> Mapping[str, Mapping[str, Usage]]:
+    async def measure_pods(self, pods: Sequence[Object]) -> Mapping[str, Mapping[str, ResourceUsage]]:
         return {}
 
-    async def measure_node(self) -> Usage:
+    async def measure_node(self) -> ResourceUsage:
         raise status.unavailable("this server runs no Pods and measures nothing")
 
 
@@ -60,14 +60,14 @@ class UsageHandler:
         self._clock = clock
         self._catalogue = catalogue
 
-    async def handle_pods(self, request: Request, kind: Kind) -> Response:
+    async def handle_pods(self, request: ApiRequest, kind: Kind) -> Response:
         found = await self._find(request, PODS)
         running = [pod for pod in found if (pod.get("status") or {}).get("phase") == "Running"]
         measured = await self._meter.measure_pods(running)
         items = [self._build(kind, pod, usages) for pod in running if (usages := measured.get(pod["metadata"]["uid"]))]
         return self._answer(request, kind, items)
 
-    async def handle_nodes(self, request: Request, kind: Kind) -> Response:
+    async def handle_nodes(self, request: ApiRequest, kind: Kind) -> Response:
         found = await self._find(request, NODES)
         items: list[Object] = []
         if found:
@@ -75,7 +75,7 @@ class UsageHandler:
             items = [{**self._head(kind, node, usage), "usage": _write(usage)} for node in found]
         return self._answer(request, kind, items)
 
-    async def _find(self, request: Request, gvr: GVR) -> list[Object]:
+    async def _find(self, request: ApiRequest, gvr: GVR) -> list[Object]:
         """The objects whose usage is asked for."""
         route, kind = request.route, self._catalogue.find(gvr)
         assert kind is not None, "Pods and Nodes are always served"
@@ -86,12 +86,12 @@ class UsageHandler:
         page = await self._registry.list(kind, route.namespace, options.read_list_options(request.query))
         return [orjson.loads(value) for value in page.values]
 
-    def _build(self, kind: Kind, pod: Object, usages: Mapping[str, Usage]) -> Object:
+    def _build(self, kind: Kind, pod: Object, usages: Mapping[str, ResourceUsage]) -> Object:
         head = self._head(kind, pod, next(iter(usages.values())))
         containers = [{"name": name, "usage": _write(usage)} for name, usage in usages.items()]
         return {**head, "containers": containers}
 
-    def _head(self, kind: Kind, obj: Object, usage: Usage) -> Object:
+    def _head(self, kind: Kind, obj: Object, usage: ResourceUsage) -> Object:
         meta, now = obj["metadata"], format_time(self._clock.now())
         kept = {name: meta[name] for name in ("name", "namespace", "labels") if name in meta}
         return {
@@ -102,7 +102,7 @@ class UsageHandler:
             "window": f"{usage.seconds:.3f}s",
         }
 
-    def _answer(self, request: Request, kind: Kind, items: list[Object]) -> Response:
+    def _answer(self, request: ApiRequest, kind: Kind, items: list[Object]) -> Response:
         form = choose_form(request.headers.get("accept"))
         if request.route.verb == "get":
             if not items:
@@ -111,12 +111,12 @@ class UsageHandler:
                 return Response(orjson.dumps(items[0]))
             body, content_type = forms.render_object(form, kind, orjson.dumps(items[0]), request.query, self._clock)
             return Response(body, content_type=content_type)
-        page = Page([orjson.dumps(item) for item in items], 0)
+        page = ListPage([orjson.dumps(item) for item in items], 0)
         if form is Form.JSON:
             return Response(forms.join_list(kind, page))
         body, content_type = forms.render_page(form, kind, page, request.query, self._clock)
         return Response(body, content_type=content_type)
 
 
-def _write(usage: Usage) -> dict[str, str]:
+def _write(usage: ResourceUsage) -> dict[str, str]:
     return {"cpu": f"{usage.cpu_nanos}n", "memory": f"{-(-usage.memory_bytes // 1024)}Ki"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainmaster.app import maintenance
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home
+from trainmaster.cli.context import CommandContext, add_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the file to write; it must not exist")
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     path = Path(options.file).expanduser().absolute()
     revision = maintenance.backup(context.home(options), path)
     context.say(f"wrote {path} (revision {revision}, {path.stat().st_size / 1e6:.1f} MB)")

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from trainmaster.api.fidelity import Classed, list_used
 from trainmaster.api.kinds import Fidelity, Kind
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.context import Context, add_output
-from trainmaster.cli.documents import Document, Problem, add_files, read_documents
+from trainmaster.cli.context import CommandContext, add_output
+from trainmaster.cli.documents import DocumentProblem, ManifestDocument, add_files, read_documents
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.kit.clock import SystemClock
 
@@ -46,13 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(slots=True)
-class Report:
+class CheckReport:
     """About one document."""
 
-    document: Document
+    document: ManifestDocument
     kind: Kind | None = None
     fields: list[Classed] = field(default_factory=list)
-    errors: list[Problem] = field(default_factory=list)
+    errors: list[DocumentProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def find_name(self) -> str:
@@ -62,7 +62,7 @@ class Report:
         return f"{(self.document.obj or {}).get('kind', 'document')} {name}" if self.document.obj else "document"
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     documents = read_documents(context, options.file)
     if not documents:
         raise exits.Failure(f"{', '.join(options.file)}: nothing in it to check", exits.USAGE)
@@ -76,25 +76,25 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.FAILED if any(report.errors for report in reports) else exits.OK
 
 
-async def examine(documents: Sequence[Document], namespace: str, *, strict: bool = False) -> list[Report]:
+async def examine(documents: Sequence[ManifestDocument], namespace: str, *, strict: bool = False) -> list[CheckReport]:
     # A whole server, loaded only once there is something to try on it.
     rehearsal = importlib.import_module("trainmaster.app.rehearsal")
     async with rehearsal.open_rehearsal(SystemClock()) as server:
         return [_examine(server, document, namespace, strict=strict) for document in documents]
 
 
-def _examine(server: Rehearsal, document: Document, namespace: str, *, strict: bool) -> Report:
-    report = Report(document, errors=list(document.problems))
+def _examine(server: Rehearsal, document: ManifestDocument, namespace: str, *, strict: bool) -> CheckReport:
+    report = CheckReport(document, errors=list(document.problems))
     obj = document.obj
     if obj is None:
         return report
     report.kind = kind = server.find_kind(obj)
     if kind is None:
-        report.errors.append(Problem(_explain_unknown(server, obj), line=document.find_line("kind")))
+        report.errors.append(DocumentProblem(_explain_unknown(server, obj), line=document.find_line("kind")))
         return report
     report.fields = [one for one in list_used(kind, obj) if one.path not in _OBVIOUS]
     report.errors += [
-        Problem(_advise(one), one.path, document.find_line(one.path))
+        DocumentProblem(_advise(one), one.path, document.find_line(one.path))
         for one in report.fields
         if one.fidelity is Fidelity.REFUSED or (strict and one.fidelity is Fidelity.APPROXIMATED)
     ]
@@ -104,7 +104,7 @@ def _examine(server: Rehearsal, document: Document, namespace: str, *, strict: b
         if "TrainingRuntime" in text and "not found" in text:
             text += "; if a server has this runtime, give its manifest too, before the job"
         if not path or path not in known:
-            report.errors.append(Problem(text, path, document.find_line(path or _find_path(text))))
+            report.errors.append(DocumentProblem(text, path, document.find_line(path or _find_path(text))))
     report.warnings += outcome.warnings
     return report
 
@@ -140,7 +140,7 @@ def _find_path(text: str) -> str:
     return found[0] if found else ""
 
 
-def to_data(report: Report) -> dict[str, Any]:
+def to_data(report: CheckReport) -> dict[str, Any]:
     document, obj = report.document, report.document.obj or {}
     meta = obj.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
@@ -161,7 +161,7 @@ def to_data(report: Report) -> dict[str, Any]:
     }
 
 
-def _show(context: Context, report: Report) -> None:
+def _show(context: CommandContext, report: CheckReport) -> None:
     document = report.document
     context.say(f"{document.source}:{document.line} {report.find_name()}")
     if report.fields:
@@ -184,7 +184,7 @@ def shorten(path: str) -> str:
     return f"{first}.…{tail[tail.find('.') :]}" if "." in tail else f"{first}.…{tail}"
 
 
-def _list_lines(report: Report) -> Iterator[str]:
+def _list_lines(report: CheckReport) -> Iterator[str]:
     for problem in report.errors:
         where = f"{report.document.source}:{problem.line}: " if problem.line else ""
         path = f"{problem.path}: " if problem.path and problem.path not in problem.text else ""
@@ -193,7 +193,7 @@ def _list_lines(report: Report) -> Iterator[str]:
         yield terminal.clean(f"warning: {text}")
 
 
-def _sum_up(context: Context, reports: Sequence[Report], *, strict: bool) -> None:
+def _sum_up(context: CommandContext, reports: Sequence[CheckReport], *, strict: bool) -> None:
     classes = Counter(one.fidelity.value for report in reports for one in report.fields)
     errors = sum(len(report.errors) for report in reports)
     counts = ", ".join(f"{classes[name.value]} {name.value}" for name in Fidelity if classes[name.value])

@@ -18,9 +18,9 @@ from dataclasses import asdict
 
 from trainmaster.api.lifecycle.janitor import (
     CLEAR,
-    Found,
+    FinishedJobFilter,
+    ListedObjects,
     Removal,
-    Wanted,
     plan_finished,
     plan_orphans,
     plan_stuck,
@@ -29,7 +29,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.api.training.ends import FINISHED
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.server import add_cluster, call
 from trainmaster.cli.spans import parse_span
@@ -54,12 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     try:
         older_than = parse_span(options.older_than)
     except ValueError as error:
         raise exits.Failure(f"--older-than: {error}", exits.USAGE) from None
-    wanted = Wanted(options.state, older_than, options.owner)
+    wanted = FinishedJobFilter(options.state, older_than, options.owner)
     plan = call(context, options, lambda client: make_plan(client, options, wanted))
     _show(options, context, plan)
     if not plan or options.dry_run or (not options.yes and sys.stdin is not None and sys.stdin.isatty()):
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.FAILED if problems else exits.OK
 
 
-def _show(options: argparse.Namespace, context: Context, plan: list[Removal]) -> None:
+def _show(options: argparse.Namespace, context: CommandContext, plan: list[Removal]) -> None:
     if options.output != "table":
         print_data(context, [{**asdict(item), "gvr": item.gvr.qualified} for item in plan], options.output)
     elif plan:
@@ -83,11 +83,11 @@ def _show(options: argparse.Namespace, context: Context, plan: list[Removal]) ->
         context.note("nothing to clean up")
 
 
-async def make_plan(client: Client, options: argparse.Namespace, wanted: Wanted) -> list[Removal]:
+async def make_plan(client: Client, options: argparse.Namespace, wanted: FinishedJobFilter) -> list[Removal]:
     now = SystemClock().now()
     if options.orphans:
         listed = {gvr: (await client.list(gvr, options.namespace)).items for gvr in (TRAIN_JOBS, JOB_SETS, JOBS, PODS)}
-        return list(plan_orphans(Found(listed)))
+        return list(plan_orphans(ListedObjects(listed)))
     selected = await client.list(TRAIN_JOBS, options.namespace, ListOptions(label_selector=options.selector))
 
     def build() -> Iterator[Removal]:

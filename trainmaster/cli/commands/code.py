@@ -17,10 +17,10 @@ from pathlib import Path
 
 from trainmaster.api import code as words
 from trainmaster.app.home import HomeError
-from trainmaster.bundles import BundleError, Limits, Store, pack
+from trainmaster.bundles import BundleError, BundleLimits, BundleStore, pack
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 
 
@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     packing = commands.add_parser("pack", help="keep a directory as it is now, and print its digest")
     packing.add_argument("directory", nargs="?", default=".", metavar="DIR", help="default: the current one")
-    packing.add_argument("--code-limit", type=parse_size, default=Limits().bytes, metavar="SIZE", help="default: 1Gi")
+    packing.add_argument(
+        "--code-limit", type=parse_size, default=BundleLimits().bytes, metavar="SIZE", help="default: 1Gi"
+    )
     listing = commands.add_parser("list", help="what is kept")
     for command in (packing, listing):
         add_home(command)
@@ -46,15 +48,15 @@ def parse_size(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: give bytes, or a number with Mi or Gi") from None
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     return _pack(options, context) if options.action == "pack" else _list(options, context)
 
 
-def _pack(options: argparse.Namespace, context: Context) -> int:
+def _pack(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     home.prepare()
     try:
-        bundle = pack(Path(options.directory), home.bundles, Limits(bytes=options.code_limit))
+        bundle = pack(Path(options.directory), home.bundles, BundleLimits(bytes=options.code_limit))
     except BundleError as error:
         raise exits.Failure(str(error)) from None
     if options.output != "table":
@@ -70,8 +72,8 @@ def _pack(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _list(options: argparse.Namespace, context: Context) -> int:
-    store = Store(context.home(options).bundles)
+def _list(options: argparse.Namespace, context: CommandContext) -> int:
+    store = BundleStore(context.home(options).bundles)
     try:
         found = [stored for digest in store.list_digests() if (stored := store.find(digest)) is not None]
     except PermissionError as error:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 
 SHELLS = ("bash", "zsh", "fish")
 FILES = ":files"
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.words is not None:
         for value, text in complete(options.words, _Names(context)):
             context.say(f"{value}\t{text}" if text else value)
@@ -256,7 +256,7 @@ def _match(candidates: Sequence[Candidate], current: str) -> Iterator[Candidate]
 class _Names:
     """Asks the server; says nothing when that does not work out: a person is typing."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CommandContext) -> None:
         self._context = context
 
     def __call__(self, sort: str, given: argparse.Namespace) -> Sequence[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainmaster.app.settings import list_settings
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.flags import add_settings, load_settings
 from trainmaster.cli.output import print_data, print_table
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     effective = load_settings(options, context, context.home(options))
     values: dict[str, Any] = {}
     for key in list_settings():

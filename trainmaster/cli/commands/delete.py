@@ -19,7 +19,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.output import name_object
 from trainmaster.cli.server import add_server, call, is_cluster
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if bool(options.names) == bool(options.selector):
         raise exits.Failure("say which: names, or -l LABELS", exits.USAGE)
     seconds = read_timeout(options)
@@ -67,7 +67,7 @@ async def _select(client: Client, options: argparse.Namespace) -> list[Object]:
     return [await get_trainjob(client, options.namespace, name) for name in dict.fromkeys(options.names)]
 
 
-async def _delete(client: Client, job: Object, context: Context, *, wait: bool) -> bool:
+async def _delete(client: Client, job: Object, context: CommandContext, *, wait: bool) -> bool:
     meta = job["metadata"]
     # In the foreground the object goes last, so that its end means the end of all.
     options = DeleteOptions(propagation="Foreground" if wait else "Background", uid=meta["uid"])

@@ -21,8 +21,8 @@ from trainmaster.api.resources import (
 )
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
-from trainmaster.cli.jobpage import Story, build_page
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.jobpage import JobStory, build_page
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     # Here, because main loads the commands.
     from trainmaster.cli.main import COMMANDS  # noqa: PLC0415
 
     outputs = "trainmaster outputs list" if "outputs" in COMMANDS and not is_cluster(options) else ""
 
-    async def work(client: Client) -> list[Story]:
+    async def work(client: Client) -> list[JobStory]:
         return [await collect(client, options.namespace, name, outputs) for name in options.names]
 
     for number, story in enumerate(call(context, options, work)):
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-async def collect(client: Client, namespace: str, name: str, outputs: str = "") -> Story:
+async def collect(client: Client, namespace: str, name: str, outputs: str = "") -> JobStory:
     trainjob = await get_trainjob(client, namespace, name)
     runtime, jobset, config, (pods, _) = await asyncio.gather(
         find_runtime(client, trainjob),
@@ -69,7 +69,7 @@ async def collect(client: Client, namespace: str, name: str, outputs: str = "") 
     troubled = sorted(pods, key=lambda pod: get_phase(pod) in ("Running", "Succeeded"))
     about = [trainjob, *([jobset] if jobset else []), *troubled[:_EVENTS_OF_PODS]]
     events = await asyncio.gather(*(_list_events(client, namespace, obj["metadata"]["uid"]) for obj in about))
-    return Story(
+    return JobStory(
         trainjob,
         SystemClock().now(),
         runtime=runtime,

@@ -17,7 +17,7 @@ from dataclasses import asdict
 
 from trainmaster.app.doctor import examine
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.flags import add_settings, load_settings
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.server import add_cluster
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.subject:
         if len(options.subject) != 2 or options.subject[0] not in ("trainjob", "trainjobs"):
             raise exits.Failure("say `trainmaster doctor trainjob NAME`, or nothing for this machine", exits.USAGE)

@@ -14,7 +14,7 @@ import signal
 
 from trainmaster.app.home import Home, ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home
+from trainmaster.cli.context import CommandContext, add_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait (default 60)")
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     info = home.find_running()
     if info is None:

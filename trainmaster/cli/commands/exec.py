@@ -24,12 +24,12 @@ from trainmaster.api.places import find_place
 from trainmaster.api.resources import PODS
 from trainmaster.api.training.steps import NODE
 from trainmaster.cli import exits, streams
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.server import add_server, call, find_server
 from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.client.pod_exec import STDERR, ExecSession, Wanted, open_exec
+from trainmaster.client.pod_exec import STDERR, ExecOptions, ExecSession, open_exec
 from trainmaster.kit.scopes import Scope
 
 _PIECE = 64 * 1024
@@ -52,7 +52,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     command = _split(options)
     rank, job = getattr(options, "rank", None), getattr(options, "job_name", "")
     if not options.job:
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     async def work(client: Client) -> int:
         pod = await find_pod(client, options.namespace, options.job, rank, job)
         name = getattr(options, "container", "") or _choose_container(pod)
-        wanted = Wanted(command, name, stdin=stdin, tty=on_terminal)
+        wanted = ExecOptions(command, name, stdin=stdin, tty=on_terminal)
         async with open_exec(config, options.namespace, pod["metadata"]["name"], wanted) as session:
             return await _converse(session, context, wanted)
 
@@ -121,7 +121,7 @@ def _choose_container(pod: Object) -> str:
     return NODE if NODE in names else names[0]
 
 
-async def _converse(session: ExecSession, context: Context, wanted: Wanted) -> int:
+async def _converse(session: ExecSession, context: CommandContext, wanted: ExecOptions) -> int:
     async with AsyncExitStack() as stack:
         scope = await stack.enter_async_context(Scope("exec"))
         if wanted.tty:
@@ -143,7 +143,7 @@ async def _pump(session: ExecSession, pieces: asyncio.Queue[bytes]) -> None:
 
 
 @asynccontextmanager
-async def _reading(context: Context) -> AsyncIterator[asyncio.Queue[bytes]]:
+async def _reading(context: CommandContext) -> AsyncIterator[asyncio.Queue[bytes]]:
     """What comes on standard input; b"" at its end. Files cannot be waited for, so they are read in a thread."""
     pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
     loop = asyncio.get_running_loop()
@@ -180,7 +180,7 @@ async def _reading(context: Context) -> AsyncIterator[asyncio.Queue[bytes]]:
         yield pieces
 
 
-def _show(context: Context, channel: int, data: bytes) -> None:
+def _show(context: CommandContext, channel: int, data: bytes) -> None:
     stream = context.err if channel == STDERR else context.out
     try:
         stream.flush()
@@ -196,7 +196,7 @@ def _show(context: Context, channel: int, data: bytes) -> None:
 
 
 @contextmanager
-def _raw(context: Context) -> Iterator[None]:
+def _raw(context: CommandContext) -> Iterator[None]:
     """Every key goes to the program; the terminal is as before afterwards, whatever happens."""
     descriptor = context.stdin.fileno()
     before = termios.tcgetattr(descriptor)

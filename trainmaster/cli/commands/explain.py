@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.jobs import build_missing
 from trainmaster.cli.output import print_data
 from trainmaster.cli.server import add_server, call
@@ -27,7 +27,7 @@ from trainmaster.kit.timeline import Now
 
 if TYPE_CHECKING:
     from trainmaster.client.listed import ListedView
-    from trainmaster.controllers.explain.reasons import Explanation
+    from trainmaster.controllers.explain.reasons import JobExplanation
 
 _MOST_PROPOSALS = 10
 """Without names: so many are asked what would start them, which takes a second each when hundreds wait."""
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.names and options.all_namespaces:
         raise exits.Failure("a name and -A do not go together: name the namespace with -n", exits.USAGE)
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     # The scheduler is loaded once there is something to explain: a wrong command line is told at once.
     reasons = importlib.import_module("trainmaster.controllers.explain.reasons")
     places = [(options.namespace, name) for name in options.names] or reasons.list_waiting(view, options.namespace)
-    found: list[tuple[tuple[str, str], Explanation | None]] = [
+    found: list[tuple[tuple[str, str], JobExplanation | None]] = [
         (place, reasons.explain(view, *place, now, proposals=bool(options.names) or number < _MOST_PROPOSALS))
         for number, place in enumerate(places)
     ]
@@ -79,14 +79,14 @@ async def _explain_missing(client: Client, places: list[tuple[str, str]]) -> lis
     return [await build_missing(client, namespace, name) for namespace, name in places]
 
 
-def to_data(one: Explanation) -> dict[str, Any]:
+def to_data(one: JobExplanation) -> dict[str, Any]:
     data = asdict(one)
     for change in data["changes"]:
         change.pop("loss")
     return data
 
 
-def _show(context: Context, found: list[Explanation]) -> None:
+def _show(context: CommandContext, found: list[JobExplanation]) -> None:
     for number, one in enumerate(found):
         if number:
             context.say()
@@ -94,7 +94,7 @@ def _show(context: Context, found: list[Explanation]) -> None:
             context.say(line)
 
 
-def describe(one: Explanation) -> Iterator[str]:
+def describe(one: JobExplanation) -> Iterator[str]:
     """For people. Last words of programs are among it, so control characters are taken out."""
     yield f"{one.namespace}/{one.name}: {one.state}{f' ({one.reason})' if one.reason not in ('', one.state) else ''}"
     yield from _list_entry("why:", (one.sentence,))

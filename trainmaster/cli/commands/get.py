@@ -13,7 +13,7 @@ import argparse
 from trainmaster.api.meta import Object
 from trainmaster.cli import exits
 from trainmaster.cli.commands.list import show
-from trainmaster.cli.context import OBJECT_FORMS, Context, add_output
+from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call
 from trainmaster.client.contract import Client
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, OBJECT_FORMS)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     async def work(client: Client) -> list[Object]:
         return [await get_trainjob(client, options.namespace, name) for name in options.names]
 

@@ -17,14 +17,14 @@ import argparse
 from pathlib import Path
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import exporting, purging, show
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
-from trainmaster.history.logs import Log, list_logs, read_lines
-from trainmaster.history.record import Record
+from trainmaster.history.logs import ArchivedLog, list_logs, read_lines
+from trainmaster.history.record import JobRecord
 from trainmaster.history.results import list_outputs
 from trainmaster.kit.clock import SystemClock
 
@@ -92,7 +92,7 @@ def _add_namespace(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("-n", "--namespace", default=default, metavar="NAME", help=text)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     directory = Path(options.archive) if options.archive else context.home(options).history
     try:
         if options.archive and not (directory / FILE).exists():
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         archive.close()
 
 
-def _list(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+def _list(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     found = archive.select(Filter(options.namespace, state=options.state or "", limit=options.limit))
     if options.output != "table":
         print_data(context, [show.to_data(line) for line in found], options.output)
@@ -125,7 +125,7 @@ def _list(options: argparse.Namespace, context: Context, archive: Archive) -> in
     return exits.OK
 
 
-def _get(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+def _get(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     record = _find(options, archive)
     logs = list_logs(archive.directory, archive.list_jobsets(record.uid))
     points = archive.list_points(record.uid)
@@ -141,7 +141,7 @@ def _get(options: argparse.Namespace, context: Context, archive: Archive) -> int
     return exits.OK
 
 
-def _logs(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+def _logs(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     record = _find(options, archive)
     kept = list_logs(archive.directory, archive.list_jobsets(record.uid))
     if not kept:
@@ -158,7 +158,7 @@ def _logs(options: argparse.Namespace, context: Context, archive: Archive) -> in
     return exits.OK
 
 
-def _wanted(options: argparse.Namespace, log: Log, kept: list[Log]) -> bool:
+def _wanted(options: argparse.Namespace, log: ArchivedLog, kept: list[ArchivedLog]) -> bool:
     attempt = options.attempt
     if attempt is None and not options.all_attempts:
         attempt = max(other.place.attempt for other in kept)
@@ -170,7 +170,7 @@ def _wanted(options: argparse.Namespace, log: Log, kept: list[Log]) -> bool:
     )
 
 
-def _rerun(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+def _rerun(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     record = _find(options, archive)
     manifest = exporting.build_manifest(record, options.new_name or record.name)
     derived = exporting.find_derived(record)
@@ -188,7 +188,7 @@ def _rerun(options: argparse.Namespace, context: Context, archive: Archive) -> i
     return exits.OK
 
 
-def _export(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+def _export(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     record = _find(options, archive)
     logs = list_logs(archive.directory, archive.list_jobsets(record.uid))
     path = Path(options.file).expanduser().absolute()
@@ -199,7 +199,7 @@ def _export(options: argparse.Namespace, context: Context, archive: Archive) -> 
     return exits.OK
 
 
-def _purge(options: argparse.Namespace, context: Context, archive: Archive) -> int:
+def _purge(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     if not (options.job or options.older_than or options.all):
         raise exits.Failure("say what to forget: a NAME, --older-than SPAN, or --all", exits.USAGE)
     before = ""
@@ -221,7 +221,7 @@ def _purge(options: argparse.Namespace, context: Context, archive: Archive) -> i
     return exits.OK
 
 
-def _find(options: argparse.Namespace, archive: Archive) -> Record:
+def _find(options: argparse.Namespace, archive: Archive) -> JobRecord:
     found = archive.select(Filter("" if options.uid else options.namespace, options.job))
     chosen = [line for line in found if line.uid.startswith(options.uid)]
     if not chosen:

@@ -20,7 +20,7 @@ from importlib import resources
 from pathlib import Path
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 
 _LONGEST = 40
 _FILES = {"train.py": "", "trainjob.yaml": "trainjob.yaml.txt", "README.md": "README.md.txt"}
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="", metavar="NAME", help="of the job (default: that of the directory)")
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     directory = Path(os.path.abspath(Path(options.directory).expanduser()))
     if directory.exists() and not directory.is_dir():
         raise exits.Failure(f"{directory} is a file: name a directory", exits.USAGE)

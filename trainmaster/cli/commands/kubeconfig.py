@@ -13,7 +13,7 @@ import importlib
 import re
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home
+from trainmaster.cli.context import CommandContext, add_home
 from trainmaster.kit.clock import SystemClock
 
 _NAME = re.compile(r"[A-Za-z0-9._@:/-]{1,253}")
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--use", action="store_true", help="make it the current context (--merge)")
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     if options.remove:
         return _remove(options, context)
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _merge(options: argparse.Namespace, context: Context) -> int:
+def _merge(options: argparse.Namespace, context: CommandContext) -> int:
     if not _NAME.fullmatch(options.name):
         raise exits.Failure(f"{options.name!r} is no name for a context: letters, digits and ._@:/-", exits.USAGE)
     home = context.home(options)
@@ -67,7 +67,7 @@ def _merge(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _remove(options: argparse.Namespace, context: Context) -> int:
+def _remove(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     merging = importlib.import_module("trainmaster.cli.kubeconfig_merge")
     target = merging.choose_target(options.to, context.environ)

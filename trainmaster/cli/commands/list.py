@@ -18,7 +18,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.api.training.states import STATES, read_progress, read_state
 from trainmaster.cli import exits
-from trainmaster.cli.context import OBJECT_FORMS, Context, add_output
+from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import build_header, build_row, style_state
 from trainmaster.cli.output import build_table, name_object, print_data, print_objects
 from trainmaster.cli.server import add_server, call
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, OBJECT_FORMS)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     async def work(client: Client) -> list[Object]:
         if options.watch:
             await Watcher(client, context, options).run()
@@ -55,7 +55,7 @@ def sort(jobs: Iterable[Object]) -> list[Object]:
     return sorted(jobs, key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"]))
 
 
-def show(context: Context, options: argparse.Namespace, jobs: list[Object], *, single: bool = False) -> None:
+def show(context: CommandContext, options: argparse.Namespace, jobs: list[Object], *, single: bool = False) -> None:
     if options.output not in ("table", "wide"):
         print_objects(context, TRAIN_JOBS, jobs, options.output, single=single)
     elif jobs:
@@ -64,7 +64,7 @@ def show(context: Context, options: argparse.Namespace, jobs: list[Object], *, s
 
 
 def build_lines(
-    context: Context, options: argparse.Namespace, jobs: Iterable[Object], gone: Iterable[str] = ()
+    context: CommandContext, options: argparse.Namespace, jobs: Iterable[Object], gone: Iterable[str] = ()
 ) -> list[str]:
     """The table, the header first. `gone` are uids of those that were deleted."""
     jobs = list(jobs)
@@ -84,7 +84,7 @@ def build_lines(
 class Watcher:
     """Prints what there is, then a line for every change that shows."""
 
-    def __init__(self, client: Client, context: Context, options: argparse.Namespace) -> None:
+    def __init__(self, client: Client, context: CommandContext, options: argparse.Namespace) -> None:
         self._client, self._context, self._options = client, context, options
         self._known: dict[str, Object] = {}
         self._shown: dict[str, str] = {}

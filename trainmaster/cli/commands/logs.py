@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 from trainmaster.api.status import NotFound
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import build_missing
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
-from trainmaster.client.joblogs import ATTEMPT, TROUBLE, Entry, Line, Wanted, watch_kept_lines, watch_lines
+from trainmaster.client.joblogs import ATTEMPT, TROUBLE, Entry, JobLogOptions, Line, watch_kept_lines, watch_lines
 from trainmaster.kit.clock import SystemClock, format_time
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     wanted = read_wanted(options)
     kept = None if is_cluster(options) else _open_kept(options, context)
     prefix = not options.no_prefix and options.rank is None
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def read_wanted(options: argparse.Namespace) -> Wanted:
+def read_wanted(options: argparse.Namespace) -> JobLogOptions:
     since = ""
     if options.since:
         try:
@@ -103,7 +103,7 @@ def read_wanted(options: argparse.Namespace) -> Wanted:
         raise exits.Failure("--tail: a number of lines, 0 or more", exits.USAGE)
     if options.attempt is not None and options.all_attempts:
         raise exits.Failure("--attempt and --all-attempts do not go together", exits.USAGE)
-    return Wanted(
+    return JobLogOptions(
         follow=options.follow,
         attempt=options.attempt,
         last_attempt=options.attempt is None and not options.all_attempts,
@@ -130,14 +130,14 @@ async def _print_all(entries: AsyncGenerator[Entry, None], printer: Printer) -> 
     return printer.count
 
 
-def _open_kept(options: argparse.Namespace, context: Context) -> KeptLogs:
+def _open_kept(options: argparse.Namespace, context: CommandContext) -> KeptLogs:
     # SQLite is loaded only for a home that has a history.
     module = importlib.import_module("trainmaster.history.kept")
     kept: KeptLogs = module.KeptLogs(context.home(options).history)
     return kept
 
 
-def _find_record(options: argparse.Namespace, context: Context) -> str:
+def _find_record(options: argparse.Namespace, context: CommandContext) -> str:
     """The uid of the newest deleted TrainJob of that name; "" for none."""
     archive_module = importlib.import_module("trainmaster.history.archive")
     directory = context.home(options).history
@@ -154,7 +154,7 @@ def _find_record(options: argparse.Namespace, context: Context) -> str:
 class Printer:
     """Lines to standard output as bytes, marks to standard error."""
 
-    def __init__(self, context: Context, *, prefix: bool, timestamps: bool, live: bool) -> None:
+    def __init__(self, context: CommandContext, *, prefix: bool, timestamps: bool, live: bool) -> None:
         self._context = context
         self._flush = live or terminal.is_terminal(context.out)
         self._prefix, self._timestamps = prefix, timestamps

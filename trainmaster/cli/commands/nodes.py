@@ -16,7 +16,7 @@ from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import NODES
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.context import OBJECT_FORMS, Context, add_home, add_output
+from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_home, add_output
 from trainmaster.cli.jobs import find_near, show_age
 from trainmaster.cli.output import print_objects, print_table
 from trainmaster.cli.server import add_cluster, call
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, OBJECT_FORMS)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     async def work(client: Client) -> list[Object]:
         return (await client.list(NODES, "", ListOptions(options.selector))).items
 
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _show(context: Context, nodes: list[Object], *, wide: bool) -> None:
+def _show(context: CommandContext, nodes: list[Object], *, wide: bool) -> None:
     header = ["NAME", "STATUS", "INSTANCE TYPE", "ARCH", "OS", "GPUS", "CAPACITY TYPE"]
     if wide:
         header += ["CPUS", "MEMORY", "GPU", "ZONE", "VERSION", "AGE"]

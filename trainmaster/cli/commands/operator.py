@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.client.kubeconfig import ConfigError, find_config
 
 _SYSTEM_NAMESPACE = "trainmaster-system"
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.print_manifests:
         manifests = importlib.import_module("trainmaster.app.operator_manifests")
         context.say(json.dumps(manifests.build_manifests(companion=options.companion), indent=1))
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _decide_progress(options: argparse.Namespace, context: Context, make: Callable[..., Any]) -> Any:
+def _decide_progress(options: argparse.Namespace, context: CommandContext, make: Callable[..., Any]) -> Any:
     """On wherever Pods can reach us: that is known in a Pod, and otherwise has to be said."""
     url, namespace = options.progress_url, options.lease_namespace
     if options.no_progress or options.companion:

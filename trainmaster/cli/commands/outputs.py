@@ -22,7 +22,7 @@ from trainmaster.api.status import NotFound
 from trainmaster.app.home import Home
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits, server
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client
@@ -52,7 +52,7 @@ def _add(
     return parser
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     uid = find_uid(options, context, home)
     found = list_outputs(home.history, uid)
@@ -82,7 +82,7 @@ def _count(found: Sequence[Output]) -> str:
     return f"1 file, {size}" if len(found) == 1 else f"{len(found):,} files, {size}"
 
 
-def find_uid(options: argparse.Namespace, context: Context, home: Home) -> str:
+def find_uid(options: argparse.Namespace, context: CommandContext, home: Home) -> str:
     """Of the job that exists, else of the newest of that name in history."""
     info = home.find_running()
     if not options.uid and info is not None and info.kubeconfig:
@@ -123,7 +123,7 @@ def _find_kept(options: argparse.Namespace, home: Home) -> str:
     return next((line.uid for line in found if line.uid.startswith(options.uid)), "")
 
 
-def _get(options: argparse.Namespace, context: Context, found: Sequence[Output]) -> int:
+def _get(options: argparse.Namespace, context: CommandContext, found: Sequence[Output]) -> int:
     chosen, missing = choose(found, options.paths) if options.paths else (list(found), [])
     if missing:
         names, look = ", ".join(missing), f"`trainmaster outputs list {options.job}`"

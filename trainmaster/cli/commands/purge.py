@@ -16,9 +16,9 @@ import argparse
 import importlib
 
 from trainmaster.app.home import AlreadyRunning, Home, ServerInfo
-from trainmaster.app.removal import Plan, list_live_pods, make_plan, remove
+from trainmaster.app.removal import RemovalPlan, list_live_pods, make_plan, remove
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.context import Context, add_home
+from trainmaster.cli.context import CommandContext, add_home
 from trainmaster.cli.output import print_table
 
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for --stop (default 60)")
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     def confirm(question: str) -> bool:
         return _confirm(options, context, question)
 
@@ -74,7 +74,7 @@ def _check_alive(options: argparse.Namespace, home: Home, running: ServerInfo | 
         raise exits.Failure(f"{text}: `trainmaster up --detach`, then `trainmaster purge --stop` stops them")
 
 
-def _show(context: Context, home: Home, plan: Plan) -> None:
+def _show(context: CommandContext, home: Home, plan: RemovalPlan) -> None:
     rows = [
         (part.name, "removed" if part.goes else "kept", _render(part.bytes), part.text)
         for part in plan.parts
@@ -87,7 +87,7 @@ def _show(context: Context, home: Home, plan: Plan) -> None:
         print_table(context, ("NAME", "PLAN", "SIZE", "WHAT"), rows)
 
 
-def _confirm(options: argparse.Namespace, context: Context, question: str) -> bool:
+def _confirm(options: argparse.Namespace, context: CommandContext, question: str) -> bool:
     if options.yes:
         return True
     if not terminal.is_terminal(context.stdin):
@@ -99,7 +99,7 @@ def _confirm(options: argparse.Namespace, context: Context, question: str) -> bo
     return False
 
 
-def _stop(options: argparse.Namespace, context: Context, home: Home, running: ServerInfo) -> None:
+def _stop(options: argparse.Namespace, context: CommandContext, home: Home, running: ServerInfo) -> None:
     if not running.kubeconfig:
         raise AlreadyRunning(running)
     importlib.import_module("trainmaster.cli.stopping").stop_jobs(running, options.timeout, context)

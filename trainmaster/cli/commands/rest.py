@@ -17,7 +17,7 @@ from pathlib import Path
 from trainmaster.app.home import HomeError, default_root
 from trainmaster.app.settings import Rest, Settings, SettingsError, load
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_config, load_kubeconfig
 
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.write_templates:
         return _write_templates(Path(options.write_templates), context)
     _check(options)
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _write_templates(directory: Path, context: Context) -> int:
+def _write_templates(directory: Path, context: CommandContext) -> int:
     """What is there stays: it is the administrator's."""
     shipped = Path(str(resources.files("trainmaster").joinpath("manifests")))
     for file in sorted(shipped.glob("*/*.yaml")):
@@ -97,7 +97,7 @@ def _check(options: argparse.Namespace) -> None:
         raise exits.Failure(f"--templates {options.templates} is no folder", exits.USAGE)
 
 
-def _read_settings(options: argparse.Namespace, context: Context) -> Settings:
+def _read_settings(options: argparse.Namespace, context: CommandContext) -> Settings:
     """Of the environment, with the flags over them."""
     given = {
         "rest.address": ("--address", options.address),
@@ -112,7 +112,7 @@ def _read_settings(options: argparse.Namespace, context: Context) -> Settings:
         raise exits.Failure(str(error), exits.USAGE) from None
 
 
-def _find_server(options: argparse.Namespace, context: Context) -> ClusterConfig:
+def _find_server(options: argparse.Namespace, context: CommandContext) -> ClusterConfig:
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
     try:
         if options.home:

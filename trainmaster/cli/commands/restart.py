@@ -22,7 +22,7 @@ from trainmaster.api.status import Conflict
 from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.states import DELETING, SUSPENDED, read_state
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.output import name_object
 from trainmaster.cli.server import add_server, call, is_cluster
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.new_name and len(options.names) > 1:
         raise exits.Failure("--name is for one TrainJob", exits.USAGE)
     seconds = read_timeout(options)
@@ -70,7 +70,9 @@ def _check(job: Object, options: argparse.Namespace) -> None:
 
 
 class Restart:
-    def __init__(self, client: Client, context: Context, options: argparse.Namespace, seconds: float | None) -> None:
+    def __init__(
+        self, client: Client, context: CommandContext, options: argparse.Namespace, seconds: float | None
+    ) -> None:
         self._client, self._context, self._options = client, context, options
         self._seconds = seconds
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainmaster.app import maintenance
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home
+from trainmaster.cli.context import CommandContext, add_home
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file that `trainmaster backup` wrote")
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     revision, aside = maintenance.restore(home, Path(options.file).expanduser().absolute())
     context.say(f"restored {home.root} from {options.file} (continues at revision {revision})")

@@ -20,11 +20,11 @@ from pathlib import Path
 from trainmaster.api.meta import Object
 from trainmaster.api.training.steps import get_ml_policy, get_template_spec, list_jobs
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch import programs, wishes
 from trainmaster.cli.launch.manifests import Code, Manifests, build_manifests
-from trainmaster.cli.launch.servers import Server
-from trainmaster.cli.launch.wishes import Mount, SecretVariable, Wish, WishError
+from trainmaster.cli.launch.servers import StartingServer
+from trainmaster.cli.launch.wishes import RequestedMount, RunRequest, SecretVariable, WishError
 from trainmaster.cli.serverflags import add_server
 from trainmaster.cli.spans import parse_span
 from trainmaster.kit.ids import SystemIds
@@ -71,22 +71,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exits.keep_apart(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     try:
-        program = Program.read(options)
+        program = TrainingProgram.read(options)
         wish = build_wish(options, context, program)
         if options.dry_run:
             return int(importlib.import_module(_FLOW).print_manifests(options, context, program, wish))
         if options.output_format == "yaml":
             raise WishError("-o yaml prints a manifest: it goes with --dry-run")
-        server = Server(context, options)
+        server = StartingServer(context, options)
         # From here on a server that had to be started loads what it needs beside us.
         return int(importlib.import_module(_FLOW).run_job(options, context, program, wish, server))
     except WishError as error:
         raise exits.Failure(str(error), exits.RUN_USAGE) from None
 
 
-class Program:
+class TrainingProgram:
     """What runs: a script with its arguments, or a command."""
 
     def __init__(self, script: str, rest: list[str], root: Path, framework: str) -> None:
@@ -98,7 +98,7 @@ class Program:
         self.framework = framework
 
     @classmethod
-    def read(cls, options: argparse.Namespace) -> Program:
+    def read(cls, options: argparse.Namespace) -> TrainingProgram:
         rest = list(options.rest)
         root = Path(options.code or ".").expanduser().absolute()
         if options.code and options.no_code:
@@ -116,7 +116,7 @@ class Program:
         return cls._read_script(rest, root, chosen=bool(options.code))
 
     @classmethod
-    def _read_script(cls, rest: list[str], root: Path, *, chosen: bool) -> Program:
+    def _read_script(cls, rest: list[str], root: Path, *, chosen: bool) -> TrainingProgram:
         """`chosen`: the directory was named; otherwise a script from elsewhere is sent with its own."""
         script = Path(rest[0])
         found = next((path for path in (script.absolute(), root / script) if path.is_file()), None)
@@ -131,25 +131,25 @@ class Program:
         return cls(str(real.relative_to(root.resolve())), rest[1:], root, programs.find_framework(found))
 
 
-def build_wish(options: argparse.Namespace, context: Context, program: Program) -> Wish:
+def build_wish(options: argparse.Namespace, context: CommandContext, program: TrainingProgram) -> RunRequest:
     """All but the command, which depends on the runtime."""
     if options.nodes < 1:
         raise WishError(f"--nodes {options.nodes}: a job has at least one node")
     if options.max_restarts < 0:
         raise WishError(f"--max-restarts {options.max_restarts}: write 0 or more")
-    mounts: list[Mount] = [wishes.parse_volume(text, Path.cwd()) for text in options.volume]
+    mounts: list[RequestedMount] = [wishes.parse_volume(text, Path.cwd()) for text in options.volume]
     variables: list[SecretVariable] = []
     secrets: list[str] = []
     for secret in map(wishes.parse_secret, options.secret):
         match secret:
-            case Mount():
+            case RequestedMount():
                 mounts.append(secret)
             case SecretVariable():
                 variables.append(secret)
             case str():
                 secrets.append(secret)
     name = options.name or wishes.build_name(program.script or program.rest[0], SystemIds().suffix())
-    return Wish(
+    return RunRequest(
         name=wishes.check_name(name),
         namespace=options.namespace or "default",
         nodes=options.nodes,
@@ -191,7 +191,7 @@ def _read_requirements(file: str) -> list[str]:
 
 
 def compile_job(
-    wish: Wish, program: Program, options: argparse.Namespace, base: Object, code: Code | None
+    wish: RunRequest, program: TrainingProgram, options: argparse.Namespace, base: Object, code: Code | None
 ) -> Manifests:
     if not list_jobs(get_template_spec(base)):
         raise WishError(f"the runtime {base['metadata']['name']} has no jobs, so nothing would run your program")
@@ -203,5 +203,5 @@ def compile_job(
     return build_manifests(wishes.with_command(wish, command, options.namespace), base, code)
 
 
-def find_runtime_name(options: argparse.Namespace, program: Program) -> str:
+def find_runtime_name(options: argparse.Namespace, program: TrainingProgram) -> str:
     return options.runtime or programs.choose_runtime(program.framework)

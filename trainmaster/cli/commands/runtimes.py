@@ -18,7 +18,7 @@ from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRA
 from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.steps import find_policy, get_ml_policy, get_template_spec
 from trainmaster.cli import exits
-from trainmaster.cli.context import OBJECT_FORMS, Context, add_output
+from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import find_near, show_age
 from trainmaster.cli.output import print_objects, print_table
 from trainmaster.cli.server import add_server, call
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, OBJECT_FORMS)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     async def work(client: Client) -> tuple[list[Object], list[Object]]:
         wide, narrow, jobs = await asyncio.gather(
             client.list(CLUSTER_TRAINING_RUNTIMES),
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _print_objects(context: Context, options: argparse.Namespace, runtimes: Sequence[Object]) -> None:
+def _print_objects(context: CommandContext, options: argparse.Namespace, runtimes: Sequence[Object]) -> None:
     if options.output == "name":
         for gvr, kind in ((CLUSTER_TRAINING_RUNTIMES, _CLUSTER_WIDE), (TRAINING_RUNTIMES, "TrainingRuntime")):
             print_objects(context, gvr, [one for one in runtimes if one["kind"] == kind], "name")
@@ -70,7 +70,7 @@ def _print_objects(context: Context, options: argparse.Namespace, runtimes: Sequ
     print_objects(context, CLUSTER_TRAINING_RUNTIMES, runtimes, options.output, single=single)
 
 
-def _show(context: Context, options: argparse.Namespace, runtimes: list[Object], jobs: list[Object]) -> None:
+def _show(context: CommandContext, options: argparse.Namespace, runtimes: list[Object], jobs: list[Object]) -> None:
     if not runtimes:
         context.note("there are no runtimes; `trainmaster submit -f RUNTIME.yaml` makes one")
         return

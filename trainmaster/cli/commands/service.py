@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data
 
 RUNNING_MARK = Path("/run/systemd/system")
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--name", default="trainmaster", metavar="NAME", help="of the unit (default: trainmaster)")
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if not _NAME.fullmatch(options.name):
         raise exits.Failure(f"{options.name!r} is no name for a unit: letters, digits and _.@-", exits.USAGE)
     place = _find_place(options, context)
@@ -99,7 +99,7 @@ class _Place:
         return done.returncode, (done.stdout + done.stderr).strip()
 
 
-def _find_place(options: argparse.Namespace, context: Context) -> _Place:
+def _find_place(options: argparse.Namespace, context: CommandContext) -> _Place:
     system = options.system or (os.geteuid() == 0 and not options.user)
     environ = dict(context.environ)
     if system:
@@ -110,7 +110,7 @@ def _find_place(options: argparse.Namespace, context: Context) -> _Place:
     return _Place(f"{options.name}.service", Path(base) / "systemd" / "user", False, environ)
 
 
-def _install(options: argparse.Namespace, context: Context, place: _Place) -> int:
+def _install(options: argparse.Namespace, context: CommandContext, place: _Place) -> int:
     text = _render(options, context, place)
     steps = _list_steps(options, place)
     if options.dry_run:
@@ -149,7 +149,7 @@ def _list_steps(options: argparse.Namespace, place: _Place) -> list[list[str]]:
     return steps
 
 
-def _render(options: argparse.Namespace, context: Context, place: _Place) -> str:
+def _render(options: argparse.Namespace, context: CommandContext, place: _Place) -> str:
     home = context.home(options)
     if options.run_as:
         if not place.system:
@@ -168,7 +168,7 @@ def _render(options: argparse.Namespace, context: Context, place: _Place) -> str
     return text
 
 
-def _require_systemd(options: argparse.Namespace, context: Context, place: _Place) -> None:
+def _require_systemd(options: argparse.Namespace, context: CommandContext, place: _Place) -> None:
     if RUNNING_MARK.is_dir() and shutil.which("systemctl", path=place.environ.get("PATH")):
         return
     home = context.home(options)
@@ -180,7 +180,7 @@ def _require_systemd(options: argparse.Namespace, context: Context, place: _Plac
     )
 
 
-def _verify(context: Context, place: _Place, text: str) -> None:
+def _verify(context: CommandContext, place: _Place, text: str) -> None:
     """Asks systemd what it thinks of the unit before it is put in place."""
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / place.unit
@@ -204,7 +204,7 @@ def _write(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _uninstall(options: argparse.Namespace, context: Context, place: _Place) -> int:
+def _uninstall(options: argparse.Namespace, context: CommandContext, place: _Place) -> int:
     if not place.file.exists():
         context.say(f"there is no {place.file}")
         return exits.OK
@@ -221,7 +221,7 @@ def _uninstall(options: argparse.Namespace, context: Context, place: _Place) -> 
     return exits.OK
 
 
-def _report(options: argparse.Namespace, context: Context, place: _Place) -> int:
+def _report(options: argparse.Namespace, context: CommandContext, place: _Place) -> int:
     installed = place.file.exists()
     enabled = installed and place.ask("is-enabled", place.unit)[0] == 0
     active = installed and place.ask("is-active", place.unit)[0] == 0

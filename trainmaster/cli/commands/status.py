@@ -15,7 +15,7 @@ from typing import Any
 from trainmaster.app.home import Home, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.absent import explain_absent
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data
 from trainmaster.store.damages import list_damages
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     info = home.find_running()
     if info is None:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return exits.NOT_READY if problem else exits.OK
 
 
-def _report_absent(options: argparse.Namespace, context: Context, home: Home) -> int:
+def _report_absent(options: argparse.Namespace, context: CommandContext, home: Home) -> int:
     if options.output == "table":
         context.say(explain_absent(home, options.home or ""))
     else:

@@ -21,7 +21,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.documents import add_files
 from trainmaster.cli.manifests import Manifest, ManifestError, read_manifests
 from trainmaster.cli.output import name_object, print_data
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, ("table", "json", "yaml", "name"))
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     seconds = read_timeout(options)
     try:
         documents = read_manifests(context, options.file)
@@ -76,7 +76,7 @@ def _place(document: Manifest, named: str | None, namespace: str) -> None:
 
 
 async def _send(
-    client: Client, documents: list[Manifest], options: argparse.Namespace, context: Context
+    client: Client, documents: list[Manifest], options: argparse.Namespace, context: CommandContext
 ) -> list[tuple[GVR, Object]]:
     made: list[tuple[GVR, Object]] = []
     written: list[str] = []
@@ -120,7 +120,7 @@ async def _send_one(client: Client, gvr: GVR, obj: Object, namespace: str, *, dr
     return stored, "unchanged" if stored["metadata"].get("resourceVersion") == before else "changed"
 
 
-def _tell(context: Context, options: argparse.Namespace, gvr: GVR, obj: Object, verb: str) -> None:
+def _tell(context: CommandContext, options: argparse.Namespace, gvr: GVR, obj: Object, verb: str) -> None:
     name = name_object(gvr, obj["metadata"].get("name", ""))
     if options.output == "name":
         context.say(name)

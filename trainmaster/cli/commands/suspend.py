@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 
 from trainmaster.cli import toggling
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 
 add_arguments = toggling.add_arguments
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     return toggling.run(options, context, suspend=True)

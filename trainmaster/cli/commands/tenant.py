@@ -25,7 +25,7 @@ from trainmaster.api import quantity
 from trainmaster.api.resources import NODES
 from trainmaster.api.tenancy import Allowance, Tenant
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.server import add_cluster, call, is_cluster
 from trainmaster.cli.spans import parse_span
@@ -35,7 +35,7 @@ from trainmaster.kit.ids import SystemIds
 from trainmaster.tenancy import invitations
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.tenancy.invitations import Invitation, Invitations
-from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, Tenants, check_walls
+from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, TenantRegister, check_walls
 
 T = TypeVar("T")
 
@@ -103,8 +103,8 @@ def _add(
     return parser
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
-    actions: dict[str, Callable[[argparse.Namespace, Context], int]] = {
+def run(options: argparse.Namespace, context: CommandContext) -> int:
+    actions: dict[str, Callable[[argparse.Namespace, CommandContext], int]] = {
         "add": _run_add,
         "list": _run_list,
         "get": _run_get,
@@ -120,14 +120,14 @@ def run(options: argparse.Namespace, context: Context) -> int:
     return actions[options.action](options, context)
 
 
-def _do(context: Context, options: argparse.Namespace, work: Callable[[Tenants], Awaitable[T]]) -> T:
-    return _call(context, options, lambda client: work(Tenants(client, SystemClock())))
+def _do(context: CommandContext, options: argparse.Namespace, work: Callable[[TenantRegister], Awaitable[T]]) -> T:
+    return _call(context, options, lambda client: work(TenantRegister(client, SystemClock())))
 
 
-def _run_renewal(options: argparse.Namespace, context: Context) -> int:
+def _run_renewal(options: argparse.Namespace, context: CommandContext) -> int:
     life = _read_life(options)
 
-    async def renew(tenants: Tenants) -> Issued:
+    async def renew(tenants: TenantRegister) -> Issued:
         if options.action == "enable":
             return await tenants.enable(options.name, life=life)
         return await tenants.rotate(options.name, life=life)
@@ -135,7 +135,7 @@ def _run_renewal(options: argparse.Namespace, context: Context) -> int:
     return _show_issued(options, context, _do(context, options, renew))
 
 
-def _run_add(options: argparse.Namespace, context: Context) -> int:
+def _run_add(options: argparse.Namespace, context: CommandContext) -> int:
     allowance, life = _read_allowance(options), _read_life(options)
 
     async def add(client: Client) -> Issued:
@@ -144,7 +144,7 @@ def _run_add(options: argparse.Namespace, context: Context) -> int:
             problem = check_walls((await client.list(NODES)).items)
             if problem:
                 raise TenantError(problem)
-        return await Tenants(client, SystemClock()).add(options.name, allowance, walled=walled, life=life)
+        return await TenantRegister(client, SystemClock()).add(options.name, allowance, walled=walled, life=life)
 
     return _show_issued(options, context, _call(context, options, add))
 
@@ -195,7 +195,7 @@ def _read_life(options: argparse.Namespace) -> timedelta:
         raise exits.Failure(f"--lasts: {error}", exits.USAGE) from None
 
 
-def _show_issued(options: argparse.Namespace, context: Context, issued: Issued) -> int:
+def _show_issued(options: argparse.Namespace, context: CommandContext, issued: Issued) -> int:
     if options.output != "table":
         print_data(context, asdict(issued), options.output)
         return exits.OK
@@ -207,7 +207,7 @@ def _show_issued(options: argparse.Namespace, context: Context, issued: Issued) 
     return exits.OK
 
 
-def _run_list(options: argparse.Namespace, context: Context) -> int:
+def _run_list(options: argparse.Namespace, context: CommandContext) -> int:
     found = _do(context, options, lambda tenants: tenants.list_all())
     if options.output != "table":
         print_data(context, [{**asdict(tenant), "state": tenant.state} for tenant in found], options.output)
@@ -239,18 +239,18 @@ def _row(tenant: Tenant) -> tuple[str, ...]:
     return (*first, *(budgets.get(name, "-") for name in _SHOWN))
 
 
-def _run_get(options: argparse.Namespace, context: Context) -> int:
+def _run_get(options: argparse.Namespace, context: CommandContext) -> int:
     return _show_tenant(options, context, _do(context, options, lambda tenants: tenants.get(options.name)))
 
 
-def _run_set(options: argparse.Namespace, context: Context) -> int:
+def _run_set(options: argparse.Namespace, context: CommandContext) -> int:
     changes = _read_amounts(options)
     if not changes:
         raise exits.Failure("nothing to change: name a limit, such as --memory 64Gi", exits.USAGE)
     return _show_tenant(options, context, _do(context, options, lambda tenants: tenants.change(options.name, changes)))
 
 
-def _show_tenant(options: argparse.Namespace, context: Context, tenant: Tenant) -> int:
+def _show_tenant(options: argparse.Namespace, context: CommandContext, tenant: Tenant) -> int:
     if options.output != "table":
         print_data(context, {**asdict(tenant), "state": tenant.state}, options.output)
         return exits.OK
@@ -260,7 +260,7 @@ def _show_tenant(options: argparse.Namespace, context: Context, tenant: Tenant) 
     return exits.OK
 
 
-def _run_invite(options: argparse.Namespace, context: Context) -> int:
+def _run_invite(options: argparse.Namespace, context: CommandContext) -> int:
     allowance, code = _read_allowance(options), SystemIds().token()
     life = _read_life(options) if options.lasts else invitations.DEFAULT_LIFE
 
@@ -276,7 +276,7 @@ def _run_invite(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _run_invitations(options: argparse.Namespace, context: Context) -> int:
+def _run_invitations(options: argparse.Namespace, context: CommandContext) -> int:
     found = _call(context, options, lambda client: Invitations(client, SystemClock()).list_all())
     if options.output != "table":
         print_data(context, [asdict(one) for one in found], options.output)
@@ -287,20 +287,20 @@ def _run_invitations(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _run_withdraw(options: argparse.Namespace, context: Context) -> int:
+def _run_withdraw(options: argparse.Namespace, context: CommandContext) -> int:
     _call(context, options, lambda client: Invitations(client, SystemClock()).withdraw(options.id))
     context.note(f"invitation {options.id} is void")
     return exits.OK
 
 
-def _call(context: Context, options: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
+def _call(context: CommandContext, options: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
     try:
         return call(context, options, work)
     except TenantError as error:
         raise exits.Failure(str(error)) from None
 
 
-def _run_disable(options: argparse.Namespace, context: Context) -> int:
+def _run_disable(options: argparse.Namespace, context: CommandContext) -> int:
     tenant = _do(context, options, lambda tenants: tenants.disable(options.name))
     if options.output != "table":
         print_data(context, {**asdict(tenant), "state": tenant.state}, options.output)
@@ -310,7 +310,7 @@ def _run_disable(options: argparse.Namespace, context: Context) -> int:
     return exits.OK
 
 
-def _run_delete(options: argparse.Namespace, context: Context) -> int:
+def _run_delete(options: argparse.Namespace, context: CommandContext) -> int:
     if not options.yes:
         _do(context, options, lambda tenants: tenants.get(options.name))
         context.note(f"would delete namespace {options.name} with all jobs, volumes and settings; add --yes to do it")

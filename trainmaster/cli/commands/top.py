@@ -23,7 +23,7 @@ from trainmaster.api.pods.requests import CPU, GPU, count_requests, read_amounts
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.output import build_table, print_data
 from trainmaster.cli.server import add_server, call, is_cluster
@@ -39,7 +39,7 @@ _NONE = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuUsage:
     index: int
     id: str
     percent: int | None = None
@@ -47,7 +47,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class PodUsage:
     """Of one Pod that runs for a job."""
 
     namespace: str
@@ -62,7 +62,7 @@ class Usage:
     memory: int | None
     cpu_asked: float = 0.0
     memory_limit: int = 0
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuUsage, ...] = ()
     gpu_count: int = 0
 
 
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if not all(options.names):
         raise exits.Failure("the name of a TrainJob is empty: `trainmaster list` shows them", exits.USAGE)
     if not 0.2 <= options.interval <= 3600:
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
 
 async def look(
     client: Client, namespace: str, names: Sequence[str], loads: Mapping[str, tuple[int | None, int]]
-) -> list[Usage]:
+) -> list[PodUsage]:
     """What the Pods of the jobs use, by job, attempt and rank."""
     selector = ListOptions(label_selector=f"{JOBSET_NAME} in ({','.join(names)})" if names else JOBSET_NAME)
     pods = (await client.list(PODS, namespace, selector)).items
@@ -126,14 +126,14 @@ async def _measure(client: Client, namespace: str, selector: ListOptions) -> dic
     return {(item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in items}
 
 
-def _build(pod: Object, measured: Object | None, loads: Mapping[str, tuple[int | None, int]]) -> Usage | None:
+def _build(pod: Object, measured: Object | None, loads: Mapping[str, tuple[int | None, int]]) -> PodUsage | None:
     place = find_place(pod)
     if place is None:
         return None
     meta = pod["metadata"]
     requests, limits = count_requests(pod["spec"]), _add_limits(pod)
-    gpus = tuple(Gpu(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(pod))
-    return Usage(
+    gpus = tuple(GpuUsage(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(pod))
+    return PodUsage(
         namespace=meta["namespace"],
         job=meta["labels"][JOBSET_NAME],
         role=place.job,
@@ -175,7 +175,7 @@ def _read_loads() -> dict[str, tuple[int | None, int]]:
         library.close()
 
 
-def _show(options: argparse.Namespace, context: Context, shown: Sequence[Usage]) -> None:
+def _show(options: argparse.Namespace, context: CommandContext, shown: Sequence[PodUsage]) -> None:
     if options.output != "table":
         print_data(context, [asdict(one) for one in shown], options.output)
         return
@@ -189,10 +189,10 @@ def _show(options: argparse.Namespace, context: Context, shown: Sequence[Usage])
         context.say(line)
 
 
-def build_rows(shown: Sequence[Usage], *, with_namespace: bool = False) -> tuple[Sequence[str], list[Sequence[str]]]:
+def build_rows(shown: Sequence[PodUsage], *, with_namespace: bool = False) -> tuple[Sequence[str], list[Sequence[str]]]:
     """Header and rows: a job's ranks, and its sum where it has more than one."""
     rows: list[Sequence[str]] = []
-    jobs: dict[tuple[str, str], list[Usage]] = {}
+    jobs: dict[tuple[str, str], list[PodUsage]] = {}
     for one in shown:
         jobs.setdefault((one.namespace, one.job), []).append(one)
     for (namespace, name), ranks in jobs.items():
@@ -206,13 +206,13 @@ def build_rows(shown: Sequence[Usage], *, with_namespace: bool = False) -> tuple
     return (("NAMESPACE", *_HEADER) if with_namespace else _HEADER), rows
 
 
-def _describe(one: Usage) -> Iterator[str]:
+def _describe(one: PodUsage) -> Iterator[str]:
     yield _render_cpu(one.cpu, one.cpu_asked)
     yield _render_memory(one.memory, one.memory_limit)
     yield _render_gpus(one.gpus, one.gpu_count)
 
 
-def _sum(ranks: Sequence[Usage]) -> Iterator[str]:
+def _sum(ranks: Sequence[PodUsage]) -> Iterator[str]:
     known = [one for one in ranks if one.cpu is not None and one.memory is not None]
     yield _render_cpu(sum(one.cpu or 0 for one in known), sum(one.cpu_asked for one in ranks)) if known else _NONE
     limits = [one.memory_limit for one in ranks]
@@ -233,7 +233,7 @@ def _render_memory(size: int | None, limit: int) -> str:
     return text + (f" ({100 * size / limit:.0f}%)" if limit else "")
 
 
-def _render_gpus(gpus: Sequence[Gpu], count: int) -> str:
+def _render_gpus(gpus: Sequence[GpuUsage], count: int) -> str:
     if not count:
         return _NONE
     busy = [gpu.percent for gpu in gpus if gpu.percent is not None]
@@ -246,7 +246,7 @@ def _render_gpus(gpus: Sequence[Gpu], count: int) -> str:
     return text
 
 
-def _judge(options: argparse.Namespace, context: Context, shown: Sequence[Usage]) -> int:
+def _judge(options: argparse.Namespace, context: CommandContext, shown: Sequence[PodUsage]) -> int:
     missing = [name for name in options.names if name not in {one.job for one in shown}]
     for name in missing:
         where = f" -n {options.namespace}" if options.namespace else ""

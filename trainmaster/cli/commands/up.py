@@ -14,7 +14,7 @@ import shlex
 
 from trainmaster.app.home import ServerInfo
 from trainmaster.cli import detached, exits
-from trainmaster.cli.context import Context, add_home
+from trainmaster.cli.context import CommandContext, add_home
 from trainmaster.cli.flags import add_settings, load_settings, repeat_flags
 from trainmaster.kit.late_methods import late_methods
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report-to", type=int, metavar="FD", help=argparse.SUPPRESS)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     effective = load_settings(options, context, home)  # before anything is started: a typing error is told at once
     if options.detach:
@@ -74,7 +74,7 @@ class _Reporter:
             self._descriptor = None
 
 
-def _announce(context: Context, info: ServerInfo) -> None:
+def _announce(context: CommandContext, info: ServerInfo) -> None:
     context.say(f"trainmaster {info.version} serves {info.server} (pid {info.pid})")
     context.say(f"kubeconfig: {info.kubeconfig}")
     context.say(f"try: kubectl --kubeconfig {shlex.quote(info.kubeconfig)} get namespaces")

@@ -7,7 +7,7 @@ import platform
 
 import trainmaster
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context, add_output
+from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.output import print_data
 
 
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.output == "table":
         context.say(f"trainmaster {trainmaster.__version__}")
     else:

@@ -14,7 +14,7 @@ import argparse
 
 from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call
 from trainmaster.cli.waiting import COMPLETE, GOALS, add_timeout, read_timeout, wait_for
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     seconds = read_timeout(options)
 
     async def work(client: Client) -> list[str]:

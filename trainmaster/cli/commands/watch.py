@@ -11,7 +11,7 @@ import asyncio
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.server import add_server, explain, find_server, is_cluster
 from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.view.following import Job, show
@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exits.keep_apart(parser)
 
 
-def run(options: argparse.Namespace, context: Context) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     return asyncio.run(_watch(options, context))
 
 
-async def _watch(options: argparse.Namespace, context: Context) -> int:
+async def _watch(options: argparse.Namespace, context: CommandContext) -> int:
     try:
         config = find_server(context, options)
     except exits.Failure as error:

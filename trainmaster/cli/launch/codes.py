@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from trainmaster.api.code import build_annotations
 from trainmaster.app.home import Home
-from trainmaster.bundles import BundleError, Limits, Store, pack
+from trainmaster.bundles import BundleError, BundleLimits, BundleStore, pack
 from trainmaster.bundles.ignoring import OWN_FILE
 from trainmaster.cli import exits
 from trainmaster.cli.commands.code import parse_size
@@ -27,7 +27,7 @@ def send(directory: Path, home: Home, limit: str = "1Gi", script: str = "") -> C
         raise WishError(f"--code-limit: {error}") from None
     try:
         home.prepare()
-        bundle = pack(directory, home.bundles, Limits(bytes=most_bytes))
+        bundle = pack(directory, home.bundles, BundleLimits(bytes=most_bytes))
     except BundleError as error:
         text = str(error)
         if not isinstance(error.__cause__, OSError):
@@ -35,7 +35,7 @@ def send(directory: Path, home: Home, limit: str = "1Gi", script: str = "") -> C
         elif error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
             text += "; free some space, or choose another home with --home"
         raise exits.Failure(text, exits.RUN_CODE) from None
-    stored = Store(home.bundles).find(bundle.digest)
+    stored = BundleStore(home.bundles).find(bundle.digest)
     if script and stored is not None and (missing := _find_missing(stored.tree, script)):
         raise exits.Failure(_explain_left_out(directory, script, missing), exits.RUN_CODE)
     return Code(bundle.digest, build_annotations(bundle.digest, bundle.git_commit, bundle.git_dirty))

@@ -14,12 +14,12 @@ from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 from trainmaster.app.home import Home
 from trainmaster.cli import exits
-from trainmaster.cli.commands.run import Program, compile_job, find_runtime_name
-from trainmaster.cli.context import Context
+from trainmaster.cli.commands.run import TrainingProgram, compile_job, find_runtime_name
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch import submission
 from trainmaster.cli.launch.manifests import Code, list_local
-from trainmaster.cli.launch.servers import Server, explain_ended
-from trainmaster.cli.launch.wishes import Wish, WishError
+from trainmaster.cli.launch.servers import StartingServer, explain_ended
+from trainmaster.cli.launch.wishes import RunRequest, WishError
 from trainmaster.cli.server import explain
 from trainmaster.client.http import HttpClient
 from trainmaster.kit.clock import Clock, SystemClock
@@ -27,7 +27,9 @@ from trainmaster.kit.clock import Clock, SystemClock
 _VIEW = "trainmaster.cli.view.following"
 
 
-def print_manifests(options: argparse.Namespace, context: Context, program: Program, wish: Wish) -> int:
+def print_manifests(
+    options: argparse.Namespace, context: CommandContext, program: TrainingProgram, wish: RunRequest
+) -> int:
     """Starts nothing. The runtime is that of a running server, else the shipped one; the code is packed, so that
     what is printed can be submitted with kubectl."""
     base = asyncio.run(submission.find_runtime_anyhow(context, options, find_runtime_name(options, program)))
@@ -45,11 +47,23 @@ def print_manifests(options: argparse.Namespace, context: Context, program: Prog
     return exits.OK
 
 
-def run_job(options: argparse.Namespace, context: Context, program: Program, wish: Wish, server: Server) -> int:
+def run_job(
+    options: argparse.Namespace,
+    context: CommandContext,
+    program: TrainingProgram,
+    wish: RunRequest,
+    server: StartingServer,
+) -> int:
     return asyncio.run(_run(options, context, program, wish, server))
 
 
-async def _run(options: argparse.Namespace, context: Context, program: Program, wish: Wish, server: Server) -> int:
+async def _run(
+    options: argparse.Namespace,
+    context: CommandContext,
+    program: TrainingProgram,
+    wish: RunRequest,
+    server: StartingServer,
+) -> int:
     clock = SystemClock()
     if server.home is None and not options.no_code:
         raise WishError("code can be sent to the server of this machine only: add --no-code, and --image with the code")
@@ -82,7 +96,7 @@ async def _run(options: argparse.Namespace, context: Context, program: Program, 
         await client.close()
 
 
-def _send(options: argparse.Namespace, program: Program, home: Home) -> Code | None:
+def _send(options: argparse.Namespace, program: TrainingProgram, home: Home) -> Code | None:
     if options.no_code:
         return None
     # Not every run sends code.
@@ -92,7 +106,12 @@ def _send(options: argparse.Namespace, program: Program, home: Home) -> Code | N
 
 
 async def _show(
-    options: argparse.Namespace, context: Context, client: HttpClient, clock: Clock, trainjob: Object, server: Server
+    options: argparse.Namespace,
+    context: CommandContext,
+    client: HttpClient,
+    clock: Clock,
+    trainjob: Object,
+    server: StartingServer,
 ) -> int:
     # Loaded after the job is submitted: it starts meanwhile.
     following = importlib.import_module(_VIEW)

@@ -20,7 +20,7 @@ from typing import Any
 from trainmaster.api.code import MOUNT_PATH, VOLUME_NAME, build_volume, find_digest
 from trainmaster.api.labels import ANCESTOR_STEP, DERIVED, DERIVED_FROM, FRAMEWORK, PACKAGES
 from trainmaster.api.meta import Object
-from trainmaster.cli.launch.wishes import Mount, Wish
+from trainmaster.cli.launch.wishes import RequestedMount, RunRequest
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 MANAGER = "trainmaster.dev/run"
@@ -50,7 +50,7 @@ class Manifests:
         return (self.trainjob,) if self.runtime is None else (self.runtime, self.trainjob)
 
 
-def build_manifests(wish: Wish, base: Object, code: Code | None = None) -> Manifests:
+def build_manifests(wish: RunRequest, base: Object, code: Code | None = None) -> Manifests:
     """`base` is the runtime that was asked for, of either kind, as the server has it."""
     runtime = _derive(wish, base)
     chosen = base if runtime is None else runtime
@@ -70,7 +70,7 @@ def build_manifests(wish: Wish, base: Object, code: Code | None = None) -> Manif
     return Manifests(runtime, {"apiVersion": API_VERSION, "kind": "TrainJob", "metadata": metadata, "spec": spec})
 
 
-def _build_trainer(wish: Wish) -> Object:
+def _build_trainer(wish: RunRequest) -> Object:
     trainer: Object = {"numNodes": wish.nodes}
     if wish.processes:
         trainer["numProcPerNode"] = int(wish.processes) if wish.processes.isdecimal() else wish.processes
@@ -105,7 +105,7 @@ def list_steps(runtime: Object) -> Iterator[str]:
             yield job["name"]
 
 
-def _build_patch(wish: Wish, base: Object, code: Code | None) -> Object | None:
+def _build_patch(wish: RunRequest, base: Object, code: Code | None) -> Object | None:
     volumes: list[Object] = []
     mounts: list[Object] = []
     if code is not None:
@@ -127,7 +127,7 @@ def _build_patch(wish: Wish, base: Object, code: Code | None) -> Object | None:
     return {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
 
 
-def _build_source(mount: Mount) -> Object:
+def _build_source(mount: RequestedMount) -> Object:
     if mount.kind == "host":
         return {"hostPath": {"path": mount.source}}
     if mount.kind == "claim":
@@ -135,7 +135,7 @@ def _build_source(mount: Mount) -> Object:
     return {"secret": {"secretName": mount.source}}
 
 
-def _derive(wish: Wish, base: Object) -> Object | None:
+def _derive(wish: RunRequest, base: Object) -> Object | None:
     """A runtime like `base` that does what a TrainJob cannot ask for; None when `base` does it already."""
     spec = copy.deepcopy(base["spec"])
     jobset = spec["template"]["spec"]
@@ -169,7 +169,7 @@ def _set_restarts(jobset: dict[str, Any], restarts: int) -> None:
         job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
 
 
-def _add_secrets(jobset: dict[str, Any], wish: Wish) -> None:
+def _add_secrets(jobset: dict[str, Any], wish: RunRequest) -> None:
     for job in jobset["replicatedJobs"]:
         for container in job["template"]["spec"]["template"]["spec"].get("containers") or ():
             if container["name"] == CONTAINER:

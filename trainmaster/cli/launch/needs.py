@@ -9,11 +9,11 @@ from __future__ import annotations
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, SECRETS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.cli.launch.wishes import Wish, WishError
+from trainmaster.cli.launch.wishes import RunRequest, WishError
 from trainmaster.client.contract import Client
 
 
-async def check_needs(client: Client, wish: Wish, namespace: str) -> None:
+async def check_needs(client: Client, wish: RunRequest, namespace: str) -> None:
     """WishError that says how to make what is missing."""
     for mount in wish.mounts:
         if mount.kind == "claim":

@@ -10,11 +10,11 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import NODES
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.launch.wishes import Wish
+from trainmaster.cli.launch.wishes import RunRequest
 from trainmaster.client.contract import Client
 
 
-async def check_room(client: Client, wish: Wish) -> None:
+async def check_room(client: Client, wish: RunRequest) -> None:
     """Failure when the job could not run even if nothing else did."""
     try:
         nodes = (await client.list(NODES)).items
@@ -32,7 +32,7 @@ def _show(amount: str) -> str:
     return f"{float(size / (1 << 30)):.1f}Gi"
 
 
-def explain_room(wish: Wish, nodes: list[Object]) -> str | None:
+def explain_room(wish: RunRequest, nodes: list[Object]) -> str | None:
     """Why the job can never run on these machines; None when it can, as far as single amounts say."""
     for name, amount in wish.resources.items():
         each = quantity.parse(amount)

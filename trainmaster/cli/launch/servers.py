@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import trainmaster
 from trainmaster.app.home import AlreadyRunning, Home, HomeError, ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.detached import Starting, start
 from trainmaster.cli.serverflags import is_cluster
 
@@ -31,10 +31,10 @@ _DISK = 70
 """With this a server ends itself when its disk failed or is full (docs/store.md)."""
 
 
-class Server:
+class StartingServer:
     """One that may still be starting: `find` waits for it, so that something else can be done before."""
 
-    def __init__(self, context: Context, options: argparse.Namespace) -> None:
+    def __init__(self, context: CommandContext, options: argparse.Namespace) -> None:
         self._context = context
         self._options = options
         self._starting: Starting | None = None

@@ -13,7 +13,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch.manifests import MANAGER, Manifests
 from trainmaster.cli.server import explain, find_server, is_cluster
 from trainmaster.client.contract import Client, PatchType, WriteOptions
@@ -70,7 +70,7 @@ def explain_refusal(error: StatusError, name: str) -> str:
     return f"the job was refused: {error.message}"
 
 
-async def find_runtime_anyhow(context: Context, options: argparse.Namespace, name: str) -> Object:
+async def find_runtime_anyhow(context: CommandContext, options: argparse.Namespace, name: str) -> Object:
     """For --dry-run: from the server where one runs, else the runtime as it is shipped."""
     if not is_cluster(options) and context.home(options).find_running() is None:
         options.namespace = options.namespace or "default"

@@ -4,7 +4,7 @@
     --volume ./data:/data --volume scratch:/scratch:ro   (a path of this machine, or the name of a claim)
     --secret keys         --secret keys:/run/keys        --secret keys/token=HF_TOKEN
 
-`manifests` compiles a `Wish` to objects. A `WishError` is one sentence that says what to write instead.
+`manifests` compiles a `RunRequest` to objects. A `WishError` is one sentence that says what to write instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class WishError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class RequestedMount:
     kind: str
     """host, claim or secret."""
     source: str
@@ -46,7 +46,7 @@ class SecretVariable:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RunRequest:
     name: str
     namespace: str = "default"
     command: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Wish:
     max_restarts: int = 0
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[RequestedMount, ...] = ()
     secret_variables: tuple[SecretVariable, ...] = ()
     secrets: tuple[str, ...] = ()
     """Whole Secrets, whose keys become variables."""
@@ -82,7 +82,7 @@ def parse_env(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str
     return env
 
 
-def parse_volume(text: str, here: Path) -> Mount:
+def parse_volume(text: str, here: Path) -> RequestedMount:
     """SOURCE:PATH, with :ro for read-only; a source with a slash, a dot or a tilde at its beginning is a path."""
     body, read_only = (text[:-3], True) if text.endswith(":ro") else (text.removesuffix(":rw"), False)
     source, colon, path = body.rpartition(":")
@@ -93,18 +93,18 @@ def parse_volume(text: str, here: Path) -> Mount:
         found = (here / Path(source).expanduser()).absolute()
         if not found.exists():
             raise WishError(f"--volume {text}: {found} does not exist; create it, or name a claim")
-        return Mount("host", str(found.resolve()), path, read_only)
+        return RequestedMount("host", str(found.resolve()), path, read_only)
     if not re.fullmatch(_NAME, source):
         raise WishError(f"--volume {text}: {source!r} is no name of a claim; a path begins with ./ or /")
-    return Mount("claim", source, path, read_only)
+    return RequestedMount("claim", source, path, read_only)
 
 
-def parse_secret(text: str) -> Mount | SecretVariable | str:
+def parse_secret(text: str) -> RequestedMount | SecretVariable | str:
     """NAME (all keys as variables), NAME:PATH (files), NAME/KEY or NAME/KEY=VARIABLE (one variable)."""
     name, colon, path = text.partition(":")
     if colon:
         _check_path(f"--secret {text}", path)
-        return Mount("secret", _check_secret(text, name), path, read_only=True)
+        return RequestedMount("secret", _check_secret(text, name), path, read_only=True)
     name, slash, key = text.partition("/")
     if not slash:
         return _check_secret(text, name)
@@ -177,6 +177,6 @@ def build_name(first_word: str, suffix: str) -> str:
     return f"{stem if stem[:1].isalpha() else 'job'}-{suffix}"
 
 
-def with_command(wish: Wish, command: tuple[str, ...], namespace: str) -> Wish:
+def with_command(wish: RunRequest, command: tuple[str, ...], namespace: str) -> RunRequest:
     """The wish once it is known where it goes and what starts it there."""
     return replace(wish, command=command, namespace=namespace or wish.namespace)

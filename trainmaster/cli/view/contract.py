@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainmaster.cli.view.model import News
+from trainmaster.cli.view.model import JobNews
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Shown:
     """Who says it; "" where only one can."""
 
 
-class View(Protocol):
+class FollowingView(Protocol):
     @property
     def can_ask(self) -> bool:
         """Whether somebody is there to answer a question."""
@@ -32,7 +32,7 @@ class View(Protocol):
 
     def print_line(self, line: Shown) -> None: ...
 
-    def print_news(self, news: News) -> None: ...
+    def print_news(self, news: JobNews) -> None: ...
 
     def refresh(self) -> None:
         """Something changed, or a second has passed."""

@@ -29,7 +29,7 @@ from trainmaster.cli.view.model import (
 _LAST = 8
 
 
-class End(Enum):
+class FollowingEnd(Enum):
     OVER = "over"
     """The job ended, or was deleted."""
     DETACHED = "detached"
@@ -50,12 +50,12 @@ class Address:
         return shlex.join(["trainmaster", *verb.split(), self.name, *more, *self.flags])
 
 
-def find_code(end: End, screen: Screen) -> int:
-    if end is End.DETACHED:
+def find_code(end: FollowingEnd, screen: Screen) -> int:
+    if end is FollowingEnd.DETACHED:
         return exits.RUN_DETACHED
-    if end is End.STOPPED:
+    if end is FollowingEnd.STOPPED:
         return exits.INTERRUPTED
-    if end is End.LOST:
+    if end is FollowingEnd.LOST:
         return exits.RUN_LOST
     if screen.state == model.COMPLETE:
         return exits.OK
@@ -63,14 +63,14 @@ def find_code(end: End, screen: Screen) -> int:
     return exits.RUN_ENDED if code is None else code
 
 
-def build_ending(end: End, seen: Model, address: Address, now: datetime, why: str = "") -> list[str]:
+def build_ending(end: FollowingEnd, seen: Model, address: Address, now: datetime, why: str = "") -> list[str]:
     """The last lines, without the outputs: whoever knows where they are adds them."""
     screen = seen.screen
-    if end is End.DETACHED:
+    if end is FollowingEnd.DETACHED:
         return [f"detached; {screen.name} goes on", *_list_commands(address, "watch", "logs", "suspend", "delete")]
-    if end is End.STOPPED:
+    if end is FollowingEnd.STOPPED:
         return [f"{screen.name} is stopped", *_list_commands(address, "resume", "logs", "delete")]
-    if end is End.LOST:
+    if end is FollowingEnd.LOST:
         started = "trainmaster up --detach" + "".join(f" {shlex.quote(flag)}" for flag in _home_flags(address))
         return [f"the server is gone ({why}); the job's processes go on without it", f"  {started}", _watch(address)]
     took = show_span(find_elapsed(screen, now))

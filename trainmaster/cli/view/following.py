@@ -18,12 +18,12 @@ from typing import Any
 from trainmaster.api.meta import Object
 from trainmaster.app.home import Home
 from trainmaster.cli import exits
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.view.endings import build_detached
 from trainmaster.cli.view.model import Model
 from trainmaster.cli.view.opening import Showing, build_address, show_job, wants_panel
 from trainmaster.client.contract import Client
-from trainmaster.client.joblogs import Kept, KeptLog, Wanted, watch_lines
+from trainmaster.client.joblogs import JobLogOptions, Kept, KeptLog, watch_lines
 from trainmaster.client.podlogs import Stamped
 from trainmaster.kit.clock import Clock
 
@@ -31,7 +31,7 @@ from trainmaster.kit.clock import Clock
 @dataclass(frozen=True, slots=True)
 class Job:
     options: argparse.Namespace
-    context: Context
+    context: CommandContext
     client: Client
     clock: Clock
     trainjob: Object
@@ -130,7 +130,7 @@ async def show(job: Job, form: str, *, fresh: bool) -> int:
         model=model,
         address=build_address(job.options, job.name),
         lines=lambda follow: watch_lines(
-            job.client, job.clock, job.namespace, job.name, Wanted(follow=follow, last_attempt=not fresh), kept
+            job.client, job.clock, job.namespace, job.name, JobLogOptions(follow=follow, last_attempt=not fresh), kept
         ),
         is_gone=is_gone,
         form=form,

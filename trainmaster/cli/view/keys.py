@@ -19,7 +19,7 @@ from trainmaster.cli.view.session import Answers
 _KEYS = 64
 
 
-class Keys:
+class Keyboard:
     def __init__(self, answers: Answers, live: Live | None, keyboard: TextIO | None) -> None:
         self._answers = answers
         self._live = live

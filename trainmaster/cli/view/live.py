@@ -12,7 +12,7 @@ from trainmaster.cli.terminal import DIM, WAIT, clean, paint
 from trainmaster.cli.view.contract import Shown
 from trainmaster.cli.view.draw import Line, draw
 from trainmaster.cli.view.lines import tidy
-from trainmaster.cli.view.model import Model, News
+from trainmaster.cli.view.model import JobNews, Model
 from trainmaster.cli.view.panel import Panel
 from trainmaster.kit.clock import Clock
 
@@ -57,7 +57,7 @@ class Live:
             prefix = f"\x1b[{_COLOURS[line.rank % len(_COLOURS)]}m{prefix}\x1b[0m"
         self._waiting.append(prefix + tidy(line.text, colours=self._colours))
 
-    def print_news(self, news: News) -> None:
+    def print_news(self, news: JobNews) -> None:
         if news.kind in ("restart", "rank"):
             self._waiting.append(self._paint(f"── {clean(news.text)}", WAIT))
         elif news.kind == "note":

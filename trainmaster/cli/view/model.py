@@ -42,7 +42,7 @@ _LINES = 400
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class JobNews:
     """One thing that happened, for those who print lines."""
 
     kind: str
@@ -89,13 +89,13 @@ class Model:
         self._pods: dict[str, tuple[Rank, str]] = {}
         """Pod uid to (rank, when it was made)."""
         self._uid = ""
-        self._news: list[News] = []
+        self._news: list[JobNews] = []
         self._reported = ""
         self._told: set[tuple[str, ...]] = set()
         self._lines: dict[int, tuple[int, deque[str]]] = {}
         """Rank to (attempt, what it printed in it)."""
 
-    def take_news(self) -> list[News]:
+    def take_news(self) -> list[JobNews]:
         news, self._news = self._news, []
         return news
 
@@ -240,7 +240,7 @@ class Model:
                 del kept[:-_CURVE]
 
     def _tell(self, kind: str, text: str) -> None:
-        self._news.append(News(kind, text))
+        self._news.append(JobNews(kind, text))
 
 
 def _read(metric: Mapping[str, Any]) -> float | None:

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from trainmaster.cli import terminal
-from trainmaster.cli.context import Context
-from trainmaster.cli.view.contract import View
-from trainmaster.cli.view.endings import Address, End, build_ending, find_code
-from trainmaster.cli.view.keys import Keys
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.view.contract import FollowingView
+from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, find_code
+from trainmaster.cli.view.keys import Keyboard
 from trainmaster.cli.view.live import Live
 from trainmaster.cli.view.model import FAILED, Model
 from trainmaster.cli.view.panel import Panel
 from trainmaster.cli.view.plain import Plain
-from trainmaster.cli.view.session import Followed, Lines, Session
+from trainmaster.cli.view.session import Followed, FollowingSession, Lines
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
 
@@ -30,7 +30,7 @@ from trainmaster.kit.clock import Clock
 class Showing:
     """What is shown, and to whom."""
 
-    context: Context
+    context: CommandContext
     client: Client
     clock: Clock
     model: Model
@@ -53,13 +53,13 @@ def build_address(options: argparse.Namespace, name: str) -> Address:
     return Address(name, tuple(flags))
 
 
-def wants_panel(context: Context, form: str) -> bool:
+def wants_panel(context: CommandContext, form: str) -> bool:
     environ = context.environ
     quiet = environ.get("TERM", "dumb") == "dumb" or environ.get("CI", "") not in ("", "0", "false")
     return form == "text" and not quiet and terminal.is_terminal(context.out) and _is_in_front(context)
 
 
-def _is_in_front(context: Context) -> bool:
+def _is_in_front(context: CommandContext) -> bool:
     """Whoever was started with `&` may print to the terminal, and is stopped when it changes its modes."""
     try:
         return os.tcgetpgrp(context.out.fileno()) == os.getpgrp()
@@ -71,17 +71,17 @@ async def show_job(showing: Showing) -> int:
     """Until the job is over or somebody leaves; returns the exit code."""
     context, model = showing.context, showing.model
     live, keyboard = _build_live(showing)
-    view: View = live or Plain(context, showing.form)
-    session = Session(showing.client, showing.clock, model, view, showing.lines, is_gone=showing.is_gone)
-    with Keys(session.answers, live, keyboard).listening():
+    view: FollowingView = live or Plain(context, showing.form)
+    session = FollowingSession(showing.client, showing.clock, model, view, showing.lines, is_gone=showing.is_gone)
+    with Keyboard(session.answers, live, keyboard).listening():
         try:
             followed = await session.follow()
         except BrokenPipeError:
             # `run ... | head`: the reader has seen enough, and the job goes on.
-            followed = Followed(End.DETACHED)
+            followed = Followed(FollowingEnd.DETACHED)
     lines = build_ending(followed.end, model, showing.address, showing.clock.now(), followed.why)
     code = find_code(followed.end, model.screen)
-    if followed.end is End.OVER:
+    if followed.end is FollowingEnd.OVER:
         lines += showing.closing()
     _print_ending(showing, lines, code)
     return code

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 
-from trainmaster.cli.context import Context
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.terminal import clean
 from trainmaster.cli.view.contract import Shown
-from trainmaster.cli.view.model import COMPLETE, FAILED, News
+from trainmaster.cli.view.model import COMPLETE, FAILED, JobNews
 
 
 class Plain:
@@ -19,7 +19,7 @@ class Plain:
 
     can_ask = False
 
-    def __init__(self, context: Context, form: str = "text") -> None:
+    def __init__(self, context: CommandContext, form: str = "text") -> None:
         self._context = context
         self._json = form == "json"
 
@@ -33,7 +33,7 @@ class Plain:
         else:
             self._context.write(f"{line.prefix}{line.text}\n", flush=True)
 
-    def print_news(self, news: News) -> None:
+    def print_news(self, news: JobNews) -> None:
         if self._json:
             self._emit(news.kind, text=news.text)
         elif news.text not in (COMPLETE, FAILED):  # the ending says it better

@@ -17,13 +17,13 @@ from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.cli.view.contract import Shown, View
-from trainmaster.cli.view.endings import End
+from trainmaster.cli.view.contract import FollowingView, Shown
+from trainmaster.cli.view.endings import FollowingEnd
 from trainmaster.cli.view.model import SUSPENDED, Model
 from trainmaster.client.contract import Client, ListOptions, PatchType, WatchOptions
 from trainmaster.client.http import Unreachable
 from trainmaster.client.joblogs import Entry, Line
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
@@ -48,17 +48,17 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    end: End
+    end: FollowingEnd
     why: str = ""
 
 
-class Session:
+class FollowingSession:
     def __init__(
         self,
         client: Client,
         clock: Clock,
         model: Model,
-        view: View,
+        view: FollowingView,
         lines: Lines,
         *,
         is_gone: Callable[[], str] = lambda: "",
@@ -83,7 +83,7 @@ class Session:
         try:
             if await self._is_short():
                 await self._read_lines(follow=False)
-                return Followed(End.OVER)
+                return Followed(FollowingEnd.OVER)
             async with Scope("run") as scope:
                 scope.spawn(self._watch_trainjob(), name="run.trainjob")
                 scope.spawn(self._watch_pods(), name="run.pods")
@@ -142,17 +142,17 @@ class Session:
         gone = scope.spawn(self._gone.wait(), name="run.gone")
         await asyncio.wait((over, detach, stop, gone), return_when=asyncio.FIRST_COMPLETED)
         if self.answers.detach.is_set():
-            return Followed(End.DETACHED)
+            return Followed(FollowingEnd.DETACHED)
         if self.answers.stop.is_set() and not self._over.is_set():
             await self._stop()
             stopped = scope.spawn(self._wait_stopped(), name="run.stopped")
             await asyncio.wait((over, detach, gone, stopped), return_when=asyncio.FIRST_COMPLETED)
             if not self._over.is_set() and not self._gone.is_set():
-                return Followed(End.STOPPED)
+                return Followed(FollowingEnd.STOPPED)
         if self._gone.is_set():
-            return Followed(End.LOST, self._why_gone)
+            return Followed(FollowingEnd.LOST, self._why_gone)
         await asyncio.wait((reading,), timeout=_DRAIN_SECONDS)
-        return Followed(End.OVER)
+        return Followed(FollowingEnd.OVER)
 
     async def _stop(self) -> None:
         """Suspends it: ranks are asked to stop and have time to save, and the job can go on later."""
@@ -235,7 +235,7 @@ class Session:
         begin: Callable[[list[Object]], None],
         change: Callable[[str, Object], None],
     ) -> None:
-        backoff = Backoff(Policy(first=0.1, cap=2.0))
+        backoff = Backoff(BackoffPolicy(first=0.1, cap=2.0))
         namespace = self._model.screen.namespace
         while True:
             try:

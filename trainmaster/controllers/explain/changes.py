@@ -24,7 +24,7 @@ from trainmaster.api.training.steps import NODE as NODE_CONTAINER
 from trainmaster.api.training.steps import decide_num_nodes, find_container, find_trainer
 from trainmaster.client.view import View
 from trainmaster.controllers.explain.world import Overlay, read_ledger
-from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.frameworks.keys import KeyPair
 from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.reconciler import NODE
@@ -40,7 +40,7 @@ _MEBI = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class UnblockingChange:
     """Something that would start the job now."""
 
     kind: str
@@ -68,7 +68,7 @@ class Questions:
         self._runtime = find_live_runtime(trainjob, view)
         self._without: Overlay | None = None
 
-    def list_changes(self, lacking: Sequence[str]) -> list[Change]:
+    def list_changes(self, lacking: Sequence[str]) -> list[UnblockingChange]:
         """`lacking`: resources of which there is not enough for it; none where something else keeps it."""
         found = list(self._try_node())
         if lacking and self._runtime is not None and not self._view.list(LIMIT_RANGES, self.namespace):
@@ -76,7 +76,7 @@ class Questions:
             found += self._try_resources(lacking)
         return sorted(found, key=lambda change: change.loss)
 
-    def list_smaller(self) -> list[Change]:
+    def list_smaller(self) -> list[UnblockingChange]:
         """What would do where a quota refuses Pods: fewer nodes."""
         if self._runtime is None or self._view.list(LIMIT_RANGES, self.namespace):
             return []
@@ -132,13 +132,13 @@ class Questions:
         if self._runtime is None:
             return None
         trainjob = merge.apply(self._trainjob, dict(patch))
-        context = Context(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
+        context = FrameworkContext(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
         children = build_children(trainjob, self._runtime, context)
         return children.jobset if isinstance(children, Children) else None
 
     # The job
 
-    def _try_nodes(self) -> Iterator[Change]:
+    def _try_nodes(self) -> Iterator[UnblockingChange]:
         """The most nodes, fewer than it asks for, with which it starts."""
         assert self._runtime is not None
         asked = decide_num_nodes(self._trainjob, self._runtime)
@@ -146,9 +146,9 @@ class Questions:
         if most:
             text = f"with {most} node{'s' if most > 1 else ''} instead of {asked}"
             how = f"delete it and submit it again with spec.trainer.numNodes: {most}"
-            yield Change("nodes", text, how, _build_nodes(most), loss=(asked - most) / asked)
+            yield UnblockingChange("nodes", text, how, _build_nodes(most), loss=(asked - most) / asked)
 
-    def _try_resources(self, lacking: Sequence[str]) -> Iterator[Change]:
+    def _try_resources(self, lacking: Sequence[str]) -> Iterator[UnblockingChange]:
         """With as many nodes, and as much as there is for each of what is lacking."""
         raw = self._read_resources()
         asked = {**read_amounts(raw.get("limits")), **read_amounts(raw.get("requests"))}
@@ -174,7 +174,7 @@ class Questions:
         values = ", ".join(f"{name}: {_render(name, amount)}" for name, amount in most.items())
         how = f"delete it and submit it again with spec.trainer.resourcesPerNode of {values}"
         loss = max(1 - amount / asked[name] for name, amount in most.items())
-        yield Change("resources", f"with {' and '.join(parts)} on each node", how, patch, loss=float(loss))
+        yield UnblockingChange("resources", f"with {' and '.join(parts)} on each node", how, patch, loss=float(loss))
 
     def _read_resources(self) -> Mapping[str, Any]:
         """What the container of the trainer asks for now, by the TrainJob or its runtime."""
@@ -186,7 +186,7 @@ class Questions:
 
     # The node
 
-    def _try_node(self) -> Iterator[Change]:
+    def _try_node(self) -> Iterator[UnblockingChange]:
         node = self._world.find(NODES, "", NODE)
         if node is None:
             return
@@ -195,11 +195,11 @@ class Questions:
                 yield change
                 return
 
-    def _list_node_changes(self, node: Object) -> Iterator[tuple[Change, Callable[[Overlay], None]]]:
+    def _list_node_changes(self, node: Object) -> Iterator[tuple[UnblockingChange, Callable[[Overlay], None]]]:
         spec, name = node.get("spec") or {}, node["metadata"]["name"]
         if spec.get("unschedulable"):
             open_node = _with_spec(node, unschedulable=False)
-            change = Change("node", f"once node {name} takes Pods again", f"kubectl uncordon {name}")
+            change = UnblockingChange("node", f"once node {name} takes Pods again", f"kubectl uncordon {name}")
             yield change, lambda world: world.put(NODES, open_node)
         foreign = [taint for taint in spec.get("taints") or () if not taint.get("key", "").startswith(_PRESSURES)]
         if foreign:
@@ -207,11 +207,11 @@ class Questions:
             clean = _with_spec(node, taints=rest)
             keys = [f"{taint['key']}:{taint['effect']}-" for taint in foreign]
             how = f"kubectl taint nodes {name} {' '.join(keys)}"
-            change = Change("node", f"without the taint{'s' if len(keys) > 1 else ''} of node {name}", how)
+            change = UnblockingChange("node", f"without the taint{'s' if len(keys) > 1 else ''} of node {name}", how)
             yield change, lambda world: world.put(NODES, clean)
         yield from self._list_label_changes(node)
 
-    def _list_label_changes(self, node: Object) -> Iterator[tuple[Change, Callable[[Overlay], None]]]:
+    def _list_label_changes(self, node: Object) -> Iterator[tuple[UnblockingChange, Callable[[Overlay], None]]]:
         name, own = node["metadata"]["name"], node["metadata"].get("labels") or {}
         specs = [pod["spec"] for pod in self._list_pods()]
         wanted = {key: value for spec in specs for key, value in (spec.get("nodeSelector") or {}).items()}
@@ -220,7 +220,9 @@ class Questions:
             labelled = {**node, "metadata": {**node["metadata"], "labels": {**own, **missing}}}
             pairs = " ".join(f"{key}={value}" for key, value in sorted(missing.items()))
             how = f"kubectl label node {name} --overwrite {pairs}"
-            change = Change("node", f"with the label{'s' if len(missing) > 1 else ''} {pairs} on node {name}", how)
+            change = UnblockingChange(
+                "node", f"with the label{'s' if len(missing) > 1 else ''} {pairs} on node {name}", how
+            )
             yield change, lambda world: world.put(NODES, labelled)
         if any(list_unmet(spec, own, name) for spec in specs):
             before = self._view.find(CONFIG_MAPS, NAMESPACE, NAME) or {}
@@ -228,7 +230,7 @@ class Questions:
             policy = {"metadata": {"namespace": NAMESPACE, "name": NAME}, "data": data}
             how = f"set selectors: approximated in the ConfigMap {NAMESPACE}/{NAME} (docs/scheduling.md)"
             yield (
-                Change("node", "if selectors that no node meets were ignored", how),
+                UnblockingChange("node", "if selectors that no node meets were ignored", how),
                 lambda world: world.put(CONFIG_MAPS, policy),
             )
 

@@ -25,13 +25,13 @@ from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS, TRAIN_
 from trainmaster.api.states import WAITING as WORDS
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
-from trainmaster.controllers.explain.changes import Change, Questions
+from trainmaster.controllers.explain.changes import Questions, UnblockingChange
 from trainmaster.controllers.explain.world import read_ledger
 from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
 from trainmaster.controllers.ownership import is_terminating
-from trainmaster.controllers.scheduler.look import Kind, Verdict, Walk
+from trainmaster.controllers.scheduler.look import SchedulingPass, SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.reconciler import NODE
-from trainmaster.controllers.scheduler.room import Room, make_room
+from trainmaster.controllers.scheduler.room import NodeRoom, make_room
 from trainmaster.controllers.scheduler.words import describe as describe_verdict
 from trainmaster.controllers.trainjob.verdict import describe as describe_failure
 from trainmaster.kit.clock import format_time, parse_time
@@ -44,7 +44,7 @@ SUSPENDED, COMPLETE, FAILED, DELETING = "Suspended", "Complete", "Failed", "Dele
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class JobExplanation:
     namespace: str
     name: str
     state: str
@@ -59,13 +59,13 @@ class Explanation:
     ahead: tuple[str, ...] = ()
     unblock: tuple[str, ...] = ()
     """What has to happen, or what to do."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[UnblockingChange, ...] = ()
     """What would start it now, the smallest change first."""
     facts: tuple[str, ...] = field(default=())
     """What else is worth knowing: deadline, retention, restarts, progress."""
 
 
-def explain(view: View, namespace: str, name: str, now: Now, *, proposals: bool = True) -> Explanation | None:
+def explain(view: View, namespace: str, name: str, now: Now, *, proposals: bool = True) -> JobExplanation | None:
     """None: there is no such TrainJob. `proposals`: also what would start it, which with hundreds in the queue takes a
     second for each."""
     trainjob = view.find(TRAIN_JOBS, namespace, name)
@@ -109,7 +109,7 @@ class _Explainer:
         self._status: Mapping[str, Any] = trainjob.get("status") or {}
         self._place = (self._meta["namespace"], self._meta["name"])
 
-    def explain(self) -> Explanation:
+    def explain(self) -> JobExplanation:
         conditions = list_conditions(self._job)
         for state in (COMPLETE, FAILED):
             condition = find_condition(conditions, state)
@@ -124,12 +124,12 @@ class _Explainer:
             return self._explain_waiting(self._status["waiting"])
         return self._explain_active()
 
-    def _make(self, state: str, sentence: str, **more: Any) -> Explanation:
-        return Explanation(*self._place, state, sentence, **more)
+    def _make(self, state: str, sentence: str, **more: Any) -> JobExplanation:
+        return JobExplanation(*self._place, state, sentence, **more)
 
     # Over
 
-    def _explain_end(self, state: str, condition: Mapping[str, Any]) -> Explanation:
+    def _explain_end(self, state: str, condition: Mapping[str, Any]) -> JobExplanation:
         when = str(condition.get("lastTransitionTime") or "")
         age = f"{self._tell_age(when)} ago" if when else "at a time that nobody recorded"
         reason = str(condition.get("reason") or "")
@@ -163,7 +163,7 @@ class _Explainer:
         if retention.get("message"):
             yield str(retention["message"])
 
-    def _explain_deletion(self) -> Explanation:
+    def _explain_deletion(self) -> JobExplanation:
         since = str(self._meta["deletionTimestamp"])
         kept = [name for name in self._meta.get("finalizers") or () if name not in ("foregroundDeletion", "orphan")]
         sentence = f"is being deleted, since {self._tell_age(since)}"
@@ -174,7 +174,7 @@ class _Explainer:
 
     # Not running
 
-    def _explain_suspended(self, condition: Mapping[str, Any]) -> Explanation:
+    def _explain_suspended(self, condition: Mapping[str, Any]) -> JobExplanation:
         since = str(condition.get("lastTransitionTime") or "")
         namespace, name = self._place
         sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: nothing of it runs"
@@ -186,14 +186,14 @@ class _Explainer:
             )
         return self._make(SUSPENDED, sentence, reason=SUSPENDED, since=since, unblock=tuple(todo))
 
-    def _explain_waiting(self, waiting: Mapping[str, Any]) -> Explanation:
+    def _explain_waiting(self, waiting: Mapping[str, Any]) -> JobExplanation:
         reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
         since = str(waiting.get("since") or "")
         found = self._look()
-        if found is not None and found[0].kind in (Kind.WAITS, Kind.STUCK):
+        if found is not None and found[0].kind in (VerdictKind.WAITS, VerdictKind.STUCK):
             return self._explain_queued(*found, reason=reason, since=since)
         todo = [find_advice(reason)]
-        changes: tuple[Change, ...] = ()
+        changes: tuple[UnblockingChange, ...] = ()
         if _QUOTA in message and self._proposals and self._find_node() is not None:
             changes = tuple(Questions(self._view, self._job, self._now).list_smaller())
         if waiting.get("until"):
@@ -211,15 +211,17 @@ class _Explainer:
             facts=facts,
         )
 
-    def _explain_queued(self, verdict: Verdict, room: Room, queue: int, *, reason: str, since: str) -> Explanation:
+    def _explain_queued(
+        self, verdict: SchedulingVerdict, room: NodeRoom, queue: int, *, reason: str, since: str
+    ) -> JobExplanation:
         ledger = read_ledger(self._view)
         sentence = describe_verdict(verdict, room, ledger.list_holders())
-        changes: list[Change] = []
+        changes: list[UnblockingChange] = []
         unblock: list[str] = []
         if self._proposals:
             questions = Questions(self._view, self._job, self._now)
             changes = questions.list_changes(verdict.lacking)
-            if verdict.kind is Kind.WAITS:
+            if verdict.kind is VerdictKind.WAITS:
                 unblock = [self._tell_release(label) for label in questions.list_releases()]
                 unblock = unblock or [_tell_long_wait(verdict)]
             elif not changes:
@@ -253,7 +255,7 @@ class _Explainer:
             return f"{text}, at the latest in {describe_age(max(0.0, left))} (its deadline)"
         return text
 
-    def _look(self) -> tuple[Verdict, Room, int] | None:
+    def _look(self) -> tuple[SchedulingVerdict, NodeRoom, int] | None:
         """What the scheduler thinks of it, where it is the scheduler's turn."""
         jobset = self._view.find(JOB_SETS, *self._place)
         node = self._find_node()
@@ -263,7 +265,7 @@ class _Explainer:
         policy = read_node_policy(self._view.find(CONFIG_MAPS, NAMESPACE, NAME))
         room = make_room(node, ledger)
         # All of the queue: the scheduler's own walk ends where nothing is left to give.
-        look = Walk(self._view, ledger, node, room, policy, to_the_end=True).run()
+        look = SchedulingPass(self._view, ledger, node, room, policy, to_the_end=True).run()
         queue = sum(1 for verdict in look.waiting if verdict.position)
         gang = build_gang(self._place[0], jobset["metadata"]["uid"])
         own = next((one for one in look.waiting if one.gang.id == gang), None)
@@ -274,7 +276,7 @@ class _Explainer:
 
     # At work
 
-    def _explain_active(self) -> Explanation:
+    def _explain_active(self) -> JobExplanation:
         pods = self._list_pods()
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
         facts = tuple(self._list_active_facts())
@@ -343,7 +345,7 @@ class _Explainer:
         return describe_age(max(0.0, (self._now.wall - parse_time(moment)).total_seconds()))
 
 
-def _tell_long_wait(verdict: Verdict) -> str:
+def _tell_long_wait(verdict: SchedulingVerdict) -> str:
     """Where the end of no single job would do."""
     ahead = verdict.position - 1
     if not ahead:

@@ -21,7 +21,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLAS
 from trainmaster.api.training.steps import list_jobs
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch
-from trainmaster.controllers.scheduler.ledger import Ledger, read_attempt
+from trainmaster.controllers.scheduler.ledger import SchedulingLedger, read_attempt
 from trainmaster.controllers.scheduler.reconciler import BIND, reconcile
 from trainmaster.controllers.scheduler.shapes import read_shape
 from trainmaster.kit.clock import format_time
@@ -34,9 +34,9 @@ _MOST_PASSES = 10_000
 """Each binds a Pod at least, so that an end comes anyway; this catches a scheduler that goes round in circles."""
 
 
-def read_ledger(view: View) -> Ledger:
+def read_ledger(view: View) -> SchedulingLedger:
     """The scheduler's own summary of a view, brought up to date as the scheduler does before it looks."""
-    ledger = summarize(view, Ledger)
+    ledger = summarize(view, SchedulingLedger)
     ledger.settle()
     return ledger
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from trainmaster.api.meta import Object
 from trainmaster.api.training.steps import find_policy, get_runtime_spec
 from trainmaster.controllers.frameworks import coscheduling, flux, jax, mpi, plain, torch, volcano, xgboost
-from trainmaster.controllers.frameworks.contract import Context, Framework, Injection, Training
+from trainmaster.controllers.frameworks.contract import Framework, FrameworkContext, Injection, Training
 
 FRAMEWORKS: Mapping[str, Framework] = {
     framework.name: framework
@@ -30,7 +30,9 @@ def select_framework(runtime: Mapping[str, Any]) -> Framework:
     return FRAMEWORKS.get(name, plain.FRAMEWORK)
 
 
-def inject_gangs(training: Training, runtime: Mapping[str, Any], jobset: Object, context: Context) -> list[Injection]:
+def inject_gangs(
+    training: Training, runtime: Mapping[str, Any], jobset: Object, context: FrameworkContext
+) -> list[Injection]:
     """One answer per policy. Where nobody reads PodGroups the marks on the Pods stay, and a remark says so."""
     policies = get_runtime_spec(runtime).get("podGroupPolicy") or {}
     answers = []

@@ -1,8 +1,8 @@
 """What a framework is told about a job, and what it answers. Frameworks import `api` only, and are pure.
 
 A framework answers with data: how many Pods each job has, what goes into which container, and which objects the job
-needs beside its JobSet. Key pairs are the one thing that must be random; the `Context` brings the functions that make
-them, and they are called only when the object does not exist yet.
+needs beside its JobSet. Key pairs are the one thing that must be random; the `FrameworkContext` brings the functions
+that make them, and they are called only when the object does not exist yet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ProgressServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class FrameworkContext:
     """Where the controllers run, and what must come from outside a pure function."""
 
     on_cluster: bool = False
@@ -92,7 +92,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ContainerPart:
     """What goes into one container and its Pod. Entries of the same name, port or path are replaced."""
 
     job: str
@@ -124,7 +124,7 @@ class Companion:
 @dataclass(frozen=True, slots=True)
 class Injection:
     counts: Mapping[str, int] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ContainerPart, ...] = ()
     companions: tuple[Companion, ...] = ()
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     pod_annotations: Mapping[str, str] = field(default_factory=dict)
@@ -135,10 +135,10 @@ class Injection:
 @dataclass(frozen=True, slots=True)
 class Framework:
     name: str
-    inject: Callable[[Training, Context], Injection]
-    list_problems: Callable[[Training, Context], Sequence[str]]
+    inject: Callable[[Training, FrameworkContext], Injection]
+    list_problems: Callable[[Training, FrameworkContext], Sequence[str]]
     """Sentences that say what of the policy, or of the job under it, cannot be carried out."""
 
 
-def list_no_problems(training: Training, context: Context) -> Sequence[str]:
+def list_no_problems(training: Training, context: FrameworkContext) -> Sequence[str]:
     return ()

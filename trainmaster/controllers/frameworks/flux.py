@@ -15,7 +15,14 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, SECRETS
 from trainmaster.api.training.devices import count_gpus
 from trainmaster.api.training.steps import NODE
-from trainmaster.controllers.frameworks.contract import Companion, Context, Framework, Injection, Part, Training
+from trainmaster.controllers.frameworks.contract import (
+    Companion,
+    ContainerPart,
+    Framework,
+    FrameworkContext,
+    Injection,
+    Training,
+)
 from trainmaster.controllers.frameworks.keys import KeyPair, encode_data
 
 INSTALLER = "flux-installer"
@@ -28,7 +35,7 @@ _DEFAULTS = {
 _BROKER_PORT = 8050
 
 
-def _inject(training: Training, context: Context) -> Injection:
+def _inject(training: Training, context: FrameworkContext) -> Injection:
     settings = read_settings(training)
     config = f"{training.name}-flux-entrypoint"
     own = training.trainer.get("command") or training.runtime_command
@@ -43,7 +50,7 @@ def _inject(training: Training, context: Context) -> Injection:
             {"name": config, "mountPath": _CONFIG_DIRECTORY, "readOnly": True},
         ],
     }
-    part = Part(
+    part = ContainerPart(
         NODE,
         env=training.env,
         mounts=_build_mounts(config),
@@ -83,7 +90,9 @@ def _build_volumes(name: str, config: str) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _build_companions(training: Training, context: Context, settings: Mapping[str, str]) -> tuple[Companion, ...]:
+def _build_companions(
+    training: Training, context: FrameworkContext, settings: Mapping[str, str]
+) -> tuple[Companion, ...]:
     def make_scripts() -> Object:
         return {"data": {"entrypoint.sh": render_entrypoint(training, settings), "init.sh": INIT}}
 
@@ -160,7 +169,7 @@ done
 """
 
 
-def _list_problems(training: Training, context: Context) -> Sequence[str]:
+def _list_problems(training: Training, context: FrameworkContext) -> Sequence[str]:
     problems = []
     if not context.on_cluster:
         problems.append("mlPolicy.flux of the runtime: there is no Flux broker on this machine")

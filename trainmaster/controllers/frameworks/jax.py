@@ -9,16 +9,16 @@ from __future__ import annotations
 from trainmaster.controllers.frameworks.contract import (
     COORDINATOR_PORT,
     RANK,
-    Context,
+    ContainerPart,
     Framework,
+    FrameworkContext,
     Injection,
-    Part,
     Training,
     list_no_problems,
 )
 
 
-def _inject(training: Training, context: Context) -> Injection:
+def _inject(training: Training, context: FrameworkContext) -> Injection:
     if not training.trainer_job:
         return Injection()
     env = (
@@ -27,7 +27,9 @@ def _inject(training: Training, context: Context) -> Injection:
         {"name": "JAX_PROCESS_ID", "valueFrom": RANK},
         {"name": "JAX_COORDINATOR_ADDRESS", "value": f"{training.coordinator}:{COORDINATOR_PORT}"},
     )
-    return Injection(parts=(Part(training.trainer_job, env=env, ports=({"containerPort": COORDINATOR_PORT},)),))
+    return Injection(
+        parts=(ContainerPart(training.trainer_job, env=env, ports=({"containerPort": COORDINATOR_PORT},)),)
+    )
 
 
 FRAMEWORK = Framework("jax", _inject, list_no_problems)

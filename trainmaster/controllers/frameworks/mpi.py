@@ -14,7 +14,14 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, SECRETS
 from trainmaster.api.training.devices import count_gpus
 from trainmaster.api.training.steps import LAUNCHER, NODE, TRAINER, find_ancestor, find_container
-from trainmaster.controllers.frameworks.contract import Companion, Context, Framework, Injection, Part, Training
+from trainmaster.controllers.frameworks.contract import (
+    Companion,
+    ContainerPart,
+    Framework,
+    FrameworkContext,
+    Injection,
+    Training,
+)
 from trainmaster.controllers.frameworks.keys import encode_data
 
 OPEN_MPI = "OpenMPI"
@@ -24,7 +31,7 @@ _HOSTFILE_DIRECTORY = "/etc/mpi"
 _SSH_DIRECTORY = "/root/.ssh"
 
 
-def _inject(training: Training, context: Context) -> Injection:
+def _inject(training: Training, context: FrameworkContext) -> Injection:
     counts = decide_counts(training)
     slots = decide_slots(training)
     ssh = ({"name": _SSH_VOLUME, "mountPath": training.policy.get("sshAuthMountPath") or _SSH_DIRECTORY},)
@@ -33,14 +40,14 @@ def _inject(training: Training, context: Context) -> Injection:
     parts = []
     for job in training.jobs:
         if job["name"] == NODE:
-            parts.append(Part(NODE, mounts=ssh, volumes=volumes))
+            parts.append(ContainerPart(NODE, mounts=ssh, volumes=volumes))
         elif job["name"] == LAUNCHER:
             more = (*volumes, _build_hostfile_volume(training.name))
-            parts.append(Part(LAUNCHER, env=_build_env(slots), mounts=(*ssh, *hostfile), volumes=more))
+            parts.append(ContainerPart(LAUNCHER, env=_build_env(slots), mounts=(*ssh, *hostfile), volumes=more))
     if training.trainer_job:
-        parts.append(Part(training.trainer_job, env=training.env))
+        parts.append(ContainerPart(training.trainer_job, env=training.env))
     if training.policy.get("runLauncherAsNode") and any(job["name"] == NODE for job in training.jobs):
-        parts.append(Part(NODE, env=training.env))
+        parts.append(ContainerPart(NODE, env=training.env))
     text = build_hostfile(training, counts, slots)
     return Injection(counts, tuple(parts), _build_companions(training, context, text))
 
@@ -104,7 +111,7 @@ def _build_hostfile_volume(name: str) -> Mapping[str, Any]:
     return {"name": _HOSTFILE_VOLUME, "configMap": {"name": f"{name}-mpi-hostfile", "items": items}}
 
 
-def _build_companions(training: Training, context: Context, hostfile: str) -> tuple[Companion, ...]:
+def _build_companions(training: Training, context: FrameworkContext, hostfile: str) -> tuple[Companion, ...]:
     def make_secret() -> Object:
         pair = context.make_ssh_keys()
         data = {"ssh-privatekey": encode_data(pair.private), "ssh-publickey": encode_data(pair.public)}
@@ -116,7 +123,7 @@ def _build_companions(training: Training, context: Context, hostfile: str) -> tu
     )
 
 
-def _list_problems(training: Training, context: Context) -> Sequence[str]:
+def _list_problems(training: Training, context: FrameworkContext) -> Sequence[str]:
     implementation = training.policy.get("mpiImplementation", OPEN_MPI)
     problems = []
     if implementation != OPEN_MPI:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from trainmaster.controllers.frameworks.contract import Context, Framework, Injection, Training, list_no_problems
+from trainmaster.controllers.frameworks.contract import (
+    Framework,
+    FrameworkContext,
+    Injection,
+    Training,
+    list_no_problems,
+)
 
 
-def _inject(training: Training, context: Context) -> Injection:
+def _inject(training: Training, context: FrameworkContext) -> Injection:
     return Injection()
 
 

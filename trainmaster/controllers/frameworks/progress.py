@@ -13,7 +13,14 @@ from typing import Any
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.training import reports
 from trainmaster.api.training.steps import find_job, list_container_names
-from trainmaster.controllers.frameworks.contract import Companion, Context, Injection, Part, ProgressServer, Training
+from trainmaster.controllers.frameworks.contract import (
+    Companion,
+    ContainerPart,
+    FrameworkContext,
+    Injection,
+    ProgressServer,
+    Training,
+)
 
 URL = "KUBEFLOW_TRAINER_SERVER_URL"
 CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
@@ -22,7 +29,7 @@ SECONDS = 3600
 _ROOT_CA = "kube-root-ca.crt"
 
 
-def inject(training: Training, context: Context) -> Injection:
+def inject(training: Training, context: FrameworkContext) -> Injection:
     server = context.progress
     job = find_job({"replicatedJobs": list(training.jobs)}, training.trainer_job) if training.trainer_job else None
     if server is None or job is None:
@@ -35,12 +42,13 @@ def inject(training: Training, context: Context) -> Injection:
     mounts = ({"name": reports.VOLUME, "mountPath": reports.FOLDER, "readOnly": True},)
     volumes = (_build_volume(training, server),)
     parts = tuple(
-        Part(training.trainer_job, name, env=env, mounts=mounts, volumes=volumes) for name in list_container_names(job)
+        ContainerPart(training.trainer_job, name, env=env, mounts=mounts, volumes=volumes)
+        for name in list_container_names(job)
     )
     return Injection(parts=parts, companions=list_companions(training.name, context))
 
 
-def list_companions(name: str, context: Context) -> tuple[Companion, ...]:
+def list_companions(name: str, context: FrameworkContext) -> tuple[Companion, ...]:
     server = context.progress
     if server is None or not server.ca:
         return ()

@@ -20,23 +20,23 @@ from trainmaster.api.training.steps import list_container_names
 from trainmaster.controllers.frameworks.contract import (
     COORDINATOR_PORT,
     RANK,
-    Context,
+    ContainerPart,
     Framework,
+    FrameworkContext,
     Injection,
-    Part,
     Training,
 )
 
 
-def _inject(training: Training, context: Context) -> Injection:
+def _inject(training: Training, context: FrameworkContext) -> Injection:
     counts = decide_counts(training)
     training = replace(training, counts={**training.counts, **counts})
-    parts: list[Part] = []
+    parts: list[ContainerPart] = []
     tune = torchtune.is_torchtune(training.trainer)
     if training.trainer_job:
         env = build_env(training, with_coordinator=not tune)
         parts.append(
-            Part(
+            ContainerPart(
                 training.trainer_job,
                 env=(*training.env, *env),
                 ports=({"containerPort": COORDINATOR_PORT},),
@@ -44,7 +44,7 @@ def _inject(training: Training, context: Context) -> Injection:
             )
         )
     for job, container in list_targets(training.policy):
-        parts.append(Part(job, container, env=build_env(training, with_coordinator=True)))
+        parts.append(ContainerPart(job, container, env=build_env(training, with_coordinator=True)))
     return Injection(counts, tuple(parts))
 
 
@@ -88,7 +88,7 @@ def decide_processes_per_node(training: Training) -> str:
 def build_tune_command(training: Training) -> tuple[str, ...]:
     """`tune run` with the recipe that fits, and with the paths that the runtime's volumes give."""
     processes = decide_processes_per_node(training)
-    shape = torchtune.Shape(
+    shape = torchtune.RecipeShape(
         training.num_nodes, int(processes) if processes.isdigit() else processes, count_gpus(training.resources)
     )
     args = [str(arg) for arg in training.trainer.get("args") or ()]
@@ -106,7 +106,7 @@ def list_targets(policy: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(target["jobName"], name) for target in targets for name in target.get("containerNames") or ()]
 
 
-def _list_problems(training: Training, context: Context) -> Sequence[str]:
+def _list_problems(training: Training, context: FrameworkContext) -> Sequence[str]:
     problems = []
     names = {
         job["name"]: {*list_container_names(job), *list_container_names(job, "initContainers")} for job in training.jobs

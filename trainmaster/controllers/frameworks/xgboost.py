@@ -9,16 +9,16 @@ from trainmaster.api.training.devices import count_gpus
 from trainmaster.controllers.frameworks.contract import (
     COORDINATOR_PORT,
     RANK,
-    Context,
+    ContainerPart,
     Framework,
+    FrameworkContext,
     Injection,
-    Part,
     Training,
     list_no_problems,
 )
 
 
-def _inject(training: Training, context: Context) -> Injection:
+def _inject(training: Training, context: FrameworkContext) -> Injection:
     if not training.trainer_job:
         return Injection()
     workers = training.num_nodes * max(1, count_gpus(training.resources))
@@ -29,7 +29,9 @@ def _inject(training: Training, context: Context) -> Injection:
         {"name": "DMLC_TASK_ID", "valueFrom": RANK},
         {"name": "DMLC_NUM_WORKER", "value": str(workers)},
     )
-    return Injection(parts=(Part(training.trainer_job, env=env, ports=({"containerPort": COORDINATOR_PORT},)),))
+    return Injection(
+        parts=(ContainerPart(training.trainer_job, env=env, ports=({"containerPort": COORDINATOR_PORT},)),)
+    )
 
 
 FRAMEWORK = Framework("xgboost", _inject, list_no_problems)

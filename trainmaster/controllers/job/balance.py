@@ -14,7 +14,7 @@ from trainmaster.api.pods.phases import get_phase
 from trainmaster.controllers.job.books import Slot, is_indexed
 from trainmaster.controllers.job.pods import count_restarts, find_index, is_ready
 from trainmaster.controllers.job.tally import Tally
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.timeline import Now
 
 MOST = 500
@@ -83,7 +83,7 @@ class _Reversed:
         return self.text > other.text
 
 
-def find_missing(job: Object, tally: Tally, policy: Policy, now: Now) -> Missing:
+def find_missing(job: Object, tally: Tally, policy: BackoffPolicy, now: Now) -> Missing:
     waits_for_end = job["spec"].get("podReplacementPolicy") == "Failed"
     held = len(tally.running) + (len(tally.terminating) if waits_for_end else 0)
     missing = count_wanted(job, tally) - held
@@ -115,7 +115,7 @@ def _list_free(job: Object, tally: Tally, count: int, *, waits_for_end: bool) ->
     return found
 
 
-def _split_by_pause(job: Object, tally: Tally, free: list[int], policy: Policy, now: Now) -> Missing:
+def _split_by_pause(job: Object, tally: Tally, free: list[int], policy: BackoffPolicy, now: Now) -> Missing:
     """Each index waits for itself."""
     pauses: dict[int, float] = {}
     for index in free:
@@ -131,7 +131,7 @@ def _cut(numbers: tuple[int, ...]) -> Missing:
     return Missing(numbers[:MOST], is_all=len(numbers) <= MOST, is_cut=len(numbers) > MOST)
 
 
-def _get_pause(job: Object, policy: Policy, failures: int, at: str, now: Now, index: int | None = None) -> float:
+def _get_pause(job: Object, policy: BackoffPolicy, failures: int, at: str, now: Now, index: int | None = None) -> float:
     """Seconds. Each failure has a pause of its own, even where the clock was set and shows the same time again."""
     if not at:
         return 0.0

@@ -16,7 +16,7 @@ from trainmaster.api.selectors import LabelSelector, parse_object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.job.books import is_indexed
-from trainmaster.controllers.job.facts import SMALL, Facts, Memo, read_facts
+from trainmaster.controllers.job.facts import SMALL, PodFacts, PodFactsMemo, read_facts
 from trainmaster.controllers.job.pods import find_number, is_active
 from trainmaster.controllers.ownership import build_owner_reference, find_controller, is_terminating
 from trainmaster.engine.request import Request
@@ -30,13 +30,13 @@ _LONGEST = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    pods: tuple[Facts, ...]
+    pods: tuple[PodFacts, ...]
     adopted: tuple[Patch, ...]
     foreign: frozenset[str]
     """Uids of Pods that the Job controls and its selector does not match."""
 
 
-def claim_pods(view: View, memo: Memo, job: Object, serial: int) -> Claims:
+def claim_pods(view: View, memo: PodFactsMemo, job: Object, serial: int) -> Claims:
     """`serial`: the number that the next adopted Pod of a Job without indexes gets."""
     meta = job["metadata"]
     selector = parse_object(job["spec"].get("selector") or {})
@@ -55,7 +55,7 @@ def claim_pods(view: View, memo: Memo, job: Object, serial: int) -> Claims:
     return Claims(tuple(pods), tuple(adopted), foreign)
 
 
-def _list_foreign(selector: LabelSelector, pods: Iterable[Facts]) -> Iterator[str]:
+def _list_foreign(selector: LabelSelector, pods: Iterable[PodFacts]) -> Iterator[str]:
     """Uids of those that do not match."""
     equal = selector.equal
     if len(selector.requirements) == 1 and labels.CONTROLLER_UID in equal:

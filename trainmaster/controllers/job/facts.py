@@ -1,8 +1,8 @@
 """What a pass asks every Pod, read once for each version of the Pod.
 
-A look at a Job looks at all its Pods; most have not changed since the last one. `Memo` keeps the answers of large Jobs
-from one look to the next. An answer belongs to one object in memory, which nobody changes and which the memo keeps
-alive, so it is never out of date, whatever becomes of revisions: with and without a memo every plan is the same.
+A look at a Job looks at all its Pods; most have not changed since the last one. `PodFactsMemo` keeps the answers of
+large Jobs from one look to the next. An answer belongs to one object in memory, which nobody changes and which the memo
+keeps alive, so it is never out of date, whatever becomes of revisions: with and without a memo every plan is the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_JOBS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PodFacts:
     pod: Object
     uid: str
     namespace: str
@@ -49,9 +49,9 @@ class Facts:
         return None if self.index is None else (self.index, self.attempt)
 
 
-def read_facts(pod: Object) -> Facts:
+def read_facts(pod: Object) -> PodFacts:
     meta = pod["metadata"]
-    return Facts(
+    return PodFacts(
         pod=pod,
         uid=meta["uid"],
         namespace=meta.get("namespace", ""),
@@ -65,12 +65,12 @@ def read_facts(pod: Object) -> Facts:
     )
 
 
-class Memo:
+class PodFactsMemo:
     def __init__(self) -> None:
-        self._known: dict[str, dict[int, Facts]] = {}
+        self._known: dict[str, dict[int, PodFacts]] = {}
         """Job uid to the identity of a Pod in memory to its facts, the least recently seen Job first."""
 
-    def read(self, job_uid: str, pods: Sequence[Object]) -> list[Facts]:
+    def read(self, job_uid: str, pods: Sequence[Object]) -> list[PodFacts]:
         known = self._known.pop(job_uid, None) or {}
         if len(pods) <= SMALL:
             return [read_facts(pod) for pod in pods]

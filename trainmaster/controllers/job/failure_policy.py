@@ -18,21 +18,21 @@ FAIL_JOB = "FailJob"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PodFailureVerdict:
     action: str = COUNT
     message: str = ""
     """Of FailJob: why, in upstream's words."""
     is_matched: bool = False
 
 
-def judge(job: Object, pod: Object) -> Verdict:
+def judge(job: Object, pod: Object) -> PodFailureVerdict:
     for position, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or ()):
         cause = _find_cause(pod, rule)
         if cause is not None:
             action = rule["action"]
             message = f"{cause} matching {action} rule at index {position}" if action == FAIL_JOB else ""
-            return Verdict(action, message, is_matched=True)
-    return Verdict()
+            return PodFailureVerdict(action, message, is_matched=True)
+    return PodFailureVerdict()
 
 
 def _find_cause(pod: Object, rule: Mapping[str, Any]) -> str | None:

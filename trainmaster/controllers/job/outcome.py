@@ -19,25 +19,25 @@ FAILURE = "FailureTarget"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     kind: str
     """The interim condition; Complete or Failed follow it once all Pods have ended."""
     reason: str
     message: str
 
 
-COMPLETED = Outcome(SUCCESS, "CompletionsReached", "Reached expected number of succeeded pods")
-_TOO_MANY_FAILURES = Outcome(FAILURE, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-_TOO_LATE = Outcome(FAILURE, "DeadlineExceeded", "Job was active longer than specified deadline")
-_TOO_MANY_INDEXES = Outcome(
+COMPLETED = JobOutcome(SUCCESS, "CompletionsReached", "Reached expected number of succeeded pods")
+_TOO_MANY_FAILURES = JobOutcome(FAILURE, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+_TOO_LATE = JobOutcome(FAILURE, "DeadlineExceeded", "Job was active longer than specified deadline")
+_TOO_MANY_INDEXES = JobOutcome(
     FAILURE, "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
 )
-_FAILED_INDEXES = Outcome(FAILURE, "FailedIndexes", "Job has failed indexes")
+_FAILED_INDEXES = JobOutcome(FAILURE, "FailedIndexes", "Job has failed indexes")
 
 
-def find_outcome(job: Object, tally: Tally, now: Now) -> Outcome | None:
+def find_outcome(job: Object, tally: Tally, now: Now) -> JobOutcome | None:
     if tally.fail_job:
-        return Outcome(FAILURE, "PodFailurePolicy", tally.fail_job)
+        return JobOutcome(FAILURE, "PodFailurePolicy", tally.fail_job)
     if _exceeds_backoff_limit(job, tally):
         return _TOO_MANY_FAILURES
     left = find_time_left(job, now)
@@ -50,7 +50,7 @@ def find_outcome(job: Object, tally: Tally, now: Now) -> Outcome | None:
         if len(tally.failed_indexes) + len(tally.completed) >= job["spec"].get("completions", 0):
             return _FAILED_INDEXES
     message = find_success(job, tally.completed)
-    return Outcome(SUCCESS, "SuccessPolicy", message) if message else None
+    return JobOutcome(SUCCESS, "SuccessPolicy", message) if message else None
 
 
 def _exceeds_backoff_limit(job: Object, tally: Tally) -> bool:

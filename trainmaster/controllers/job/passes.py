@@ -16,11 +16,11 @@ from trainmaster.controllers.job.balance import MOST, find_missing, list_surplus
 from trainmaster.controllers.job.books import FIRST, is_indexed, render_books
 from trainmaster.controllers.job.claims import Claims, build_release
 from trainmaster.controllers.job.keys import BOOKS
-from trainmaster.controllers.job.outcome import Outcome
+from trainmaster.controllers.job.outcome import JobOutcome
 from trainmaster.controllers.job.pods import build_pod, build_pod_name, is_ready
 from trainmaster.controllers.job.tally import Tally
 from trainmaster.engine.plan import Note, Plan
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
@@ -35,7 +35,7 @@ class Pass:
         job: Object,
         claims: Claims,
         tally: Tally,
-        policy: Policy,
+        policy: BackoffPolicy,
         now: Now,
         is_name_taken: Callable[[str], bool],
     ) -> None:
@@ -78,7 +78,7 @@ class Pass:
     def _find_decision(self) -> str | None:
         return next((kind for kind in (ends.SUCCESS, ends.FAILURE) if is_true(self._conditions, kind)), None)
 
-    def _decide(self, outcome: Outcome) -> None:
+    def _decide(self, outcome: JobOutcome) -> None:
         """What still runs is stopped in a later pass: a stop before the outcome is stored could hide its cause."""
         self._set(outcome.kind, outcome.reason, outcome.message)
         for number in self._books.list_open():

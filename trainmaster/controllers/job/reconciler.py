@@ -16,10 +16,10 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Delete, Patch, Refusal
+from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
 from trainmaster.controllers.job.books import Slot, read_books
 from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, is_finished, map_job, map_pod
-from trainmaster.controllers.job.facts import Memo
+from trainmaster.controllers.job.facts import PodFactsMemo
 from trainmaster.controllers.job.fields import JOB
 from trainmaster.controllers.job.passes import Pass
 from trainmaster.controllers.job.pods import build_pod_name, is_active
@@ -30,26 +30,28 @@ from trainmaster.controllers.waiting import Waiting, build_annotation_patch, fin
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan, Reconcile
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source
-from trainmaster.kit.backoff import Policy
+from trainmaster.engine.source import ChangeSource
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
 MANAGER = "kubernetes.io/job-controller"
-REPLACEMENT = Policy(first=10.0, cap=600.0)
+REPLACEMENT = BackoffPolicy(first=10.0, cap=600.0)
 """Upstream's pause before failed Pods are replaced (600 s since Kubernetes 1.28)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class JobPassContext:
     """What the passes of one controller share."""
 
-    policy: Policy = REPLACEMENT
+    policy: BackoffPolicy = REPLACEMENT
     """The pause before failed Pods are replaced."""
-    memo: Memo = field(default_factory=Memo)
+    memo: PodFactsMemo = field(default_factory=PodFactsMemo)
 
 
-def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(
+    context: JobPassContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
+) -> Plan:
     job = view.find(JOBS, request.namespace, request.name)
     if job is None or is_terminating(job):
         return NOTHING
@@ -89,7 +91,7 @@ def _is_name_taken(view: View, job: Object, name: str) -> bool:
     return view.find(PODS, job["metadata"]["namespace"], name) is not None
 
 
-def _find_problem(job: Object, refusals: Sequence[Refusal]) -> Waiting | None:
+def _find_problem(job: Object, refusals: Sequence[WriteRefusal]) -> Waiting | None:
     fields = list_unsupported(job["spec"], JOB, "spec")
     if fields:
         return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)} of the Job")
@@ -116,16 +118,16 @@ def _wait(job: Object, problem: Waiting, now: Now) -> Plan:
     return Plan(tuple(writes), None, notes)
 
 
-def build_controller(policy: Policy = REPLACEMENT) -> Controller:
+def build_controller(policy: BackoffPolicy = REPLACEMENT) -> Controller:
     """`policy`: the pause before failed Pods are replaced."""
-    bound: Callable[..., Plan] = partial(reconcile, Context(policy))
+    bound: Callable[..., Plan] = partial(reconcile, JobPassContext(policy))
     run: Reconcile = bound
     return Controller(
         name="job",
         kind=JOBS,
         reconcile=run,
         reporter="job-controller",
-        sources=(Source(JOBS, map_job, gather_own), Source(PODS, map_pod, gather)),
+        sources=(ChangeSource(JOBS, map_job, gather_own), ChangeSource(PODS, map_pod, gather)),
     )
 
 

@@ -14,8 +14,8 @@ from trainmaster.api.jobs.indexes import parse_indexes
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.phases import get_phase
 from trainmaster.controllers.job.books import Books, Slot, is_indexed, make_slot, read_books
-from trainmaster.controllers.job.facts import Facts
-from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, Verdict, judge
+from trainmaster.controllers.job.facts import PodFacts
+from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, PodFailureVerdict, judge
 from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.kit.clock import format_time, parse_time
@@ -43,7 +43,7 @@ class Tally:
     """What the first Pod that no node takes says about itself."""
 
 
-def count_pods(job: Object, pods: Sequence[Facts], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
+def count_pods(job: Object, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
     """`has_left(slot number, slot)`: the Pod exists, but is no longer the Job's."""
     count = _Count(job, now)
     for facts in pods:
@@ -82,7 +82,7 @@ class _Count:
         policy = job["spec"].get("podReplacementPolicy", "TerminatingOrFailed")
         self.counts_terminating = policy == "TerminatingOrFailed"
 
-    def look_at(self, facts: Facts) -> None:
+    def look_at(self, facts: PodFacts) -> None:
         """Runs for each Pod on each look: what it asks stands in the facts."""
         slot = self._find_open_slot(facts)
         pod = facts.pod
@@ -107,7 +107,7 @@ class _Count:
         elif self.waiting is None:
             self.waiting = facts.waiting
 
-    def _find_open_slot(self, facts: Facts) -> int | None:
+    def _find_open_slot(self, facts: PodFacts) -> int | None:
         """The number of the open slot that the Pod fills. A Pod the books do not know yet opens its slot."""
         key = facts.find_key(indexed=self.indexed)
         if key is None:
@@ -146,7 +146,7 @@ class _Count:
             elif has_left(number, slot):
                 self.books.close(number, indexed=self.indexed)
             else:
-                self._fail(number, Verdict(slot.verdict) if slot.verdict else Verdict(), self.now)
+                self._fail(number, PodFailureVerdict(slot.verdict) if slot.verdict else PodFailureVerdict(), self.now)
 
     def settle(self) -> None:
         """Counts the Pods that ended, and brings the pause before replacements up to date."""
@@ -170,7 +170,7 @@ class _Count:
             self.succeeded += 1
         self.successes.append(get_finish_time(pod))
 
-    def _fail(self, number: int, verdict: Verdict, ended: datetime) -> None:
+    def _fail(self, number: int, verdict: PodFailureVerdict, ended: datetime) -> None:
         slot = self.books.slots.pop(number)
         self.open.pop(number, None)
         self.ends.append(ended)

@@ -12,7 +12,7 @@ from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.controllers.jobset import volumes
 from trainmaster.controllers.jobset.places import (
-    Place,
+    JobPlace,
     count_replicas,
     find_coordinator,
     get_group,
@@ -28,7 +28,7 @@ from trainmaster.controllers.ownership import build_owner_reference
 
 
 @dataclass(slots=True)
-class Buckets:
+class ChildJobs:
     """The JobSet's Jobs. `previous` belong to an earlier attempt and are on their way out."""
 
     previous: list[Object] = field(default_factory=list)
@@ -51,8 +51,8 @@ class Buckets:
         return (*self.previous, *self.failed, *self.succeeded, *self.active)
 
 
-def sort_jobs(jobset: Object, jobs: Sequence[Object]) -> Buckets:
-    buckets = Buckets()
+def sort_jobs(jobset: Object, jobs: Sequence[Object]) -> ChildJobs:
+    buckets = ChildJobs()
     singly = restarts_single_jobs(jobset)
     for job in jobs:
         conditions = list_conditions(job)
@@ -112,7 +112,7 @@ def build_service(jobset: Object) -> Object:
     }
 
 
-def build_job(jobset: Object, place: Place, restarts: int) -> Object:
+def build_job(jobset: Object, place: JobPlace, restarts: int) -> Object:
     name = get_job_name(jobset, place)
     marks = _build_marks(jobset, place, name, restarts)
     placement = find_placement(jobset, place.replicated)
@@ -167,7 +167,7 @@ def _select_nodes(pod_spec: dict[str, Any], value: str) -> None:
     pod_spec["tolerations"] = [*(pod_spec.get("tolerations") or ()), toleration]
 
 
-def _build_marks(jobset: Object, place: Place, name: str, restarts: int) -> dict[str, str]:
+def _build_marks(jobset: Object, place: JobPlace, name: str, restarts: int) -> dict[str, str]:
     """The same keys and values go into labels and annotations of the Job and of its Pods."""
     meta = jobset["metadata"]
     group = get_group(place.replicated)

@@ -10,9 +10,9 @@ from trainmaster.api.resources import JOBS, SERVICES
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Write
 from trainmaster.controllers.jobset import leftovers, startup, volumes
-from trainmaster.controllers.jobset.children import Buckets, build_job, build_service, find_placement
+from trainmaster.controllers.jobset.children import ChildJobs, build_job, build_service, find_placement
 from trainmaster.controllers.jobset.places import (
-    Place,
+    JobPlace,
     get_job_name,
     get_subdomain,
     has_dns,
@@ -24,7 +24,7 @@ from trainmaster.controllers.jobset.status import Draft
 from trainmaster.controllers.waiting import Waiting
 
 
-def list_missing(view: View, jobset: Object, buckets: Buckets, draft: Draft) -> list[Write] | Waiting:
+def list_missing(view: View, jobset: Object, buckets: ChildJobs, draft: Draft) -> list[Write] | Waiting:
     """In the order in which they are to be made. A name that an old Job still holds waits until that one is gone."""
     namespace = jobset["metadata"]["namespace"]
     writes: list[Write] = []
@@ -48,12 +48,12 @@ def list_missing(view: View, jobset: Object, buckets: Buckets, draft: Draft) -> 
     return writes
 
 
-def _list_places(jobset: Object, buckets: Buckets, draft: Draft) -> Iterator[Place]:
+def _list_places(jobset: Object, buckets: ChildJobs, draft: Draft) -> Iterator[JobPlace]:
     """Places of Jobs to make. In order: up to the first ReplicatedJob that has not started, and the draft says so."""
     taken = buckets.names
     in_order = startup.is_in_order(jobset) and not is_suspended(jobset)
     blocked = bool(buckets.previous) and _blocks(jobset)
-    places: dict[str, list[Place]] = {}
+    places: dict[str, list[JobPlace]] = {}
     for place in list_places(jobset):
         places.setdefault(place.replicated["name"], []).append(place)
     for replicated in list_replicated(jobset):
@@ -75,7 +75,7 @@ def _blocks(jobset: Object) -> bool:
     return (jobset["spec"].get("failurePolicy") or {}).get("restartStrategy") == "BlockingRecreate"
 
 
-def _note_placement(jobset: Object, place: Place, draft: Draft) -> None:
+def _note_placement(jobset: Object, place: JobPlace, draft: Draft) -> None:
     """Exclusive placement spreads Jobs over nodes. On one node it means nothing, and that is said once."""
     placement = find_placement(jobset, place.replicated)
     if draft.restarts or place.index or EXCLUSIVE_TOPOLOGY not in placement:

@@ -20,11 +20,11 @@ from trainmaster.api.numbers import find_count
 from trainmaster.api.patterns import is_found
 from trainmaster.controllers.jobset.places import is_suspended, list_job_restarts
 from trainmaster.controllers.jobset.status import Draft, get_replicated_name
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
-DELAY = Policy(first=1.0, cap=60.0)
+DELAY = BackoffPolicy(first=1.0, cap=60.0)
 PROGRESS = 600.0
 """Seconds; an attempt that lives this long was not in a crash loop. Kubelets reset their back-off after as long."""
 
@@ -35,7 +35,7 @@ _SINGLE = (RESTART_ONE, RESTART_ONE_FREELY)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JobSetFailureVerdict:
     """What is to be done, because of which Job and which rule (None: the default, or no policy at all)."""
 
     action: str
@@ -51,15 +51,15 @@ class Verdict:
         return int(self.job["metadata"]["labels"][labels.JOB_INDEX])
 
 
-def decide(jobset: Object, failed: Sequence[Object]) -> Verdict:
+def decide(jobset: Object, failed: Sequence[Object]) -> JobSetFailureVerdict:
     policy = jobset["spec"].get("failurePolicy")
     if policy is None:
-        return Verdict(FAIL, _find_first(failed))
+        return JobSetFailureVerdict(FAIL, _find_first(failed))
     for rule in policy.get("rules") or ():
         matching = [job for job in failed if _applies(rule, job)]
         if matching:
-            return Verdict(rule["action"], _find_first(matching), rule.get("name", ""))
-    return Verdict(RESTART, _find_first(failed))
+            return JobSetFailureVerdict(rule["action"], _find_first(matching), rule.get("name", ""))
+    return JobSetFailureVerdict(RESTART, _find_first(failed))
 
 
 def _applies(rule: Mapping[str, Any], job: Object) -> bool:
@@ -91,11 +91,11 @@ def _get_failure_time(job: Object) -> datetime:
     return parse_time(moment) if moment else datetime.min.replace(tzinfo=UTC)
 
 
-def is_restart(jobset: Object, verdict: Verdict) -> bool:
+def is_restart(jobset: Object, verdict: JobSetFailureVerdict) -> bool:
     return verdict.action != FAIL and not _is_exhausted(jobset, verdict)
 
 
-def _is_exhausted(jobset: Object, verdict: Verdict) -> bool:
+def _is_exhausted(jobset: Object, verdict: JobSetFailureVerdict) -> bool:
     if verdict.action not in _COUNTED:
         return False
     status = jobset.get("status") or {}
@@ -105,14 +105,14 @@ def _is_exhausted(jobset: Object, verdict: Verdict) -> bool:
     return bool(counted >= (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0))
 
 
-def starts_new_series(jobset: Object, verdict: Verdict) -> bool:
+def starts_new_series(jobset: Object, verdict: JobSetFailureVerdict) -> bool:
     """The attempt made progress, and that is not written down yet."""
     if verdict.action in _SINGLE:
         return False
     return _count_series(jobset, verdict) > 0 and _made_progress(verdict.job)
 
 
-def _count_series(jobset: Object, verdict: Verdict) -> int:
+def _count_series(jobset: Object, verdict: JobSetFailureVerdict) -> int:
     """Restarts since there was progress: of the Job for single restarts, else of the gang."""
     if verdict.action in _SINGLE:
         if _made_progress(verdict.job):
@@ -128,22 +128,22 @@ def _made_progress(job: Object) -> bool:
     return started is not None and (_get_failure_time(job) - parse_time(started)).total_seconds() >= PROGRESS
 
 
-def find_pause_left(jobset: Object, verdict: Verdict, now: Now) -> float:
+def find_pause_left(jobset: Object, verdict: JobSetFailureVerdict, now: Now) -> float:
     """Seconds until the restart may happen; 0 or less when it may happen now."""
     moment = _find_failure_text(verdict.job)
     return now.left(verdict.job["metadata"]["uid"], "failed", moment, _get_pause(jobset, verdict)) if moment else 0.0
 
 
-def describe_end(jobset: Object, verdict: Verdict) -> str:
+def describe_end(jobset: Object, verdict: JobSetFailureVerdict) -> str:
     """When the pause is over by the stored times, for people; a clock that was set does not make it longer."""
     return format_time(_get_failure_time(verdict.job) + timedelta(seconds=_get_pause(jobset, verdict)))
 
 
-def _get_pause(jobset: Object, verdict: Verdict) -> float:
+def _get_pause(jobset: Object, verdict: JobSetFailureVerdict) -> float:
     return 0.0 if is_suspended(jobset) else DELAY.delay(_count_series(jobset, verdict))
 
 
-def describe_delay(jobset: Object, verdict: Verdict, draft: Draft) -> str:
+def describe_delay(jobset: Object, verdict: JobSetFailureVerdict, draft: Draft) -> str:
     name = verdict.job["metadata"]["name"]
     if verdict.action in _SINGLE:
         return f"job {name} is restarted after a pause, because it failed repeatedly"
@@ -151,7 +151,7 @@ def describe_delay(jobset: Object, verdict: Verdict, draft: Draft) -> str:
     return f"restart {draft.restarts + 1}{limit} follows after a pause, because job {name} failed repeatedly"
 
 
-def apply(jobset: Object, verdict: Verdict, draft: Draft) -> None:
+def apply(jobset: Object, verdict: JobSetFailureVerdict, draft: Draft) -> None:
     if jobset["spec"].get("failurePolicy") is None:
         _fail(draft, "FailedJobs", f"jobset failed due to one or more job failures {verdict.suffix}")
     elif verdict.action == FAIL:
@@ -166,7 +166,7 @@ def apply(jobset: Object, verdict: Verdict, draft: Draft) -> None:
         _restart_all(verdict, draft)
 
 
-def _restart_all(verdict: Verdict, draft: Draft) -> None:
+def _restart_all(verdict: JobSetFailureVerdict, draft: Draft) -> None:
     text = f"applying {verdict.action} failure policy action {verdict.suffix}"
     draft.status["restarts"] = draft.restarts + 1
     if verdict.action in _COUNTED:
@@ -176,7 +176,7 @@ def _restart_all(verdict: Verdict, draft: Draft) -> None:
     draft.note(f"{verdict.action}FailurePolicyAction", text, warning=True)
 
 
-def _restart_one(jobset: Object, verdict: Verdict, draft: Draft) -> None:
+def _restart_one(jobset: Object, verdict: JobSetFailureVerdict, draft: Draft) -> None:
     name = get_replicated_name(verdict.job)
     entry = draft.get_counts(name)
     keys = ("jobRestarts", "jobRestartsCountTowardsMax") if verdict.action in _COUNTED else ("jobRestarts",)

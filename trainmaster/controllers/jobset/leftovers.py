@@ -14,7 +14,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.client.view import View
-from trainmaster.controllers.jobset.children import Buckets
+from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.ownership import find_controller
 from trainmaster.controllers.waiting import Waiting, find_annotated
 from trainmaster.engine.request import Request
@@ -22,7 +22,7 @@ from trainmaster.engine.request import Request
 LEFTOVER_POD = "LeftoverPod"
 
 
-def find_leftover(view: View, jobset: Object, buckets: Buckets) -> Waiting | None:
+def find_leftover(view: View, jobset: Object, buckets: ChildJobs) -> Waiting | None:
     meta = jobset["metadata"]
     known = buckets.uids
     for pod in view.list(PODS, meta["namespace"], {JOBSET_UID: meta["uid"]}):

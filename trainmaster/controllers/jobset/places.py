@@ -13,7 +13,7 @@ Replicated: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlace:
     """Where one Job stands: index within its ReplicatedJob, over all, and within its group."""
 
     replicated: Replicated
@@ -34,18 +34,18 @@ def get_group(replicated: Replicated) -> str:
     return str(replicated.get("groupName", "default"))
 
 
-def list_places(jobset: Object) -> Iterator[Place]:
+def list_places(jobset: Object) -> Iterator[JobPlace]:
     global_index = 0
     group_counts: dict[str, int] = {}
     for replicated in list_replicated(jobset):
         group = get_group(replicated)
         for index in range(count_replicas(replicated)):
-            yield Place(replicated, index, global_index, group_counts.get(group, 0))
+            yield JobPlace(replicated, index, global_index, group_counts.get(group, 0))
             group_counts[group] = group_counts.get(group, 0) + 1
             global_index += 1
 
 
-def get_job_name(jobset: Object, place: Place) -> str:
+def get_job_name(jobset: Object, place: JobPlace) -> str:
     return f"{jobset['metadata']['name']}-{place.replicated['name']}-{place.index}"
 
 

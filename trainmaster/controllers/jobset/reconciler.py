@@ -15,9 +15,9 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
+from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
 from trainmaster.controllers.jobset import creation, failure_policy, success_policy, suspend, ttl
-from trainmaster.controllers.jobset.children import Buckets, sort_jobs
+from trainmaster.controllers.jobset.children import ChildJobs, sort_jobs
 from trainmaster.controllers.jobset.fields import JOB_SET, RESTART_STRATEGIES
 from trainmaster.controllers.jobset.places import is_suspended
 from trainmaster.controllers.jobset.sources import SOURCES
@@ -32,7 +32,7 @@ from trainmaster.kit.timeline import Now
 MANAGER = "jobset.sigs.k8s.io/jobset-controller"
 
 
-def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
     jobset = view.find(JOB_SETS, request.namespace, request.name)
     if jobset is None or is_terminating(jobset) or jobset["spec"].get("managedBy", MANAGER) != MANAGER:
         return NOTHING
@@ -57,7 +57,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal
     return _run(view, jobset, buckets, draft, previous, now)
 
 
-def _clean_up(view: View, jobset: Object, buckets: Buckets, draft: Draft, now: Now) -> Plan:
+def _clean_up(view: View, jobset: Object, buckets: ChildJobs, draft: Draft, now: Now) -> Plan:
     """Nothing is made any more. What still runs goes; what has ended stays until its TTL, or the JobSet, goes."""
     going = [*buckets.active, *buckets.previous]
     writes: list[Write] = [_delete(job) for job in going if not is_terminating(job)]
@@ -71,7 +71,7 @@ def _clean_up(view: View, jobset: Object, buckets: Buckets, draft: Draft, now: N
     return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes), requeue_after=remaining)
 
 
-def _run(view: View, jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
+def _run(view: View, jobset: Object, buckets: ChildJobs, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
     missing = creation.list_missing(view, jobset, buckets, draft)
     if is_suspended(jobset):
         toggled = suspend.suspend(buckets, draft)
@@ -90,7 +90,7 @@ def _run(view: View, jobset: Object, buckets: Buckets, draft: Draft, previous: S
     return Plan((*writes, _patch(jobset, reason)))
 
 
-def _find_reason(buckets: Buckets) -> Waiting | None:
+def _find_reason(buckets: ChildJobs) -> Waiting | None:
     """What the first Job that waits says about itself; people look at the JobSet, or above."""
     for job in buckets.active:
         reason = find_annotated(job)
@@ -100,7 +100,7 @@ def _find_reason(buckets: Buckets) -> Waiting | None:
     return None
 
 
-def _handle_failure(jobset: Object, buckets: Buckets, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
+def _handle_failure(jobset: Object, buckets: ChildJobs, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
     verdict = failure_policy.decide(jobset, buckets.failed)
     if failure_policy.is_restart(jobset, verdict):
         if failure_policy.starts_new_series(jobset, verdict):
@@ -122,7 +122,7 @@ def _note_progress(jobset: Object, draft: Draft) -> Patch:
     return _patch(jobset, {"metadata": {**head, "annotations": {RESTART_SERIES: str(draft.restarts)}}})
 
 
-def _find_problem(jobset: Object, buckets: Buckets) -> Waiting | None:
+def _find_problem(jobset: Object, buckets: ChildJobs) -> Waiting | None:
     spec = jobset["spec"]
     fields = list_unsupported(spec, JOB_SET, "spec")
     strategy = (spec.get("failurePolicy") or {}).get("restartStrategy", "Recreate")
@@ -135,7 +135,7 @@ def _find_problem(jobset: Object, buckets: Buckets) -> Waiting | None:
     return None
 
 
-def _explain(refusal: Refusal) -> Waiting:
+def _explain(refusal: WriteRefusal) -> Waiting:
     match refusal.write:
         case Create(gvr, obj) if gvr == JOBS:
             name = obj["metadata"]["name"]

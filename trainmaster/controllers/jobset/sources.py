@@ -20,7 +20,7 @@ from trainmaster.controllers.jobset.status import build_counts, is_finished
 from trainmaster.controllers.ownership import find_controller
 from trainmaster.controllers.waiting import find_annotated
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_owner, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_owner, map_to_self
 
 
 def map_jobset(view: View, jobset: Object) -> Iterable[Request]:
@@ -87,10 +87,10 @@ def _map_names(view: View, obj: Object, candidates: Iterable[str]) -> Iterator[R
 
 
 SOURCES = (
-    Source(JOB_SETS, map_jobset),
-    Source(JOBS, map_job),
-    Source(PODS, leftovers.map_pod),
-    Source(SERVICES, map_service),
-    Source(PERSISTENT_VOLUME_CLAIMS, map_claim),
-    Source(TRAIN_JOBS, ttl.map_trainjob),
+    ChangeSource(JOB_SETS, map_jobset),
+    ChangeSource(JOBS, map_job),
+    ChangeSource(PODS, leftovers.map_pod),
+    ChangeSource(SERVICES, map_service),
+    ChangeSource(PERSISTENT_VOLUME_CLAIMS, map_claim),
+    ChangeSource(TRAIN_JOBS, ttl.map_trainjob),
 )

@@ -15,7 +15,7 @@ from trainmaster.api.conditions import build_condition, find_condition, is_true,
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.client.writes import Patch
-from trainmaster.controllers.jobset.children import Buckets
+from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.jobset.places import count_replicas, list_replicated
 from trainmaster.engine.plan import Note
 
@@ -67,7 +67,7 @@ class Draft:
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
         self.notes.append(Note(self._jobset, reason, message, warning))
 
-    def count(self, buckets: Buckets) -> None:
+    def count(self, buckets: ChildJobs) -> None:
         self.status["replicatedJobsStatus"] = build_counts(self._jobset, buckets)
 
     def get_counts(self, name: str) -> Object:
@@ -86,7 +86,7 @@ class Draft:
         return Patch(JOB_SETS, meta["namespace"], meta["name"], {"metadata": head, "status": changed}, "status")
 
 
-def build_counts(jobset: Object, buckets: Buckets) -> list[Object]:
+def build_counts(jobset: Object, buckets: ChildJobs) -> list[Object]:
     """One entry per ReplicatedJob, by name descending as upstream stores them. Earlier attempts do not count."""
     before = {entry["name"]: entry for entry in (jobset.get("status") or {}).get("replicatedJobsStatus") or ()}
     ended = is_finished(jobset)
@@ -103,7 +103,7 @@ def build_counts(jobset: Object, buckets: Buckets) -> list[Object]:
     return sorted(entries, key=lambda entry: str(entry["name"]), reverse=True)
 
 
-def _count(name: str, buckets: Buckets) -> dict[str, Any]:
+def _count(name: str, buckets: ChildJobs) -> dict[str, Any]:
     active = select(buckets.active, name)
     return {
         "name": name,

@@ -6,12 +6,12 @@ At least one Job must have succeeded, so a JobSet without Jobs never completes, 
 from __future__ import annotations
 
 from trainmaster.api.meta import Object
-from trainmaster.controllers.jobset.children import Buckets
+from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.jobset.places import count_replicas, list_replicated
 from trainmaster.controllers.jobset.status import Draft, get_replicated_name
 
 
-def is_met(jobset: Object, buckets: Buckets) -> bool:
+def is_met(jobset: Object, buckets: ChildJobs) -> bool:
     policy = jobset["spec"].get("successPolicy") or {}
     every = {replicated["name"]: count_replicas(replicated) for replicated in list_replicated(jobset)}
     targets = set(policy.get("targetReplicatedJobs") or every)

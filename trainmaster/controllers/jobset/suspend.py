@@ -14,20 +14,20 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS
 from trainmaster.client.writes import Patch, Write
 from trainmaster.controllers.jobset import startup
-from trainmaster.controllers.jobset.children import Buckets
+from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.jobset.places import Replicated, list_replicated
 from trainmaster.controllers.jobset.status import Draft, select
 from trainmaster.controllers.ownership import is_terminating
 
 
-def suspend(buckets: Buckets, draft: Draft) -> list[Write]:
+def suspend(buckets: ChildJobs, draft: Draft) -> list[Write]:
     draft.set("Suspended", True, "SuspendedJobs", "jobset is suspended")
     draft.set("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
     running = [job for job in buckets.active if not job["spec"].get("suspend") and not is_terminating(job)]
     return [_patch(job, {"suspend": True}) for job in running]
 
 
-def resume(jobset: Object, buckets: Buckets, draft: Draft) -> list[Write]:
+def resume(jobset: Object, buckets: ChildJobs, draft: Draft) -> list[Write]:
     writes: list[Write] = []
     in_order = startup.is_in_order(jobset)
     rests = True

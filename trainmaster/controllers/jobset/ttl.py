@@ -15,7 +15,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 from trainmaster.api.training.ends import is_finished
 from trainmaster.client.view import View
 from trainmaster.client.writes import Delete, Patch
-from trainmaster.controllers.jobset.children import Buckets
+from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.jobset.places import list_replicated
 from trainmaster.controllers.jobset.status import select
 from trainmaster.controllers.ownership import find_controller, is_terminating
@@ -56,7 +56,7 @@ def build_delete(jobset: Object) -> Delete:
     return Delete(JOB_SETS, meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"], "Foreground")
 
 
-def release_jobs(jobset: Object, buckets: Buckets) -> list[Patch]:
+def release_jobs(jobset: Object, buckets: ChildJobs) -> list[Patch]:
     """From here on a Job's own TTL may take it away: nobody makes it again."""
     writes = []
     for replicated in list_replicated(jobset):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Ledger(Protocol):
+class HistoryLedger(Protocol):
     """What history knows, from memory: reconcilers ask it as they ask their view."""
 
     def is_archived(self, uid: str) -> bool:
@@ -19,8 +19,8 @@ class Ledger(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    ledger: Ledger | None = None
+class LifecycleContext:
+    ledger: HistoryLedger | None = None
     """None: there is no history, and nothing waits for it."""
     publish: bool = True
     """Whether `status.retention` is written. A CRD that does not know the field would drop it, every time."""

@@ -14,12 +14,12 @@ from trainmaster.api.labels import DERIVED, LAST_USED
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.view import View, summarize
-from trainmaster.client.writes import Delete, Refusal
+from trainmaster.client.writes import Delete, WriteRefusal
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.timeline import Now
 
 GRACE = 600.0
@@ -65,7 +65,7 @@ def find_runtime_name(trainjob: Object) -> str | None:
     return str(reference["name"]) if reference.get("kind") == "TrainingRuntime" else None
 
 
-def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
     runtime = view.find(TRAINING_RUNTIMES, request.namespace, request.name)
     if runtime is None or is_terminating(runtime) or not is_derived(runtime):
         return NOTHING
@@ -106,5 +106,5 @@ CONTROLLER = Controller(
     kind=TRAINING_RUNTIMES,
     reconcile=reconcile,
     reporter="trainmaster-lifecycle",
-    sources=(Source(TRAINING_RUNTIMES, map_to_self), Source(TRAIN_JOBS, map_trainjob)),
+    sources=(ChangeSource(TRAINING_RUNTIMES, map_to_self), ChangeSource(TRAIN_JOBS, map_trainjob)),
 )

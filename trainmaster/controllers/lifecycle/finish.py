@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from trainmaster.api.admission.trainjobs import find_live_runtime, find_runtime, find_snapshot
 from trainmaster.api.lifecycle import policy
-from trainmaster.api.lifecycle.policy import Policy, read_policy
+from trainmaster.api.lifecycle.policy import RetentionPolicy, read_policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.training import snapshots
@@ -32,7 +32,7 @@ def find_retention_runtime(view: View, trainjob: Object) -> Object | None:
     return live if taken["metadata"].get("uid") in (None, live["metadata"].get("uid")) else taken
 
 
-def find_policy(view: View) -> Policy:
+def find_policy(view: View) -> RetentionPolicy:
     return read_policy(view.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)).policy
 
 
@@ -41,7 +41,7 @@ def is_policy(obj: Object) -> bool:
     return (meta.get("namespace"), meta["name"]) == (policy.NAMESPACE, policy.NAME)
 
 
-class Ended:
+class FinishedByRuntime:
     """Summary of a view: the finished TrainJobs of each runtime, by name. A runtime that changes, and each start, looks
     at its own and not at all that there are."""
 

@@ -14,8 +14,8 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, TRAIN_JOBS
 from trainmaster.api.training.ends import find_end
 from trainmaster.client.view import View
-from trainmaster.client.writes import Delete, Refusal
-from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.client.writes import Delete, WriteRefusal
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import (
     COMPLETE,
     FAILED,
@@ -27,7 +27,7 @@ from trainmaster.controllers.lifecycle.retention import RETRY, build_delete
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source
+from trainmaster.engine.source import ChangeSource
 from trainmaster.kit.clock import parse_time
 from trainmaster.kit.timeline import Now
 
@@ -37,7 +37,9 @@ UNRECORDED = 1.0
 """Seconds until the next look while a job waits for its record; `retention.RETRY` once that could not be written."""
 
 
-def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(
+    context: LifecycleContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
+) -> Plan:
     policy = find_policy(view)
     limits = {COMPLETE: policy.keep_successful, FAILED: policy.keep_failed}
     if refusals or all(limit is None for limit in limits.values()):
@@ -78,13 +80,13 @@ def map_policy(view: View, config_map: Object) -> Iterable[Request]:
             yield Request("", namespace)
 
 
-def build_controller(context: Context | None = None) -> Controller:
+def build_controller(context: LifecycleContext | None = None) -> Controller:
     return Controller(
         name="history-limits",
         kind=NAMESPACES,
-        reconcile=partial(reconcile, context or Context()),
+        reconcile=partial(reconcile, context or LifecycleContext()),
         reporter="trainmaster-lifecycle",
-        sources=(Source(TRAIN_JOBS, map_trainjob), Source(CONFIG_MAPS, map_policy)),
+        sources=(ChangeSource(TRAIN_JOBS, map_trainjob), ChangeSource(CONFIG_MAPS, map_policy)),
     )
 
 

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 
-from trainmaster.api.lifecycle.terms import Term, find_ttl
+from trainmaster.api.lifecycle.terms import EffectiveTerm, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training.ends import find_end
 from trainmaster.client.view import View, summarize
-from trainmaster.client.writes import Delete, Patch, Refusal
-from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.client.writes import Delete, Patch, WriteRefusal
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import (
-    Ended,
+    FinishedByRuntime,
     find_policy,
     find_retention_runtime,
     is_policy,
@@ -32,7 +32,7 @@ from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Effect, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source
+from trainmaster.engine.source import ChangeSource
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
@@ -43,7 +43,9 @@ RETRY = 60.0
 _ORDINARY_FINALIZERS = ("foregroundDeletion", "orphan")
 
 
-def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(
+    context: LifecycleContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
+) -> Plan:
     trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
     if trainjob is None:
         return NOTHING
@@ -74,7 +76,7 @@ def build_delete(trainjob: Object) -> Delete:
     return Delete(TRAIN_JOBS, meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"])
 
 
-def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[Refusal]) -> str:
+def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[WriteRefusal]) -> str:
     if refusals:
         return f"it is due, and deleting it was refused: {refusals[0].error.message}"
     if trouble and left is not None and left <= 0:
@@ -82,7 +84,9 @@ def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[Re
     return ""
 
 
-def _publish(context: Context, trainjob: Object, term: Term | None, end: str, message: str) -> Patch | None:
+def _publish(
+    context: LifecycleContext, trainjob: Object, term: EffectiveTerm | None, end: str, message: str
+) -> Patch | None:
     """`status.retention`: the term in force, who set it, and when the job goes."""
     if not context.publish:
         return None
@@ -120,7 +124,7 @@ def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
 
 
 def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
-    return summarize(view, Ended).list_of(runtime)
+    return summarize(view, FinishedByRuntime).list_of(runtime)
 
 
 def map_policy(view: View, config_map: Object) -> Iterable[Request]:
@@ -132,17 +136,17 @@ def _make_request(trainjob: Object) -> Request:
     return Request(trainjob["metadata"]["namespace"], trainjob["metadata"]["name"])
 
 
-def build_controller(context: Context | None = None) -> Controller:
+def build_controller(context: LifecycleContext | None = None) -> Controller:
     return Controller(
         name="retention",
         kind=TRAIN_JOBS,
-        reconcile=partial(reconcile, context or Context()),
+        reconcile=partial(reconcile, context or LifecycleContext()),
         reporter="trainmaster-lifecycle",
         sources=(
-            Source(TRAIN_JOBS, map_trainjob),
-            Source(TRAINING_RUNTIMES, map_runtime),
-            Source(CLUSTER_TRAINING_RUNTIMES, map_runtime),
-            Source(CONFIG_MAPS, map_policy),
+            ChangeSource(TRAIN_JOBS, map_trainjob),
+            ChangeSource(TRAINING_RUNTIMES, map_runtime),
+            ChangeSource(CLUSTER_TRAINING_RUNTIMES, map_runtime),
+            ChangeSource(CONFIG_MAPS, map_policy),
         ),
     )
 

@@ -27,7 +27,7 @@ from trainmaster.api.pods.requests import Amounts, add, add_into, count_requests
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.api.workloads import build_gang, read_gang
 from trainmaster.controllers.ownership import is_terminating
-from trainmaster.controllers.scheduler.shapes import Shape, find_peak, read_shape
+from trainmaster.controllers.scheduler.shapes import GangShape, find_peak, read_shape
 
 K = TypeVar("K")
 SCHEDULER = "default-scheduler"
@@ -39,7 +39,7 @@ Order = tuple[int, int, str, int]
 """(priority, higher first; restarts first; since when; who came first)"""
 
 
-class Stage(Enum):
+class PodStage(Enum):
     WAITING = "waiting"
     BOUND = "bound"
     DONE = "done"
@@ -49,7 +49,7 @@ class Stage(Enum):
 
 
 @dataclass(slots=True)
-class Entry:
+class LedgerEntry:
     """One Pod that counts: it waits or runs here, or has done so for a JobSet."""
 
     place: Place
@@ -58,7 +58,7 @@ class Entry:
     part: tuple[int, str]
     """(attempt, role); of a single Pod (0, "")."""
     amounts: Amounts
-    stage: Stage
+    stage: PodStage
     devices: tuple[str, ...]
     priority: int
     created: str
@@ -72,10 +72,10 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Part:
+class GangPart:
     """The Pods of one role and attempt of a gang."""
 
-    waiting: dict[Place, Entry] = field(default_factory=dict)
+    waiting: dict[Place, LedgerEntry] = field(default_factory=dict)
     bound: int = 0
     done: int = 0
     failed: int = 0
@@ -98,9 +98,9 @@ class Gang:
     label: str
     """namespace/name of the JobSet, or of the Pod."""
     number: int
-    shape: Shape | None = None
+    shape: GangShape | None = None
     names_jobset: bool = False
-    parts: dict[tuple[int, str], Part] = field(default_factory=dict)
+    parts: dict[tuple[int, str], GangPart] = field(default_factory=dict)
     waits: Amounts = field(default_factory=dict)
     """What its waiting Pods of the current attempt take together."""
     uses: Amounts = field(default_factory=dict)
@@ -122,12 +122,12 @@ class Gang:
     def is_alone(self) -> bool:
         return not self.names_jobset
 
-    def list_parts(self) -> Iterator[tuple[str, Part]]:
+    def list_parts(self) -> Iterator[tuple[str, GangPart]]:
         """Those of the current attempt, by role."""
         attempt = self.attempt
         return ((role, part) for (number, role), part in self.parts.items() if number == attempt)
 
-    def list_waiting(self) -> list[Entry]:
+    def list_waiting(self) -> list[LedgerEntry]:
         return [entry for _, part in self.list_parts() for entry in part.waiting.values()]
 
     def find_leader(self) -> Place | None:
@@ -185,11 +185,11 @@ class Gang:
         return find_most(self.uses, self._find_peak())
 
 
-class Ledger:
+class SchedulingLedger:
     gvrs: ClassVar[tuple[GVR, ...]] = (JOB_SETS, PODS)
 
     def __init__(self) -> None:
-        self._entries: dict[Place, Entry] = {}
+        self._entries: dict[Place, LedgerEntry] = {}
         self._uids: dict[Place, str] = {}
         """Of JobSets."""
         self._numbers = 0
@@ -222,7 +222,7 @@ class Ledger:
     def list_holders(self) -> Iterator[Gang]:
         return (gang for gang in self.gangs.values() if gang.uses)
 
-    def find_entry(self, place: Place) -> Entry | None:
+    def find_entry(self, place: Place) -> LedgerEntry | None:
         return self._entries.get(place)
 
     # What changes
@@ -286,16 +286,16 @@ class Ledger:
             gang = self.gangs[id] = Gang(id, label, self._numbers)
         return gang
 
-    def _take_in(self, entry: Entry) -> Gang:
+    def _take_in(self, entry: LedgerEntry) -> Gang:
         gang = self._find_gang(entry.gang, f"{entry.place[0]}/{entry.place[1]}")
         if entry.gang != entry.uid:
             gang.names_jobset = True
-        part = gang.parts.setdefault(entry.part, Part())
-        if entry.stage is Stage.DONE:
+        part = gang.parts.setdefault(entry.part, GangPart())
+        if entry.stage is PodStage.DONE:
             part.done += 1
-        elif entry.stage is Stage.FAILED:
+        elif entry.stage is PodStage.FAILED:
             part.failed += 1
-        elif entry.stage is Stage.BOUND:
+        elif entry.stage is PodStage.BOUND:
             part.bound += 1
             add_into(gang.uses, entry.amounts)
             add_into(self.used, entry.amounts)
@@ -313,14 +313,14 @@ class Ledger:
             gang.marked.add(entry.place)
         return gang
 
-    def _take_out(self, entry: Entry) -> Gang:
+    def _take_out(self, entry: LedgerEntry) -> Gang:
         gang = self.gangs[entry.gang]
         part = gang.parts[entry.part]
-        if entry.stage is Stage.DONE:
+        if entry.stage is PodStage.DONE:
             part.done -= 1
-        elif entry.stage is Stage.FAILED:
+        elif entry.stage is PodStage.FAILED:
             part.failed -= 1
-        elif entry.stage is Stage.BOUND:
+        elif entry.stage is PodStage.BOUND:
             part.bound -= 1
             _subtract(gang.uses, entry.amounts)
             _subtract(self.used, entry.amounts)
@@ -416,11 +416,11 @@ def _subtract(target: Amounts, amounts: Mapping[str, int]) -> None:
             target.pop(name, None)
 
 
-def _runs_on(pod: Object, known: Entry) -> bool:
+def _runs_on(pod: Object, known: LedgerEntry) -> bool:
     """Most changes: a Pod that had its node before reports something, and has not ended."""
     meta = pod["metadata"]
     return (
-        known.stage is Stage.BOUND
+        known.stage is PodStage.BOUND
         and known.uid == meta["uid"]
         # A write of the status leaves both as they are in memory.
         and known.labels is meta.get("labels")
@@ -429,7 +429,7 @@ def _runs_on(pod: Object, known: Entry) -> bool:
     )
 
 
-def _read_entry(pod: Object, known: Entry | None) -> Entry | None:
+def _read_entry(pod: Object, known: LedgerEntry | None) -> LedgerEntry | None:
     """None: it takes nothing and waits for nothing here. `known`: what was read of it before."""
     meta, spec = pod["metadata"], pod["spec"]
     marks = meta.get("labels") or {}
@@ -438,16 +438,16 @@ def _read_entry(pod: Object, known: Entry | None) -> Entry | None:
     if stage is None:
         return None
     is_same = known is not None and known.uid == meta["uid"]
-    is_waiting = stage is Stage.WAITING
+    is_waiting = stage is PodStage.WAITING
     condition = find_condition(list_conditions(pod), "PodScheduled") if is_waiting else None
-    return Entry(
+    return LedgerEntry(
         place=(meta["namespace"], meta["name"]),
         uid=meta["uid"],
         gang=jobset or meta["uid"],
         part=(read_attempt(pod), marks.get(labels.REPLICATED_JOB_NAME, "")) if jobset else ALONE,
         amounts=known.amounts if is_same and known is not None else count_requests(spec),
         stage=stage,
-        devices=tuple(list_leased(pod)) if stage is Stage.BOUND else (),
+        devices=tuple(list_leased(pod)) if stage is PodStage.BOUND else (),
         priority=int(spec.get("priority") or 0),
         created=str(meta.get("creationTimestamp", "")),
         said=str(condition.get("message") or "-") if condition is not None else "",
@@ -464,14 +464,14 @@ def read_attempt(obj: Object) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def _find_stage(pod: Object, *, is_ganged: bool) -> Stage | None:
+def _find_stage(pod: Object, *, is_ganged: bool) -> PodStage | None:
     spec, phase = pod["spec"], (pod.get("status") or {}).get("phase")
     if spec.get("nodeName"):
         if phase == "Succeeded":
-            return Stage.DONE if is_ganged else None
+            return PodStage.DONE if is_ganged else None
         if phase == "Failed":
-            return Stage.FAILED if is_ganged else None
-        return Stage.BOUND
+            return PodStage.FAILED if is_ganged else None
+        return PodStage.BOUND
     if phase in ("Succeeded", "Failed") or is_terminating(pod):
         return None
-    return Stage.WAITING if spec.get("schedulerName", SCHEDULER) == SCHEDULER else None
+    return PodStage.WAITING if spec.get("schedulerName", SCHEDULER) == SCHEDULER else None

@@ -19,10 +19,10 @@ from trainmaster.api.node_policy import NO_POLICY, NodePolicy
 from trainmaster.api.pods.requests import GPU
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
-from trainmaster.controllers.scheduler.ledger import Entry, Gang, Ledger, Part, read_attempt
+from trainmaster.controllers.scheduler.ledger import Gang, GangPart, LedgerEntry, SchedulingLedger, read_attempt
 from trainmaster.controllers.scheduler.placement import find_misfit
-from trainmaster.controllers.scheduler.room import Room
-from trainmaster.controllers.scheduler.shapes import Role
+from trainmaster.controllers.scheduler.room import NodeRoom
+from trainmaster.controllers.scheduler.shapes import GangRole
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 REFUSED = "binding was refused: "
@@ -34,7 +34,7 @@ ENOUGH = 64
 """Pods that one look binds, unless a single gang has more: what fits into one transaction."""
 
 
-class Kind(Enum):
+class VerdictKind(Enum):
     FITS = "fits"
     WAITS = "waits"
     """For room: the only ones that have a position."""
@@ -46,9 +46,9 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SchedulingVerdict:
     gang: Gang
-    kind: Kind
+    kind: VerdictKind
     message: str = ""
     """For the Pods' condition."""
     hint: str = ""
@@ -66,21 +66,21 @@ class Verdict:
 
 @dataclass(slots=True)
 class Look:
-    room: Room
-    admitted: list[tuple[Verdict, list[Device]]] = field(default_factory=list)
-    waiting: list[Verdict] = field(default_factory=list)
+    room: NodeRoom
+    admitted: list[tuple[SchedulingVerdict, list[Device]]] = field(default_factory=list)
+    waiting: list[SchedulingVerdict] = field(default_factory=list)
     """Everybody else who was looked at."""
     is_complete: bool = True
     """False: more could be admitted at once."""
 
 
-class Walk:
+class SchedulingPass:
     def __init__(
         self,
         view: View,
-        ledger: Ledger,
+        ledger: SchedulingLedger,
         node: Object,
-        room: Room,
+        room: NodeRoom,
         policy: NodePolicy = NO_POLICY,
         *,
         to_the_end: bool = False,
@@ -137,7 +137,7 @@ class Walk:
 
     def _visit(self, gang: Gang) -> None:
         verdict = self._judge(gang)
-        if verdict.kind is Kind.FITS:
+        if verdict.kind is VerdictKind.FITS:
             count = sum(len(part.waiting) for _, part in gang.list_parts())
             devices = self._take_devices(gang)
             self._room.take(verdict.growth, gang.waits, {} if gang.uses else verdict.need)
@@ -145,14 +145,14 @@ class Walk:
             self._look.admitted.append((verdict, devices))
             return
         # One that restarts keeps its place while its Pods are made anew, unless nobody can make them.
-        is_restarting = verdict.kind is Kind.SILENT and gang.is_restarting and not gang.is_blocked
-        if verdict.kind is Kind.WAITS or is_restarting:
+        is_restarting = verdict.kind is VerdictKind.SILENT and gang.is_restarting and not gang.is_blocked
+        if verdict.kind is VerdictKind.WAITS or is_restarting:
             self._room.keep(verdict.growth)
             self._ahead.append(gang.label)
             self._position += 1
         self._look.waiting.append(verdict)
 
-    def _judge(self, gang: Gang) -> Verdict:
+    def _judge(self, gang: Gang) -> SchedulingVerdict:
         stuck = self._find_static(gang)
         if stuck is not None:
             return stuck
@@ -161,17 +161,17 @@ class Walk:
         impossible = self._room.list_impossible(need)
         if impossible:
             message = _list_insufficient(impossible)
-            return Verdict(gang, Kind.STUCK, message, need=need, lacking=tuple(impossible))
+            return SchedulingVerdict(gang, VerdictKind.STUCK, message, need=need, lacking=tuple(impossible))
         if not gang.is_admitted and not self._is_whole(gang):
-            return Verdict(gang, Kind.SILENT, need=need, growth=growth)
+            return SchedulingVerdict(gang, VerdictKind.SILENT, need=need, growth=growth)
         lacking = self._room.list_lacking(growth, gang.waits, {} if gang.uses else need)
         if gang.waits.get(GPU, 0) > len(self._free_devices) and GPU not in lacking:
             lacking.append(GPU)
         if not lacking:
-            return Verdict(gang, Kind.FITS, need=need, growth=growth)
-        return Verdict(
+            return SchedulingVerdict(gang, VerdictKind.FITS, need=need, growth=growth)
+        return SchedulingVerdict(
             gang,
-            Kind.WAITS,
+            VerdictKind.WAITS,
             _list_insufficient(lacking),
             need=need,
             growth=growth,
@@ -181,20 +181,20 @@ class Walk:
             kept=dict(self._room.kept),
         )
 
-    def _find_static(self, gang: Gang) -> Verdict | None:
+    def _find_static(self, gang: Gang) -> SchedulingVerdict | None:
         """What has nothing to do with room. Pods of one role are made from one template: one stands for all."""
         if gang.names_jobset and gang.shape is None:
             text = "the JobSet that the Pod names in its labels does not exist"
-            return Verdict(gang, Kind.STUCK, f"0/1 nodes are available: {text}.", text)
+            return SchedulingVerdict(gang, VerdictKind.STUCK, f"0/1 nodes are available: {text}.", text)
         if any(part.gated for part in _list_waiting_parts(gang)):
-            return Verdict(gang, Kind.GATED, GATED)
+            return SchedulingVerdict(gang, VerdictKind.GATED, GATED)
         for part in _list_waiting_parts(gang):
             pod = self._find_pod(next(iter(part.waiting.values())))
             if pod is None:
-                return Verdict(gang, Kind.SILENT)
+                return SchedulingVerdict(gang, VerdictKind.SILENT)
             misfit = find_misfit(pod, self._node, approximates_selectors=self._policy.approximates_selectors)
             if misfit is not None:
-                return Verdict(gang, Kind.STUCK, misfit.message, misfit.hint)
+                return SchedulingVerdict(gang, VerdictKind.STUCK, misfit.message, misfit.hint)
         return None
 
     def _is_whole(self, gang: Gang) -> bool:
@@ -208,7 +208,7 @@ class Walk:
         jobs = [job for job in self._view.owned(JOBS, shape.namespace, shape.uid) if read_attempt(job) == shape.attempt]
         return all(_has_all(gang, role, jobs) for role in shape.roles if role.starts_first)
 
-    def _find_pod(self, entry: Entry) -> Object | None:
+    def _find_pod(self, entry: LedgerEntry) -> Object | None:
         pod = self._view.find(PODS, *entry.place)
         return pod if pod is not None and pod["metadata"]["uid"] == entry.uid else None
 
@@ -218,7 +218,7 @@ class Walk:
         return taken
 
 
-def _list_waiting_parts(gang: Gang) -> Iterator[Part]:
+def _list_waiting_parts(gang: Gang) -> Iterator[GangPart]:
     return (part for _, part in gang.list_parts() if part.waiting)
 
 
@@ -231,7 +231,7 @@ def _was_refused(gang: Gang) -> bool:
     return any(text.startswith(REFUSED) for _, part in gang.list_parts() for text in part.said)
 
 
-def _has_all(gang: Gang, role: Role, jobs: Sequence[Object]) -> bool:
+def _has_all(gang: Gang, role: GangRole, jobs: Sequence[Object]) -> bool:
     part = gang.parts.get((gang.attempt, role.name))
     own = [job for job in jobs if (job["metadata"].get("labels") or {}).get(REPLICATED_JOB_NAME) == role.name]
     wanted = sum(_count_wanted(job) for job in own)

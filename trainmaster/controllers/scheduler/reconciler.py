@@ -24,10 +24,10 @@ from trainmaster.api.pods.requests import GPU
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NAMESPACES, NODES, PODS
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.view import View, summarize
-from trainmaster.client.writes import Patch, Refusal, Write
+from trainmaster.client.writes import Patch, Write, WriteRefusal
 from trainmaster.controllers.ownership import is_terminating
-from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, Ledger
-from trainmaster.controllers.scheduler.look import ENOUGH, REFUSED, Kind, Look, Verdict, Walk
+from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, SchedulingLedger
+from trainmaster.controllers.scheduler.look import ENOUGH, REFUSED, Look, SchedulingPass, SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.room import make_room
 from trainmaster.controllers.scheduler.words import describe
@@ -35,7 +35,7 @@ from trainmaster.controllers.waiting import Waiting, build_annotation_patch
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source
+from trainmaster.engine.source import ChangeSource
 from trainmaster.kit.timeline import Now
 
 NODE = "local"
@@ -47,8 +47,8 @@ _NO_NODE = "the node agent has not registered the local node yet"
 AT_ONCE = 0.001
 
 
-def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
-    ledger = summarize(view, Ledger)
+def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
+    ledger = summarize(view, SchedulingLedger)
     ledger.settle()
     if not ledger.is_anybody_waiting:
         return NOTHING
@@ -62,7 +62,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal
         return teller.build_plan()
     policy = read_node_policy(view.find(CONFIG_MAPS, NAMESPACE, NAME))
     room = make_room(node, ledger)
-    look = Walk(view, ledger, node, room, policy).run()
+    look = SchedulingPass(view, ledger, node, room, policy).run()
     if look.admitted:
         return _bind(view, look, node if policy.approximates_selectors else None)
     for verdict in look.waiting:
@@ -108,15 +108,15 @@ def _build_binding(pod: Object, devices: Sequence[Device]) -> Patch:
     return Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "spec": {"nodeName": NODE}})
 
 
-def _tell(view: View, teller: _Teller, look: Look, ledger: Ledger, verdict: Verdict) -> None:
+def _tell(view: View, teller: _Teller, look: Look, ledger: SchedulingLedger, verdict: SchedulingVerdict) -> None:
     gang = verdict.gang
     match verdict.kind:
-        case Kind.GATED:
+        case VerdictKind.GATED:
             teller.tell(gang, verdict.message, None, reason="SchedulingGated")
-        case Kind.STUCK:
+        case VerdictKind.STUCK:
             text = describe(verdict, look.room, (), apart=_find_apart(view, gang))
             teller.tell(gang, verdict.message, _say_stuck(gang, text))
-        case Kind.WAITS:
+        case VerdictKind.WAITS:
             text = describe(verdict, look.room, ledger.list_holders(), apart=_find_apart(view, gang))
             teller.tell(gang, verdict.message, Waiting("Queued", text))
 
@@ -136,14 +136,14 @@ def _say_stuck(gang: Gang, text: str) -> Waiting:
     return Waiting("Unschedulable", f"{name}{text}")
 
 
-def _is_news(verdict: Verdict) -> bool:
+def _is_news(verdict: SchedulingVerdict) -> bool:
     """Whether a Pod of the gang does not say yet what it should."""
     gang = verdict.gang
-    is_marked = bool(gang.marked) or verdict.kind is Kind.GATED
+    is_marked = bool(gang.marked) or verdict.kind is VerdictKind.GATED
     return not is_marked or any(set(part.said) - {verdict.message} for _, part in gang.list_parts())
 
 
-def _explain_refusal(ledger: Ledger, teller: _Teller, refusal: Refusal) -> Plan:
+def _explain_refusal(ledger: SchedulingLedger, teller: _Teller, refusal: WriteRefusal) -> Plan:
     write = refusal.write
     entry = ledger.find_entry((write.namespace, write.name)) if isinstance(write, Patch) else None
     if entry is None:
@@ -234,10 +234,10 @@ CONTROLLER = Controller(
     reconcile=reconcile,
     reporter=SCHEDULER,
     sources=(
-        Source(PODS, map_pod),
-        Source(PODS, map_to_report, wait_for_more),
-        Source(JOB_SETS, map_any),
-        Source(NODES, map_node),
-        Source(CONFIG_MAPS, map_policy),
+        ChangeSource(PODS, map_pod),
+        ChangeSource(PODS, map_to_report, wait_for_more),
+        ChangeSource(JOB_SETS, map_any),
+        ChangeSource(NODES, map_node),
+        ChangeSource(CONFIG_MAPS, map_policy),
     ),
 )

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from trainmaster.api.devices import Device, list_devices
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.requests import GPU, Amounts, add_into, read_amounts
-from trainmaster.controllers.scheduler.ledger import Ledger
+from trainmaster.controllers.scheduler.ledger import SchedulingLedger
 
 UNLIMITED = 2**63
 
 
 @dataclass(slots=True)
-class Room:
+class NodeRoom:
     node: str
     has: Amounts
     """What the Node offers in all."""
@@ -94,8 +94,8 @@ class Room:
         return device.is_free or device.id in self.leases
 
 
-def make_room(node: Object, ledger: Ledger) -> Room:
+def make_room(node: Object, ledger: SchedulingLedger) -> NodeRoom:
     offered = read_amounts((node.get("status") or {}).get("allocatable"))
     devices = list_devices(node) if offered.get(GPU) else []
     taken, firm, used = dict(ledger.held), dict(ledger.firm), dict(ledger.used)
-    return Room(node["metadata"]["name"], offered, devices, ledger.leases, taken, firm, used)
+    return NodeRoom(node["metadata"]["name"], offered, devices, ledger.leases, taken, firm, used)

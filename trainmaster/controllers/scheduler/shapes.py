@@ -22,7 +22,7 @@ _MANY = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class GangRole:
     """One ReplicatedJob."""
 
     name: str
@@ -44,7 +44,7 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class GangShape:
     """What the scheduler knows of one JobSet."""
 
     uid: str
@@ -59,12 +59,12 @@ class Shape:
     since: str
     """Since when it wants to run: its creation, or when it was resumed."""
     priority: int
-    roles: tuple[Role, ...]
+    roles: tuple[GangRole, ...]
     complete: frozenset[str]
     """Roles of which every Job of this attempt has ended well, also when somebody has removed their Pods since."""
 
 
-def read_shape(jobset: Object, before: Shape | None = None) -> Shape:
+def read_shape(jobset: Object, before: GangShape | None = None) -> GangShape:
     """`before`: what was read of the same JobSet earlier; its roles are kept while the spec is the same."""
     meta, spec = jobset["metadata"], jobset["spec"]
     generation = int(meta.get("generation", 0))
@@ -78,7 +78,7 @@ def read_shape(jobset: Object, before: Shape | None = None) -> Shape:
         since = max(since, str(resumed.get("lastTransitionTime", "")))
     counts = (jobset.get("status") or {}).get("replicatedJobsStatus") or ()
     succeeded = {entry["name"]: entry.get("succeeded", 0) for entry in counts}
-    return Shape(
+    return GangShape(
         uid=meta["uid"],
         namespace=meta.get("namespace", ""),
         name=meta["name"],
@@ -110,7 +110,7 @@ def _read_priority(spec: Mapping[str, Any]) -> int:
     )
 
 
-def _read_roles(spec: Mapping[str, Any]) -> Iterator[Role]:
+def _read_roles(spec: Mapping[str, Any]) -> Iterator[GangRole]:
     entries: Sequence[Mapping[str, Any]] = spec.get("replicatedJobs") or ()
     in_order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
     after = _find_orders(entries)
@@ -119,7 +119,7 @@ def _read_roles(spec: Mapping[str, Any]) -> Iterator[Role]:
         parallelism = int(job.get("parallelism", 1))
         completions = int(job.get("completions", parallelism))
         replicas = int(entry.get("replicas", 1))
-        yield Role(
+        yield GangRole(
             name=entry["name"],
             replicas=replicas,
             width=replicas * min(parallelism, completions),
@@ -144,7 +144,7 @@ def _find_orders(entries: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[st
     return after
 
 
-def find_peak(needs: Sequence[tuple[Role, Amounts]]) -> Amounts:
+def find_peak(needs: Sequence[tuple[GangRole, Amounts]]) -> Amounts:
     """The most that these roles, each taking so much while it runs, take together at any time."""
     if len(needs) == 1:
         return dict(needs[0][1])
@@ -159,8 +159,8 @@ def find_peak(needs: Sequence[tuple[Role, Amounts]]) -> Amounts:
 
 
 def _list_groups(
-    rest: list[tuple[Role, Amounts]], chosen: list[tuple[Role, Amounts]]
-) -> Iterator[list[tuple[Role, Amounts]]]:
+    rest: list[tuple[GangRole, Amounts]], chosen: list[tuple[GangRole, Amounts]]
+) -> Iterator[list[tuple[GangRole, Amounts]]]:
     """All sets of roles that can run at once."""
     if not rest:
         yield chosen
@@ -172,5 +172,5 @@ def _list_groups(
         yield from _list_groups(others, chosen)
 
 
-def _can_meet(one: Role, other: Role) -> bool:
+def _can_meet(one: GangRole, other: GangRole) -> bool:
     return one.name not in other.after and other.name not in one.after

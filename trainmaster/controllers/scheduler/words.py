@@ -14,8 +14,8 @@ from itertools import islice
 
 from trainmaster.api.pods.requests import CPU, GPU, PODS, render_amount
 from trainmaster.controllers.scheduler.ledger import Gang
-from trainmaster.controllers.scheduler.look import SHOWN, Kind, Verdict
-from trainmaster.controllers.scheduler.room import Room
+from trainmaster.controllers.scheduler.look import SHOWN, SchedulingVerdict, VerdictKind
+from trainmaster.controllers.scheduler.room import NodeRoom
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _NAMED = 3
@@ -24,9 +24,9 @@ _HOLDERS = 100
 """Running gangs that are asked what they hold: enough to name some, and a bound on what a sentence costs."""
 
 
-def describe(verdict: Verdict, room: Room, holders: Iterable[Gang], *, apart: str = "") -> str:
+def describe(verdict: SchedulingVerdict, room: NodeRoom, holders: Iterable[Gang], *, apart: str = "") -> str:
     """`apart`: the namespace outside which nobody is named; "" names everybody."""
-    if verdict.kind is Kind.STUCK:
+    if verdict.kind is VerdictKind.STUCK:
         return verdict.hint or _describe_impossible(verdict, room)
     needs = ", ".join(_describe_need(verdict, room, name) for name in verdict.lacking)
     troubles = room.list_troubles(discreet=bool(apart)) if GPU in verdict.lacking else []
@@ -46,14 +46,14 @@ def name_amount(name: str, amount: int) -> str:
     return f"{amount} of {name}"
 
 
-def _describe_need(verdict: Verdict, room: Room, name: str) -> str:
+def _describe_need(verdict: SchedulingVerdict, room: NodeRoom, name: str) -> str:
     growth, free = verdict.growth.get(name, 0), room.get_free(name)
     there = f"{render_amount(name, max(0, free))} of {render_amount(name, room.count(name))} free"
     text = f"{name_amount(name, growth)}: {there}"
     return f"{text} and kept for those ahead" if 0 < growth <= free and verdict.kept.get(name) else text
 
 
-def _describe_impossible(verdict: Verdict, room: Room) -> str:
+def _describe_impossible(verdict: SchedulingVerdict, room: NodeRoom) -> str:
     texts = []
     for name in verdict.lacking:
         asked, there = name_amount(name, verdict.need.get(name, 0)), room.count(name)
@@ -63,7 +63,7 @@ def _describe_impossible(verdict: Verdict, room: Room) -> str:
     return f"{who} for {'; '.join(texts)}: {advice}"
 
 
-def _describe_position(verdict: Verdict, apart: str) -> str:
+def _describe_position(verdict: SchedulingVerdict, apart: str) -> str:
     if verdict.position > SHOWN:
         return f"behind {SHOWN} others or more in the queue"
     number = _ORDINALS[verdict.position - 1] if verdict.position <= len(_ORDINALS) else f"{verdict.position}th"
@@ -83,7 +83,7 @@ def join(labels: Sequence[str], apart: str = "") -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _describe_start(verdict: Verdict, room: Room, holders: Iterable[Gang], apart: str) -> str:
+def _describe_start(verdict: SchedulingVerdict, room: NodeRoom, holders: Iterable[Gang], apart: str) -> str:
     """Which of those that run would have to end. What those ahead wait for has to come free as well."""
     missing = {}
     for name in verdict.lacking:

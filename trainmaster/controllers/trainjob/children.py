@@ -30,7 +30,7 @@ from trainmaster.api.training.steps import (
 )
 from trainmaster.api.training.template import fill_template, upsert_env
 from trainmaster.controllers.frameworks import inject_gangs, progress, select_framework
-from trainmaster.controllers.frameworks.contract import Companion, Context, Injection, Part, Training
+from trainmaster.controllers.frameworks.contract import Companion, ContainerPart, FrameworkContext, Injection, Training
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.trainjob.fields import RUNTIME, TRAIN_JOB
 from trainmaster.controllers.waiting import Waiting
@@ -52,7 +52,7 @@ def find_unsupported(trainjob: Object, runtime: Object) -> Waiting | None:
     return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)}; remove it to run the job")
 
 
-def build_children(trainjob: Object, runtime: Object, context: Context) -> Children | Waiting:
+def build_children(trainjob: Object, runtime: Object, context: FrameworkContext) -> Children | Waiting:
     problem = find_unsupported(trainjob, runtime) or _find_mismatch(trainjob, runtime, context)
     if problem is not None:
         return problem
@@ -84,7 +84,7 @@ def build_children(trainjob: Object, runtime: Object, context: Context) -> Child
     return Children(jobset, tuple(companions), tuple(remarks))
 
 
-def _find_mismatch(trainjob: Object, runtime: Object, context: Context) -> Waiting | None:
+def _find_mismatch(trainjob: Object, runtime: Object, context: FrameworkContext) -> Waiting | None:
     """What admission refuses too; a cluster without our admission must hear it from here."""
     nodes = (trainjob["spec"].get("trainer") or {}).get("numNodes")
     if nodes is not None and nodes < 1:
@@ -124,7 +124,7 @@ def _describe(trainjob: Object, runtime: Object, spec: Object) -> Training:
     )
 
 
-def _add_part(spec: Object, part: Part) -> None:
+def _add_part(spec: Object, part: ContainerPart) -> None:
     job = find_job(spec, part.job)
     if job is None:
         return

@@ -31,19 +31,19 @@ from trainmaster.api.training import overrides, restarts
 from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.steps import find_policy, get_runtime_spec
 from trainmaster.client.view import View, summarize
-from trainmaster.client.writes import Create, Delete, Patch, Refusal, Write
-from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
+from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.ownership import is_owned_by, is_terminating
 from trainmaster.controllers.trainjob import attempts, deadline, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
-from trainmaster.controllers.trainjob.runtimes import Absent, Runtime, resolve_runtime
+from trainmaster.controllers.trainjob.runtimes import FoundRuntime, MissingRuntimes, resolve_runtime
 from trainmaster.controllers.trainjob.status import build_status, fail, is_told
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_owner, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_owner, map_to_self
 from trainmaster.kit.timeline import Now
 
 MANAGER = "trainer.kubeflow.org/trainjob-controller"
@@ -73,7 +73,9 @@ class _Outcome:
     """When the present attempt began."""
 
 
-def reconcile(context: Context, view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(
+    context: FrameworkContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
+) -> Plan:
     trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
     if trainjob is None or is_terminating(trainjob):
         return NOTHING
@@ -84,7 +86,7 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
     if is_finished(trainjob):
         return _follow_end(trainjob, own, now)
     runtime = resolve_runtime(view, trainjob)
-    left = deadline.find_time_left(trainjob, runtime.obj if isinstance(runtime, Runtime) else None, now)
+    left = deadline.find_time_left(trainjob, runtime.obj if isinstance(runtime, FoundRuntime) else None, now)
     if left is not None and left <= 0:
         note = Note(trainjob, deadline.REASON, deadline.MESSAGE, warning=True)
         return _report(trainjob, fail(trainjob, deadline.REASON, deadline.MESSAGE, now.wall), notes=(note,))
@@ -104,7 +106,7 @@ def reconcile(context: Context, view: View, request: Request, now: Now, refusals
     return _finish(trainjob, own, replace(outcome, failure=failure, began=began), now, left)
 
 
-def _start(context: Context, view: View, trainjob: Object, runtime: Runtime | Waiting) -> _Outcome:
+def _start(context: FrameworkContext, view: View, trainjob: Object, runtime: FoundRuntime | Waiting) -> _Outcome:
     """No JobSet yet, or none any more: everything that is missing, the JobSet last."""
     if isinstance(runtime, Waiting):
         return _Outcome(waiting=runtime)
@@ -130,7 +132,9 @@ def _had_jobset(trainjob: Object) -> bool:
     return bool(status.get("jobsStatus")) and (status.get("waiting") or {}).get("reason") != MISSING
 
 
-def _keep(context: Context, view: View, trainjob: Object, jobset: Object, runtime: Runtime | Waiting) -> _Outcome:
+def _keep(
+    context: FrameworkContext, view: View, trainjob: Object, jobset: Object, runtime: FoundRuntime | Waiting
+) -> _Outcome:
     """The JobSet exists. It is frozen while it runs; suspended, it follows the TrainJob."""
     want = bool(trainjob["spec"].get("suspend"))
     have = suspension.is_suspended(jobset)
@@ -178,11 +182,11 @@ def _has_ended(jobset: Object) -> bool:
     return is_true(conditions, "Completed") or is_true(conditions, "Failed")
 
 
-def _keep_snapshot(runtime: Runtime) -> Sequence[Write]:
+def _keep_snapshot(runtime: FoundRuntime) -> Sequence[Write]:
     return () if runtime.snapshot is None else (runtime.snapshot,)
 
 
-def _has_companions(runtime: Object, context: Context) -> bool:
+def _has_companions(runtime: Object, context: FrameworkContext) -> bool:
     if context.progress is not None and context.progress.ca:
         return True
     return find_policy(runtime)[0] in ("mpi", "flux") or bool(get_runtime_spec(runtime).get("podGroupPolicy"))
@@ -197,7 +201,7 @@ def _follow_end(trainjob: Object, jobset: Object | None, now: Now) -> Plan:
     return _report(trainjob, build_status(trainjob, jobset, None, now.wall), writes)
 
 
-def _explain_refusal(refusal: Refusal, own: Object | None) -> _Outcome:
+def _explain_refusal(refusal: WriteRefusal, own: Object | None) -> _Outcome:
     text = refusal.error.message
     if isinstance(refusal.write, Create) and refusal.write.gvr in POD_GROUPS and refusal.error.code == 404:
         group = refusal.write.gvr.group
@@ -303,24 +307,24 @@ def map_child(view: View, obj: Object) -> Iterable[Request]:
 def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
     """TrainJobs that wait for this very runtime."""
     meta = runtime["metadata"]
-    return summarize(view, Absent).list_waiting(meta.get("namespace", ""), meta["name"])
+    return summarize(view, MissingRuntimes).list_waiting(meta.get("namespace", ""), meta["name"])
 
 
-def build_controller(context: Context | None = None) -> Controller:
+def build_controller(context: FrameworkContext | None = None) -> Controller:
     """The controller for one installation. The default context is the embedded server's."""
     return Controller(
         name="trainjob",
         kind=TRAIN_JOBS,
-        reconcile=partial(reconcile, context or Context()),
+        reconcile=partial(reconcile, context or FrameworkContext()),
         reporter="trainer-trainjob-controller",
         sources=(
-            Source(TRAIN_JOBS, map_trainjob),
-            Source(JOB_SETS, map_child),
-            Source(JOBS, verdict.map_failed_job),
-            Source(CONFIG_MAPS, map_child),
-            Source(SECRETS, map_child),
-            Source(TRAINING_RUNTIMES, map_runtime),
-            Source(CLUSTER_TRAINING_RUNTIMES, map_runtime),
+            ChangeSource(TRAIN_JOBS, map_trainjob),
+            ChangeSource(JOB_SETS, map_child),
+            ChangeSource(JOBS, verdict.map_failed_job),
+            ChangeSource(CONFIG_MAPS, map_child),
+            ChangeSource(SECRETS, map_child),
+            ChangeSource(TRAINING_RUNTIMES, map_runtime),
+            ChangeSource(CLUSTER_TRAINING_RUNTIMES, map_runtime),
         ),
     )
 

@@ -23,20 +23,20 @@ NOT_FOUND = "RuntimeNotFound"
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class FoundRuntime:
     obj: Object
     snapshot: Create | None
     """The write that keeps it for later passes; None when the snapshot exists."""
 
 
-def resolve_runtime(view: View, trainjob: Object) -> Runtime | Waiting:
+def resolve_runtime(view: View, trainjob: Object) -> FoundRuntime | Waiting:
     snapshot = view.find(CONFIG_MAPS, trainjob["metadata"]["namespace"], snapshots.get_name(trainjob))
     if snapshot is not None:
         return _read_snapshot(trainjob, snapshot)
     return _read_live(view, trainjob)
 
 
-def _read_snapshot(trainjob: Object, snapshot: Object) -> Runtime | Waiting:
+def _read_snapshot(trainjob: Object, snapshot: Object) -> FoundRuntime | Waiting:
     name = snapshot["metadata"]["name"]
     if not is_owned_by(snapshot, trainjob["metadata"]["uid"]):
         sentence = "invalid runtime snapshot: a snapshot configmap exists but is owned by another object"
@@ -57,10 +57,10 @@ def _read_snapshot(trainjob: Object, snapshot: Object) -> Runtime | Waiting:
     if found != wanted or not isinstance(runtime.get("spec"), dict):
         sentence = "invalid runtime snapshot: the snapshot refers to the wrong runtime: expecting a runtime with name"
         return Waiting(INVALID, f"{sentence}, api group and kind of {', '.join(wanted)}; {advice}")
-    return Runtime(runtime, None)
+    return FoundRuntime(runtime, None)
 
 
-def _read_live(view: View, trainjob: Object) -> Runtime | Waiting:
+def _read_live(view: View, trainjob: Object) -> FoundRuntime | Waiting:
     reference = trainjob["spec"]["runtimeRef"]
     gvr = snapshots.find_runtime_gvr(reference)
     if gvr is None:
@@ -82,10 +82,10 @@ def _read_live(view: View, trainjob: Object) -> Runtime | Waiting:
         },
         "data": {snapshots.DATA_KEY: text},
     }
-    return Runtime(content, Create(CONFIG_MAPS, configmap))
+    return FoundRuntime(content, Create(CONFIG_MAPS, configmap))
 
 
-class Absent:
+class MissingRuntimes:
     """Summary of a view: which TrainJobs wait for runtimes that do not exist. Without it each runtime that changes, and
     every start, would look at all TrainJobs there ever were."""
 

@@ -15,12 +15,12 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from trainmaster.api.storage import DEFAULT_CLASS, DRIVER, FINALIZER, PROVISIONED_BY, PROVISIONER
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Patch, Refusal, Write
+from trainmaster.client.writes import Create, Patch, Write, WriteRefusal
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.timeline import Now
 
 REPORTER = "persistentvolume-controller"
@@ -30,7 +30,7 @@ _NO_CLASS = "no persistent volumes available for this claim and no storage class
 _RETRY_SECONDS = 5.0
 
 
-def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
     if refusals:
         return Plan(requeue_after=_RETRY_SECONDS)
     claim = view.find(PERSISTENT_VOLUME_CLAIMS, request.namespace, request.name)
@@ -237,8 +237,8 @@ CONTROLLER = Controller(
     reconcile=reconcile,
     reporter=REPORTER,
     sources=(
-        Source(PERSISTENT_VOLUME_CLAIMS, map_to_self),
-        Source(PERSISTENT_VOLUMES, map_volume),
-        Source(STORAGE_CLASSES, map_class),
+        ChangeSource(PERSISTENT_VOLUME_CLAIMS, map_to_self),
+        ChangeSource(PERSISTENT_VOLUMES, map_volume),
+        ChangeSource(STORAGE_CLASSES, map_class),
     ),
 )

@@ -14,20 +14,20 @@ from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from trainmaster.api.storage import DRIVER
 from trainmaster.client.view import View
-from trainmaster.client.writes import Delete, Patch, Refusal
+from trainmaster.client.writes import Delete, Patch, WriteRefusal
 from trainmaster.controllers.ownership import is_terminating
 from trainmaster.controllers.volumes.claims import REPORTER, build_reference
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import Source, map_to_self
+from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
 _RETRY_SECONDS = 5.0
 
 
-def reconcile(view: View, request: Request, now: Now, refusals: Sequence[Refusal] = ()) -> Plan:
+def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
     if refusals:
         return Plan(requeue_after=_RETRY_SECONDS)
     volume = view.find(PERSISTENT_VOLUMES, "", request.name)
@@ -118,8 +118,8 @@ CONTROLLER = Controller(
     reconcile=reconcile,
     reporter=REPORTER,
     sources=(
-        Source(PERSISTENT_VOLUMES, map_to_self),
-        Source(PERSISTENT_VOLUME_CLAIMS, map_claim),
-        Source(PODS, map_pod),
+        ChangeSource(PERSISTENT_VOLUMES, map_to_self),
+        ChangeSource(PERSISTENT_VOLUME_CLAIMS, map_claim),
+        ChangeSource(PODS, map_pod),
     ),
 )

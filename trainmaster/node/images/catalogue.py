@@ -27,7 +27,17 @@ from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.images.editables import find_sources
 from trainmaster.node.images.environments import Environments, Order, Tell, read_environment
 from trainmaster.node.images.layers import Base
-from trainmaster.node.images.rules import DEFAULT, KEY, NAME, NAMESPACE, Named, Rule, RulesError, Table, parse_table
+from trainmaster.node.images.rules import (
+    DEFAULT,
+    KEY,
+    NAME,
+    NAMESPACE,
+    ImageRule,
+    Named,
+    RulesError,
+    Table,
+    parse_table,
+)
 from trainmaster.node.images.shipped import MPI_VOLUME, SHIPPED, add_remote_start
 from trainmaster.node.workloads import Workloads
 
@@ -96,7 +106,7 @@ class Images:
                     f'no rule maps image "{image}" to a Python environment, and this installation is strict: '
                     f"add one to ConfigMap {NAMESPACE}/{NAME}"
                 )
-            rule = Rule(image)
+            rule = ImageRule(image)
         rule, asked = _add_annotations(rule, pod)
         if any(volume["name"] == MPI_VOLUME for volume in pod["spec"].get("volumes") or ()):
             rule = add_remote_start(rule)
@@ -153,7 +163,7 @@ class Images:
         return self._parsed[1]
 
     async def _find_environment(
-        self, rule: Rule, asked: Sequence[str], table: Table, pod: Object, container: Object, tell: Tell
+        self, rule: ImageRule, asked: Sequence[str], table: Table, pod: Object, container: Object, tell: Tell
     ) -> _Found:
         named = (
             Named(self._settings.prefix) if rule.environment == DEFAULT else table.environments.get(rule.environment)
@@ -245,7 +255,7 @@ class Images:
         return directory if directory.is_dir() else None
 
 
-def _add_annotations(rule: Rule, pod: Object) -> tuple[Rule, tuple[str, ...]]:
+def _add_annotations(rule: ImageRule, pod: Object) -> tuple[ImageRule, tuple[str, ...]]:
     """The rule, and the requirements that the Pod itself asks for."""
     annotations = pod["metadata"].get("annotations") or {}
     if name := annotations.get(ENVIRONMENT):
@@ -271,7 +281,7 @@ def find_interpreter(base: Base) -> tuple[str, ...]:
     return () if is_open else (str(prefix),)
 
 
-def _describe(image: str, installed: Sequence[str], rule: Rule, prefix: str) -> str:
+def _describe(image: str, installed: Sequence[str], rule: ImageRule, prefix: str) -> str:
     words = f"image {image} is run as the Python environment {prefix}"
     if installed:
         words += f" (made with {', '.join(installed)})"

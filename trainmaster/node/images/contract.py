@@ -63,7 +63,7 @@ class Errand:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ErrandReport:
     code: int
     words: str = ""
     """Its last ones, where it failed."""
@@ -76,4 +76,4 @@ Check = Callable[[], Awaitable[str]]
 class Errands(Protocol):
     """Runs programs with the rights of a Pod: its user, its sandbox, its limits."""
 
-    async def run(self, pod: Object, errand: Errand, check: Check) -> Report: ...
+    async def run(self, pod: Object, errand: Errand, check: Check) -> ErrandReport: ...

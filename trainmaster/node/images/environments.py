@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmaster.api.meta import Object
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.disk_usage import measure_tree
 from trainmaster.node.images import index, install_program
-from trainmaster.node.images.contract import Errand, Errands, ImageError, Report
+from trainmaster.node.images.contract import Errand, ErrandReport, Errands, ImageError
 from trainmaster.node.images.fetching import FOLDER, Fetch, Fetched, fetch
 from trainmaster.node.images.installers import find_pip
 from trainmaster.node.images.layers import Base, BaseError, make_layer, read_base
@@ -45,7 +45,7 @@ _OLD_READY = ".ready"
 """Inside an environment of a version that made them all in one place."""
 _AT_A_TIME = 3
 """For the owner, and for all tenants together: an installation takes a processor and the disk."""
-_RETRY = Policy(first=5.0, cap=300.0)
+_RETRY = BackoffPolicy(first=5.0, cap=300.0)
 _MOST_REMEMBERED = 1000
 _PIP_FILES = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf")
 
@@ -261,7 +261,7 @@ class Environments:
         home = self._environ.get("HOME", "")
         return (home,) if home.startswith("/") and home != "/" and os.path.isdir(home) else ()
 
-    def _explain(self, report: Report, fetched: Fetched) -> str:
+    def _explain(self, report: ErrandReport, fetched: Fetched) -> str:
         reason = index.pick_reason(report.words, self._secrets) or f"the installer ended with {report.code}"
         if fetched.error and index.has_credentials(self._environ):
             first = index.pick_reason(fetched.error, self._secrets)

@@ -44,7 +44,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ImageRule:
     image: str
     environment: str = DEFAULT
     packages: tuple[str, ...] = ()
@@ -64,11 +64,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ImageRule, ...] = ()
     environments: Mapping[str, Named] = field(default_factory=dict)
     strict: bool = False
 
-    def find(self, image: str) -> Rule | None:
+    def find(self, image: str) -> ImageRule | None:
         return next((rule for rule in self.rules if rule.matches(image)), None)
 
 
@@ -130,7 +130,7 @@ def _parse_environments(raw: Any, complaints: list[str]) -> dict[str, Named]:
     return found
 
 
-def _parse_rules(raw: Any, environments: Mapping[str, Named], complaints: list[str]) -> list[Rule]:
+def _parse_rules(raw: Any, environments: Mapping[str, Named], complaints: list[str]) -> list[ImageRule]:
     if not isinstance(raw, list):
         complaints.append("rules must be a list")
         return []
@@ -151,7 +151,7 @@ def _parse_rules(raw: Any, environments: Mapping[str, Named], complaints: list[s
             env = {}
         packages = _parse_texts(entry.get("packages"), f"{where}.packages", complaints)
         command = _parse_texts(entry.get("command"), f"{where}.command", complaints)
-        rules.append(Rule(entry["image"], str(environment), packages, command, env))
+        rules.append(ImageRule(entry["image"], str(environment), packages, command, env))
     return rules
 
 

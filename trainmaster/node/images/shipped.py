@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import trainmaster
-from trainmaster.node.images.rules import Rule
+from trainmaster.node.images.rules import ImageRule
 
 MPI_VOLUME = "mpi-ssh-auth"
 """What the TrainJob controller gives to every Pod of an MPI job (`controllers/frameworks/mpi`)."""
@@ -29,14 +29,14 @@ _MPI_VARIABLES = {
 }
 
 
-def _initializer(kind: str) -> Rule:
+def _initializer(kind: str) -> ImageRule:
     command = ("python3", _LOADER, kind)
     # Said here, because a path that is built into a program cannot be rewritten on the plain level.
     env = {"TARGET": f"/workspace/{kind}"}
-    return Rule(f"*/trainer/{kind}-initializer*", command=command, env=env, shown=(_LOADER,), note=_INITIALIZER)
+    return ImageRule(f"*/trainer/{kind}-initializer*", command=command, env=env, shown=(_LOADER,), note=_INITIALIZER)
 
 
-def add_remote_start(rule: Rule) -> Rule:
+def add_remote_start(rule: ImageRule) -> ImageRule:
     """For the Pods of MPI jobs, whatever their image."""
     return replace(
         rule,
@@ -49,15 +49,15 @@ def add_remote_start(rule: Rule) -> Rule:
     )
 
 
-SHIPPED: tuple[Rule, ...] = (
+SHIPPED: tuple[ImageRule, ...] = (
     _initializer("dataset"),
     _initializer("model"),
-    Rule("*/trainer/deepspeed-runtime*"),
-    Rule("*/trainer/mlx-runtime*"),
-    Rule("*pytorch/pytorch*"),
-    Rule("*tensorflow/tensorflow*"),
-    Rule("*/trainer/torchtune-trainer*"),
-    Rule("*/trainer/xgboost-runtime*"),
-    Rule("*/nvidia/jax*"),
-    Rule("docker.io/library/python*"),
+    ImageRule("*/trainer/deepspeed-runtime*"),
+    ImageRule("*/trainer/mlx-runtime*"),
+    ImageRule("*pytorch/pytorch*"),
+    ImageRule("*tensorflow/tensorflow*"),
+    ImageRule("*/trainer/torchtune-trainer*"),
+    ImageRule("*/trainer/xgboost-runtime*"),
+    ImageRule("*/nvidia/jax*"),
+    ImageRule("docker.io/library/python*"),
 )

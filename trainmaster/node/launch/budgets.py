@@ -16,7 +16,7 @@ from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import NAME, PIDS
 from trainmaster.client.contract import Client
-from trainmaster.shim.protocol import Limits
+from trainmaster.shim.protocol import ResourceLimits
 
 _POD_PIDS = 1024
 """One Pod alone gets half of the tenant's pids, or this many where that is more."""
@@ -27,7 +27,7 @@ _PENDING_SIGNALS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class TenantBudget:
-    limits: Limits
+    limits: ResourceLimits
     """Of all Pods together."""
 
     @property
@@ -47,7 +47,7 @@ async def find_budget(client: Client, namespace: str) -> TenantBudget | None:
 
 def build_budget(hard: Mapping[str, Any]) -> TenantBudget:
     return TenantBudget(
-        Limits(
+        ResourceLimits(
             memory=_read(hard, "limits.memory", 1),
             cpu_millis=_read(hard, "limits.cpu", 1000),
             cpu_shares_millis=_read(hard, "limits.cpu", 1000),

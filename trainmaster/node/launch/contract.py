@@ -67,7 +67,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ContainerSources:
     """ConfigMaps and Secrets of the Pod's namespace that its containers name; None where there is none."""
 
     config_maps: Mapping[str, Object | None] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Prepared:
     """All that `build_sandbox` and `build_container` need besides the Pod."""
 
     site: Site
-    sources: Sources = field(default_factory=Sources)
+    sources: ContainerSources = field(default_factory=ContainerSources)
     volumes: Mapping[str, Volume] = field(default_factory=dict)
     """By name; those that the node adds (`kube-api-access`) included."""
     images: Mapping[str, Environment] = field(default_factory=dict)

@@ -23,10 +23,10 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.bundles import views
-from trainmaster.bundles.store import Store
+from trainmaster.bundles.store import BundleStore
 from trainmaster.client.contract import Client, ListOptions, WatchOptions
 from trainmaster.engine.queue import WorkQueue
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.disk_usage import DiskUsage
@@ -37,10 +37,10 @@ from trainmaster.node.launch.budgets import find_budget
 from trainmaster.node.launch.contract import (
     FAILED_MOUNT,
     IMAGE_ERROR,
+    ContainerSources,
     LaunchError,
     Prepared,
     Site,
-    Sources,
     list_containers,
 )
 from trainmaster.node.launch.environment import list_references
@@ -53,7 +53,7 @@ from trainmaster.node.volumes.making import API_ACCESS, Needs, Supplies, list_ne
 from trainmaster.node.volumes.projected import TokenKey, get_token_key
 from trainmaster.node.volumes.reclaim import Reclaimer
 from trainmaster.node.volumes.tokens import Token, request_token
-from trainmaster.node.volumes.writer import Owner
+from trainmaster.node.volumes.writer import FileOwner
 from trainmaster.shim.protocol import PLAIN, write_whole
 from trainmaster.shim.trees import remove_tree
 
@@ -158,7 +158,7 @@ class Launcher:
             live.tokens = known.tokens
         maps, secrets = list_references(pod, containers)
         namespace = pod["metadata"]["namespace"]
-        sources = Sources(
+        sources = ContainerSources(
             await self._read(CONFIG_MAPS, namespace, maps | live.needs.config_maps),
             await self._read(SECRETS, namespace, secrets | live.needs.secrets),
         )
@@ -209,7 +209,7 @@ class Launcher:
                 found[name] = None
         return found
 
-    async def _make(self, live: _Live, sources: Sources) -> dict[str, Volume]:
+    async def _make(self, live: _Live, sources: ContainerSources) -> dict[str, Volume]:
         namespace = live.pod["metadata"]["namespace"]
         found = {name: await claim.find_volume(self._client, namespace, name) for name in sorted(live.needs.claims)}
         supplies = Supplies(
@@ -235,8 +235,8 @@ class Launcher:
         asked = code.list_asked(live.pod, live.site.level, foreign=foreign)
         if not asked:
             return {}
-        store = Store(self._settings.bundles or Path(live.site.directory, "no-bundles"))
-        given = views.Owner(owner.uid, owner.gid, everybody=len(users) > 1)
+        store = BundleStore(self._settings.bundles or Path(live.site.directory, "no-bundles"))
+        given = views.CopyOwner(owner.uid, owner.gid, everybody=len(users) > 1)
         made = {}
         for entry in asked:
             made[entry.name] = await asyncio.to_thread(code.make, entry, store, live.site.directory, given)
@@ -284,7 +284,7 @@ class Launcher:
         if live is None:
             return
         namespace = live.pod["metadata"]["namespace"]
-        sources = Sources(
+        sources = ContainerSources(
             await self._read(CONFIG_MAPS, namespace, live.needs.config_maps),
             await self._read(SECRETS, namespace, live.needs.secrets),
         )
@@ -373,7 +373,7 @@ class Launcher:
             self._exceeded(uid, f"Usage of EmptyDir volumes of medium Memory exceeds the memory limit {show(most)}. ")
 
     async def _follow(self, gvr: GVR) -> None:
-        backoff = Backoff(Policy(first=0.1, cap=30.0))
+        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
         while True:
             await self._followed.wait()
             try:
@@ -411,7 +411,7 @@ def _list_limited(live: _Live) -> list[Volume]:
     ]
 
 
-async def _make_durable(store: Store, digest: str) -> None:
+async def _make_durable(store: BundleStore, digest: str) -> None:
     """Whoever packed it did not wait for the disk; a job that runs from it needs it after a power cut too."""
     try:
         await asyncio.to_thread(store.make_durable, digest)
@@ -460,15 +460,15 @@ def _list_users(pod: Object) -> set[int | None]:
     return {(entry.get("securityContext") or {}).get("runAsUser", shared) for entry in list_containers(pod)}
 
 
-def _find_owner(pod: Object, level: str) -> Owner:
+def _find_owner(pod: Object, level: str) -> FileOwner:
     """Whom files belong to, where the server may give them away."""
     if level == PLAIN or os.geteuid() != 0:
-        return Owner()
+        return FileOwner()
     context = pod["spec"].get("securityContext") or {}
     users = _list_users(pod)
     user = users.pop() if len(users) == 1 else None
     group = context.get("fsGroup")
-    return Owner(-1 if user is None else user, -1 if group is None else group)
+    return FileOwner(-1 if user is None else user, -1 if group is None else group)
 
 
 def read_allocatable() -> dict[str, int]:

@@ -7,26 +7,26 @@ from typing import Any
 
 from trainmaster.api import quantity
 from trainmaster.api.meta import Object
-from trainmaster.shim.protocol import Limits
+from trainmaster.shim.protocol import ResourceLimits
 
 
-def build_limits(container: Object) -> Limits:
+def build_limits(container: Object) -> ResourceLimits:
     resources: Mapping[str, Any] = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    return Limits(
+    return ResourceLimits(
         memory=_amount(limits, "memory", 1),
         cpu_millis=_amount(limits, "cpu", 1000),
         cpu_shares_millis=_amount(requests, "cpu", 1000) or _amount(limits, "cpu", 1000),
     )
 
 
-def build_pod_limits(pod: Object, pids: int = 0) -> Limits:
+def build_pod_limits(pod: Object, pids: int = 0) -> ResourceLimits:
     """The sum over the containers, or the largest init container where that is more. One without a limit lifts it.
     `pids`: how many processes and threads the Pod may have; Kubernetes has no field for it."""
     spec = pod["spec"]
     main = [build_limits(entry) for entry in spec["containers"]]
     first = [build_limits(entry) for entry in spec.get("initContainers") or ()]
-    return Limits(
+    return ResourceLimits(
         memory=_combine((entry.memory for entry in main), (entry.memory for entry in first)),
         cpu_millis=_combine((entry.cpu_millis for entry in main), (entry.cpu_millis for entry in first)),
         cpu_shares_millis=max(

@@ -8,7 +8,7 @@ from trainmaster.api.meta import Object
 from trainmaster.node.launch.contract import Prepared
 from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.mounts import find_shm_bytes
-from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Limits, Relay, SandboxSpec
+from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, ResourceLimits, SandboxSpec
 
 _LONGEST_HOSTNAME = 63
 
@@ -49,7 +49,7 @@ def build_sandbox(
         tenant_cgroup=(
             name_tenant_group(cgroup.partition("-")[0], meta["namespace"]) if cgroup and prepared.budget else ""
         ),
-        tenant_limits=prepared.budget.limits if prepared.budget is not None else Limits(),
+        tenant_limits=prepared.budget.limits if prepared.budget is not None else ResourceLimits(),
         hide=tuple(hide),
         relays=tuple(relays),
         segment=segment,

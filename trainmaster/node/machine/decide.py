@@ -10,24 +10,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainmaster.node.machine import probes
-from trainmaster.node.machine.model import ContainerPlan, Deletion, PodPlan, ProbeKind, Role
+from trainmaster.node.machine.model import ContainerPlan, ContainerRole, PodDeletion, PodPlan, ProbeKind
 from trainmaster.node.machine.outcome import (
     FAILED,
     RULES,
-    Rules,
+    RestartRules,
     find_outcome,
     get_restart_delay,
     is_complete,
     will_restart,
 )
-from trainmaster.node.machine.state import ContainerState, Ending, HookStage, Moment, PodState, Stage
+from trainmaster.node.machine.state import ContainerStage, ContainerState, Ending, HookStage, Moment, PodState
 from trainmaster.node.machine.steps import Confirm, Hook, Instruction, Notice, Probe, Say, Start, Step
 from trainmaster.node.machine.stopping import begin_stop, pursue_stop
 
 DEADLINE = Ending("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
 
-def decide(plan: PodPlan, state: PodState, now: Moment, rules: Rules = RULES) -> Step:
+def decide(plan: PodPlan, state: PodState, now: Moment, rules: RestartRules = RULES) -> Step:
     pass_ = _Pass(plan, state, now, rules)
     pass_.run()
     wake = None if pass_.wake_at is None else max(pass_.wake_at - now.boot, 0.0)
@@ -35,7 +35,7 @@ def decide(plan: PodPlan, state: PodState, now: Moment, rules: Rules = RULES) ->
 
 
 class _Pass:
-    def __init__(self, plan: PodPlan, state: PodState, now: Moment, rules: Rules) -> None:
+    def __init__(self, plan: PodPlan, state: PodState, now: Moment, rules: RestartRules) -> None:
         self.plan = plan
         self.state = state
         self.now = now
@@ -70,7 +70,7 @@ class _Pass:
         self.state = replace(self.state, ending=DEADLINE)
         self._do(Say(DEADLINE.reason, DEADLINE.message, warning=True))
 
-    def _stop_all(self, deletion: Deletion | None) -> None:
+    def _stop_all(self, deletion: PodDeletion | None) -> None:
         if not self.state.is_alive:
             if deletion is not None and not self.state.is_confirmed:
                 self.state = replace(self.state, is_confirmed=True)
@@ -107,15 +107,17 @@ class _Pass:
             self._do(Notice(reason, max(deadline - self.now.boot, 0.0)))
         # All but sidecars go together; each sidecar waits for all that were started after it.
         is_turn = not any(
-            self.state.get(spec.name).is_alive for spec in self.plan.containers if spec.role is not Role.SIDECAR
+            self.state.get(spec.name).is_alive
+            for spec in self.plan.containers
+            if spec.role is not ContainerRole.SIDECAR
         )
         for spec in reversed(self.plan.containers):
             container = self.state.get(spec.name)
             if not container.is_alive:
                 continue
-            if container.stop is None and container.stage is Stage.RUNNING:
+            if container.stop is None and container.stage is ContainerStage.RUNNING:
                 self._do(Say("Killing", f"Stopping container {spec.name}"))
-            is_sidecar = spec.role is Role.SIDECAR
+            is_sidecar = spec.role is ContainerRole.SIDECAR
             self._pursue(spec, begin_stop(container, deadline), is_turn=is_turn or not is_sidecar)
             is_turn = is_turn and not is_sidecar
 
@@ -130,7 +132,7 @@ class _Pass:
 
     def _tend(self, spec: ContainerPlan) -> None:
         container = self.state.get(spec.name)
-        if container.stage is not Stage.RUNNING:
+        if container.stage is not ContainerStage.RUNNING:
             return
         if container.stop is not None:
             self._pursue(spec, container)
@@ -160,26 +162,26 @@ class _Pass:
     def _advance(self) -> None:
         if not self.state.is_initialized:
             for spec in self.plan.containers:
-                if spec.role is Role.MAIN:
+                if spec.role is ContainerRole.MAIN:
                     break
                 if not is_complete(spec, self.state.get(spec.name)):
                     self._ensure(spec)
                     return
             self.state = replace(self.state, is_initialized=True)
         for spec in self.plan.containers:
-            if spec.role is not Role.INIT:
+            if spec.role is not ContainerRole.INIT:
                 self._ensure(spec)
 
     def _ensure(self, spec: ContainerPlan) -> None:
         container = self.state.get(spec.name)
-        if container.stage is Stage.WAITING:
+        if container.stage is ContainerStage.WAITING:
             if container.blocked is not None:
                 again = container.blocked.since + self.rules.retry.delay(container.blocked.tries)
                 if again > self.now.boot:
                     self._wake(again)
                     return
             self._start(container)
-        elif container.stage is Stage.ENDED and will_restart(self.plan, self.state, container):
+        elif container.stage is ContainerStage.ENDED and will_restart(self.plan, self.state, container):
             self._restart(container)
 
     def _restart(self, container: ContainerState) -> None:
@@ -197,7 +199,7 @@ class _Pass:
         self._start(ContainerState(container.name, container.attempt + 1, last=container.ended, series=series + 1))
 
     def _start(self, container: ContainerState) -> None:
-        self.state = self.state.put(replace(container, stage=Stage.STARTING))
+        self.state = self.state.put(replace(container, stage=ContainerStage.STARTING))
         self._do(Start(container.name, container.attempt))
 
     def _do(self, *instructions: Instruction) -> None:

@@ -18,7 +18,7 @@ from trainmaster.kit.clock import parse_time
 DEFAULT_GRACE = 30
 
 
-class Role(Enum):
+class ContainerRole(Enum):
     INIT = "init"
     SIDECAR = "sidecar"
     """An init container with restartPolicy Always: started before the main containers, stopped after them."""
@@ -47,7 +47,7 @@ class ProbeSpec:
 @dataclass(frozen=True, slots=True)
 class ContainerPlan:
     name: str
-    role: Role
+    role: ContainerRole
     image: str = ""
     probes: Mapping[ProbeKind, ProbeSpec] | None = None
     post_start: Mapping[str, Any] | None = None
@@ -56,7 +56,7 @@ class ContainerPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class PodDeletion:
     requested: datetime
     """In whole seconds, as stored: up to one second early."""
     grace: int
@@ -72,18 +72,18 @@ class PodPlan:
     policy: str = "Always"
     grace: int = DEFAULT_GRACE
     active_deadline: int | None = None
-    deletion: Deletion | None = None
+    deletion: PodDeletion | None = None
 
     def get(self, name: str) -> ContainerPlan:
         return next(container for container in self.containers if container.name == name)
 
     @property
     def mains(self) -> tuple[ContainerPlan, ...]:
-        return tuple(container for container in self.containers if container.role is Role.MAIN)
+        return tuple(container for container in self.containers if container.role is ContainerRole.MAIN)
 
     @property
     def has_inits(self) -> bool:
-        return self.containers[0].role is not Role.MAIN
+        return self.containers[0].role is not ContainerRole.MAIN
 
 
 def read_plan(pod: Object) -> PodPlan:
@@ -103,19 +103,19 @@ def read_plan(pod: Object) -> PodPlan:
     )
 
 
-def _read_deletion(meta: Mapping[str, Any]) -> Deletion | None:
+def _read_deletion(meta: Mapping[str, Any]) -> PodDeletion | None:
     """The API server has added the grace period to the time of the request."""
     moment = meta.get("deletionTimestamp")
     if not moment:
         return None
     grace = int(meta.get("deletionGracePeriodSeconds") or 0)
-    return Deletion(parse_time(moment) - timedelta(seconds=grace), grace)
+    return PodDeletion(parse_time(moment) - timedelta(seconds=grace), grace)
 
 
 def _read_container(entry: Mapping[str, Any], *, is_init: bool) -> ContainerPlan:
-    role = Role.MAIN
+    role = ContainerRole.MAIN
     if is_init:
-        role = Role.SIDECAR if entry.get("restartPolicy") == "Always" else Role.INIT
+        role = ContainerRole.SIDECAR if entry.get("restartPolicy") == "Always" else ContainerRole.INIT
     lifecycle = entry.get("lifecycle") or {}
     probes = {
         kind: _read_probe(entry[key])

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trainmaster.kit.backoff import Policy
-from trainmaster.node.machine.model import ContainerPlan, PodPlan, Role
-from trainmaster.node.machine.state import ContainerState, Ending, HookStage, PodState, Stage
+from trainmaster.kit.backoff import BackoffPolicy
+from trainmaster.node.machine.model import ContainerPlan, ContainerRole, PodPlan
+from trainmaster.node.machine.state import ContainerStage, ContainerState, Ending, HookStage, PodState
 
-_RESTART = Policy(first=1.0, cap=60.0)
-_RETRY = Policy(first=1.0, cap=30.0)
+_RESTART = BackoffPolicy(first=1.0, cap=60.0)
+_RETRY = BackoffPolicy(first=1.0, cap=30.0)
 SUCCEEDED, FAILED, RUNNING, PENDING = "Succeeded", "Failed", "Running", "Pending"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RestartRules:
     """What an administrator may set."""
 
-    restart: Policy = _RESTART
+    restart: BackoffPolicy = _RESTART
     """Between restarts of a container in place, after a first one without delay. Upstream: 10 s to 300 s."""
     reset: float = 600.0
     """A container that ran this long begins a new series, as a kubelet's do."""
-    retry: Policy = _RETRY
+    retry: BackoffPolicy = _RETRY
     """Between attempts to create a container that could not be created (a missing ConfigMap, an unknown image)."""
 
 
-RULES = Rules()
+RULES = RestartRules()
 
 
 def will_restart(plan: PodPlan, state: PodState, container: ContainerState) -> bool:
@@ -34,14 +34,14 @@ def will_restart(plan: PodPlan, state: PodState, container: ContainerState) -> b
         return False
     spec = plan.get(container.name)
     failed = container.ended.exit_code != 0
-    if spec.role is Role.INIT:
+    if spec.role is ContainerRole.INIT:
         return failed and plan.policy != "Never"
-    if spec.role is Role.SIDECAR:
+    if spec.role is ContainerRole.SIDECAR:
         return find_outcome(plan, state) is None
     return plan.policy == "Always" or (plan.policy == "OnFailure" and failed)
 
 
-def get_restart_delay(container: ContainerState, rules: Rules) -> float:
+def get_restart_delay(container: ContainerState, rules: RestartRules) -> float:
     """The whole pause before the next attempt of a container that has ended."""
     if container.over - container.since >= rules.reset and container.started_at is not None:
         return 0.0
@@ -53,11 +53,15 @@ def find_outcome(plan: PodPlan, state: PodState) -> str | None:
     mains = []
     for spec in plan.containers:
         container = state.get(spec.name)
-        if spec.role is Role.INIT and not state.is_initialized and _has_failed_for_good(plan, state, container):
+        if (
+            spec.role is ContainerRole.INIT
+            and not state.is_initialized
+            and _has_failed_for_good(plan, state, container)
+        ):
             return FAILED
-        if spec.role is Role.MAIN:
+        if spec.role is ContainerRole.MAIN:
             mains.append(container)
-    if any(item.stage is not Stage.ENDED or will_restart(plan, state, item) for item in mains):
+    if any(item.stage is not ContainerStage.ENDED or will_restart(plan, state, item) for item in mains):
         return None
     return _judge(mains)
 
@@ -92,7 +96,7 @@ def has_begun(plan: PodPlan, state: PodState) -> bool:
 
 
 def _has_begun(spec: ContainerPlan, container: ContainerState) -> bool:
-    if container.attempt > 0 or container.stage is not Stage.RUNNING:
+    if container.attempt > 0 or container.stage is not ContainerStage.RUNNING:
         return container.has_run
     return spec.post_start is None or container.post_start is HookStage.DONE or container.stop is not None
 
@@ -110,6 +114,6 @@ def is_over(plan: PodPlan, state: PodState) -> bool:
 
 def is_complete(spec: ContainerPlan, container: ContainerState) -> bool:
     """An init container that the next one need not wait for."""
-    if spec.role is Role.SIDECAR:
-        return container.stage is Stage.RUNNING and container.is_started
-    return container.stage is Stage.ENDED and container.ended is not None and container.ended.exit_code == 0
+    if spec.role is ContainerRole.SIDECAR:
+        return container.stage is ContainerStage.RUNNING and container.is_started
+    return container.stage is ContainerStage.ENDED and container.ended is not None and container.ended.exit_code == 0

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from trainmaster.node.machine.model import ContainerPlan, PodPlan, ProbeKind, ProbeSpec
-from trainmaster.node.machine.state import ContainerState, Moment, PodState, ProbeState, Stage, Stop
+from trainmaster.node.machine.state import ContainerStage, ContainerState, Moment, PodState, ProbeState, Stop
 from trainmaster.node.machine.steps import Say
 
 
 def list_active(spec: ContainerPlan, container: ContainerState) -> Iterator[tuple[ProbeKind, ProbeSpec]]:
     """The probes that are asked in the container's present state."""
-    if not spec.probes or container.stage is not Stage.RUNNING or container.stop is not None:
+    if not spec.probes or container.stage is not ContainerStage.RUNNING or container.stop is not None:
         return
     for kind, probe in spec.probes.items():
         if (kind is ProbeKind.STARTUP) != container.is_started:
@@ -36,7 +36,7 @@ def mark_asked(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     container: str
     attempt: int
     kind: ProbeKind
@@ -45,12 +45,17 @@ class Answer:
     """What the program or the network said, for people."""
 
 
-def mark_answer(plan: PodPlan, state: PodState, answer: Answer, now: Moment) -> tuple[PodState, tuple[Say, ...]]:
+def mark_answer(plan: PodPlan, state: PodState, answer: ProbeAnswer, now: Moment) -> tuple[PodState, tuple[Say, ...]]:
     """Counts one answer. A container that a startup or liveness probe gives up on has to end."""
     container = state.get(answer.container)
     spec = (plan.get(answer.container).probes or {}).get(answer.kind)
     known = container.probes.get(answer.kind)
-    if container.attempt != answer.attempt or container.stage is not Stage.RUNNING or spec is None or known is None:
+    if (
+        container.attempt != answer.attempt
+        or container.stage is not ContainerStage.RUNNING
+        or spec is None
+        or known is None
+    ):
         return state, ()
     counted = replace(
         known,

@@ -25,7 +25,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ContainerEnd:
     exit_code: int
     started_at: datetime | None
     finished_at: datetime
@@ -34,7 +34,7 @@ class Ended:
     signal: int = 0
 
 
-class Stage(Enum):
+class ContainerStage(Enum):
     WAITING = "waiting"
     STARTING = "starting"
     RUNNING = "running"
@@ -82,14 +82,14 @@ class ContainerState:
     name: str
     attempt: int = 0
     """Number of restarts: the attempt that runs, ran last, or waits for its start."""
-    stage: Stage = Stage.WAITING
+    stage: ContainerStage = ContainerStage.WAITING
     started_at: datetime | None = None
     since: float = 0.0
     """Boot time of `started_at`."""
-    ended: Ended | None = None
+    ended: ContainerEnd | None = None
     over: float = 0.0
     """Boot time of the end."""
-    last: Ended | None = None
+    last: ContainerEnd | None = None
     """How the attempt before this one ended."""
     series: int = 0
     """Restarts since the container last ran for long."""
@@ -105,11 +105,11 @@ class ContainerState:
 
     @property
     def is_alive(self) -> bool:
-        return self.stage in (Stage.STARTING, Stage.RUNNING)
+        return self.stage in (ContainerStage.STARTING, ContainerStage.RUNNING)
 
     @property
     def has_run(self) -> bool:
-        return self.attempt > 0 or self.stage in (Stage.RUNNING, Stage.ENDED)
+        return self.attempt > 0 or self.stage in (ContainerStage.RUNNING, ContainerStage.ENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,32 +159,32 @@ def make_state(plan: PodPlan, now: Moment, *, started_at: datetime | None = None
 
 def mark_started(state: PodState, name: str, attempt: int, when: datetime, now: Moment) -> PodState:
     old = state.get(name)
-    if old.attempt != attempt or old.stage in (Stage.ENDED, Stage.RUNNING):
+    if old.attempt != attempt or old.stage in (ContainerStage.ENDED, ContainerStage.RUNNING):
         return state
-    return state.put(replace(old, stage=Stage.RUNNING, started_at=when, since=now.anchor(when), blocked=None))
+    return state.put(replace(old, stage=ContainerStage.RUNNING, started_at=when, since=now.anchor(when), blocked=None))
 
 
-def mark_ended(state: PodState, name: str, attempt: int, ended: Ended, now: Moment) -> PodState:
+def mark_ended(state: PodState, name: str, attempt: int, ended: ContainerEnd, now: Moment) -> PodState:
     old = state.get(name)
-    if old.attempt != attempt or old.stage is Stage.ENDED:
+    if old.attempt != attempt or old.stage is ContainerStage.ENDED:
         return state
-    gone = replace(old, stage=Stage.ENDED, ended=ended, over=now.anchor(ended.finished_at), blocked=None)
+    gone = replace(old, stage=ContainerStage.ENDED, ended=ended, over=now.anchor(ended.finished_at), blocked=None)
     return state.put(replace(gone, is_started=False, is_ready=False, probes={}, stop=None))
 
 
 def mark_blocked(state: PodState, name: str, attempt: int, why: tuple[str, str], now: Moment) -> PodState:
     """The attempt could not be created, for a (reason, message); it was not begun."""
     old = state.get(name)
-    if old.attempt != attempt or old.stage is not Stage.STARTING:
+    if old.attempt != attempt or old.stage is not ContainerStage.STARTING:
         return state
     tries = old.blocked.tries + 1 if old.blocked else 1
-    return state.put(replace(old, stage=Stage.WAITING, blocked=Blocked(*why, tries, now.boot)))
+    return state.put(replace(old, stage=ContainerStage.WAITING, blocked=Blocked(*why, tries, now.boot)))
 
 
 def mark_preparing(state: PodState, message: str) -> PodState:
     """What the containers that are being started wait for; shown until they run or fail."""
     for old in state.containers:
-        if old.stage is Stage.STARTING:
+        if old.stage is ContainerStage.STARTING:
             tries, since = (old.blocked.tries, old.blocked.since) if old.blocked else (0, 0.0)
             state = state.put(replace(old, blocked=Blocked("ContainerCreating", message, tries, since)))
     return state
@@ -193,15 +193,15 @@ def mark_preparing(state: PodState, message: str) -> PodState:
 def mark_not_begun(state: PodState, name: str, attempt: int) -> PodState:
     """The start was given up before anything happened."""
     old = state.get(name)
-    if old.attempt != attempt or old.stage is not Stage.STARTING:
+    if old.attempt != attempt or old.stage is not ContainerStage.STARTING:
         return state
-    return state.put(replace(old, stage=Stage.WAITING))
+    return state.put(replace(old, stage=ContainerStage.WAITING))
 
 
 def mark_post_start(state: PodState, name: str, attempt: int) -> PodState:
     """The hook is over. When it failed the agent asks for `mark_doomed` as well."""
     old = state.get(name)
-    if old.attempt != attempt or old.stage is not Stage.RUNNING:
+    if old.attempt != attempt or old.stage is not ContainerStage.RUNNING:
         return state
     return state.put(replace(old, post_start=HookStage.DONE))
 
@@ -209,7 +209,7 @@ def mark_post_start(state: PodState, name: str, attempt: int) -> PodState:
 def mark_doomed(state: PodState, name: str, attempt: int, grace: float, now: Moment) -> PodState:
     """This attempt has to end (a hook or probe says so); the restart policy decides what follows."""
     old = state.get(name)
-    if old.attempt != attempt or old.stage is not Stage.RUNNING or old.stop is not None:
+    if old.attempt != attempt or old.stage is not ContainerStage.RUNNING or old.stop is not None:
         return state
     return state.put(replace(old, stop=Stop(now.boot + grace), is_ready=False))
 

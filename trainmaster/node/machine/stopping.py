@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trainmaster.node.machine.model import ContainerPlan
-from trainmaster.node.machine.state import ContainerState, HookStage, Moment, Stage, Stop
+from trainmaster.node.machine.state import ContainerStage, ContainerState, HookStage, Moment, Stop
 from trainmaster.node.machine.steps import Hook, Instruction, Kill, Signal
 
 LEAST = 2.0
@@ -36,7 +36,7 @@ def begin_stop(container: ContainerState, deadline: float) -> ContainerState:
 def pursue_stop(spec: ContainerPlan, container: ContainerState, now: Moment, *, is_turn: bool) -> Pursuit:
     """The next step of a stop that has begun; nothing when it was taken already."""
     stop = container.stop
-    if stop is None or container.stage is not Stage.RUNNING or stop.killed:
+    if stop is None or container.stage is not ContainerStage.RUNNING or stop.killed:
         return Pursuit(container)
     left = stop.deadline - now.boot
     if stop.asked is not None or (left <= 0 and stop.hook is HookStage.NONE):

@@ -15,8 +15,8 @@ from typing import Any
 
 from trainmaster.api import code
 from trainmaster.api.meta import Object
-from trainmaster.bundles.store import Store, is_digest
-from trainmaster.bundles.views import Owner, copy_tree
+from trainmaster.bundles.store import BundleStore, is_digest
+from trainmaster.bundles.views import CopyOwner, copy_tree
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.protocol import PLAIN
 
@@ -25,7 +25,7 @@ LAYERS = "scratch/code"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CodeVolume:
     """A volume of code, and how it is to be given."""
 
     name: str
@@ -34,7 +34,7 @@ class Asked:
     copied: bool
 
 
-def list_asked(pod: Object, level: str, *, foreign: bool) -> list[Asked]:
+def list_asked(pod: Object, level: str, *, foreign: bool) -> list[CodeVolume]:
     """Pure. `foreign`: containers run as another user than the server, which could not write over files of it."""
     found = []
     for volume in pod["spec"].get("volumes") or ():
@@ -44,7 +44,7 @@ def list_asked(pod: Object, level: str, *, foreign: bool) -> list[Asked]:
             mounts = _list_mounts(pod, volume["name"])
             shared = len({name for name, _ in mounts}) > 1 or any(_has_sub_path(entry) for _, entry in mounts)
             found.append(
-                Asked(volume["name"], digest, read_only, level == PLAIN or (not read_only and shared | foreign))
+                CodeVolume(volume["name"], digest, read_only, level == PLAIN or (not read_only and shared | foreign))
             )
     return found
 
@@ -63,7 +63,7 @@ def _has_sub_path(entry: Mapping[str, Any]) -> bool:
     return bool(entry.get("subPath") or entry.get("subPathExpr"))
 
 
-def make(asked: Asked, store: Store, directory: str, owner: Owner) -> Volume:
+def make(asked: CodeVolume, store: BundleStore, directory: str, owner: CopyOwner) -> Volume:
     """Reads and may copy many files: for a thread. VolumeError when there is no such bundle."""
     if not is_digest(asked.digest):
         text = f"{code.DIGEST} must be sha256: and 64 hexadecimal digits, as `trainmaster code pack` prints it"

@@ -9,7 +9,7 @@ from trainmaster.node.volumes.contract import VolumeError
 from trainmaster.node.volumes.writer import File
 
 
-class Reader(Protocol):
+class FieldReader(Protocol):
     """How fields are read; given by `launch`, which has the same for variables."""
 
     def field(self, path: str) -> str: ...
@@ -17,7 +17,7 @@ class Reader(Protocol):
     def resource(self, source: Mapping[str, Any]) -> str: ...
 
 
-def build_files(source: Mapping[str, Any], mode: int, read: Reader) -> dict[str, File]:
+def build_files(source: Mapping[str, Any], mode: int, read: FieldReader) -> dict[str, File]:
     files = {}
     for item in source.get("items") or ():
         if (reference := item.get("fieldRef")) is not None:

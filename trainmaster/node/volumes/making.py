@@ -18,7 +18,7 @@ from trainmaster.api.training import reports
 from trainmaster.node.volumes import claim, config_map, downward, empty_dir, host_path, projected, secret
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.node.volumes.projected import TokenKey
-from trainmaster.node.volumes.writer import File, Owner, write_files, write_flat
+from trainmaster.node.volumes.writer import File, FileOwner, write_files, write_flat
 
 API_ACCESS = "kube-api-access"
 """The volume that the node adds for the service account."""
@@ -49,7 +49,7 @@ class Supplies:
     host_paths: bool = True
     private: bool = False
     """One user runs everything: files of Secrets lose the permissions of others."""
-    owner: Owner = field(default_factory=Owner)
+    owner: FileOwner = field(default_factory=FileOwner)
     several_users: bool = False
     """Containers run as different users."""
     code: Mapping[str, Volume] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def list_needs(volumes: list[Object]) -> Needs:
     return Needs(frozenset(maps - {""}), frozenset(secrets - {""}), frozenset(claims), tuple(tokens))
 
 
-def make_all(pod: Object, volumes: list[Object], supplies: Supplies, read: downward.Reader) -> dict[str, Volume]:
+def make_all(pod: Object, volumes: list[Object], supplies: Supplies, read: downward.FieldReader) -> dict[str, Volume]:
     if any(volume["name"] not in _FLAT for volume in volumes):
         os.makedirs(f"{supplies.directory}/volumes", mode=0o700, exist_ok=True)
     made = {}
@@ -95,7 +95,7 @@ def make_all(pod: Object, volumes: list[Object], supplies: Supplies, read: downw
     return made
 
 
-def make(pod: Object, volume: Object, supplies: Supplies, read: downward.Reader) -> Volume:
+def make(pod: Object, volume: Object, supplies: Supplies, read: downward.FieldReader) -> Volume:
     name = volume["name"]
     if name in supplies.code:
         return supplies.code[name]
@@ -123,7 +123,7 @@ def make(pod: Object, volume: Object, supplies: Supplies, read: downward.Reader)
     return empty_dir.make(name, volume.get("emptyDir") or {}, supplies.directory, pod["metadata"]["uid"])
 
 
-def build_live_files(volume: Object, supplies: Supplies, read: downward.Reader) -> dict[str, File] | None:
+def build_live_files(volume: Object, supplies: Supplies, read: downward.FieldReader) -> dict[str, File] | None:
     """The files of a volume whose content is in the API; None for other kinds."""
     if (source := volume.get("configMap")) is not None:
         mode = source.get("defaultMode", config_map.DEFAULT_MODE)

@@ -40,7 +40,7 @@ def build_files(
     config_maps: Mapping[str, Object | None],
     secrets: Mapping[str, Object | None],
     tokens: Mapping[TokenKey, str],
-    read: downward.Reader,
+    read: downward.FieldReader,
     token_mode: int = 0o600,
 ) -> dict[str, File]:
     """`token_mode`: 0600, unless containers run as different users and all have to read it, as with the kubelet."""

@@ -15,7 +15,7 @@ from trainmaster.api.resources import PERSISTENT_VOLUMES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.storage import DRIVER, FINALIZER
 from trainmaster.client.contract import Client, PatchType, WatchOptions, WriteOptions
-from trainmaster.kit.backoff import Backoff, Policy
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.volumes.claim import get_directory
 from trainmaster.node.volumes.contract import VolumeError
@@ -32,7 +32,7 @@ class Reclaimer:
         self._root = root
 
     async def follow(self) -> None:
-        backoff = Backoff(Policy(first=0.1, cap=30.0))
+        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
         while True:
             try:
                 async with self._client.watch(PERSISTENT_VOLUMES, "", WatchOptions()) as events:

@@ -23,18 +23,18 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class FileOwner:
     """Who may read: the user and group of the container, where they are not the server's own."""
 
     uid: int = -1
     gid: int = -1
 
 
-SERVER = Owner()
+SERVER = FileOwner()
 """Files belong to the server's own user."""
 
 
-def write_files(directory: str, files: Mapping[str, File], token: str, owner: Owner = SERVER) -> bool:
+def write_files(directory: str, files: Mapping[str, File], token: str, owner: FileOwner = SERVER) -> bool:
     """Makes `directory` show exactly `files`; keys are relative paths. `token` names the new set. False: no change.
 
     A crash at any point leaves the old set in place, and the next call removes what was left behind. VolumeError for
@@ -58,7 +58,7 @@ def write_files(directory: str, files: Mapping[str, File], token: str, owner: Ow
     return True
 
 
-def write_flat(directory: str, files: Mapping[str, File], owner: Owner = SERVER) -> bool:
+def write_flat(directory: str, files: Mapping[str, File], owner: FileOwner = SERVER) -> bool:
     """The same without links: each file is replaced by itself. Every Pod has such a volume, and disks are slow."""
     changed = False
     try:
@@ -75,7 +75,7 @@ def write_flat(directory: str, files: Mapping[str, File], owner: Owner = SERVER)
     return changed
 
 
-def _write_one(target: str, file: File, owner: Owner) -> None:
+def _write_one(target: str, file: File, owner: FileOwner) -> None:
     handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(handle, file.content)
@@ -86,7 +86,7 @@ def _write_one(target: str, file: File, owner: Owner) -> None:
         os.close(handle)
 
 
-def _write_set(directory: str, files: Mapping[str, File], owner: Owner) -> None:
+def _write_set(directory: str, files: Mapping[str, File], owner: FileOwner) -> None:
     os.mkdir(directory, 0o755)
     for path, file in files.items():
         target = f"{directory}/{path}"

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trainmaster.rest.models.trainjobs import Count, JobConfig
 from trainmaster.rest.problems import FieldProblem, invalid
-from trainmaster.rest.services.code import ENTRY, Tree, build_tree, read_archive
+from trainmaster.rest.services.code import ENTRY, CodeTree, build_tree, read_archive
 from trainmaster.rest.services.orders import JobOrder
-from trainmaster.rest.services.wishes import Mount, Wish
+from trainmaster.rest.services.wishes import ClaimMount, JobWish
 
 _LONGEST = 2**31 - 1
 _CODE = 'import torch.distributed as dist\n\ndist.init_process_group("gloo")\nprint(dist.get_rank())\n'
@@ -76,7 +76,7 @@ class NewJob(BaseModel):
     def code_pointer(self) -> str:
         return "/files" if self.files is not None else "/archive" if self.archive is not None else "/code"
 
-    async def to_wish(self, namespace: str, user: str, raw: bytes = b"") -> Wish:
+    async def to_wish(self, namespace: str, user: str, raw: bytes = b"") -> JobWish:
         """`raw` is an archive that came as the body. Problem 422 for code that cannot be taken."""
         config = self.config
         order = JobOrder(
@@ -89,7 +89,7 @@ class NewJob(BaseModel):
             cpu_per_node=config.cpu_per_node,
             memory_per_node=config.memory_per_node,
         )
-        return Wish(
+        return JobWish(
             order=order,
             name=self.name,
             runtime=self.runtime or "",
@@ -98,14 +98,14 @@ class NewJob(BaseModel):
             command=tuple(self.command),
             packages=tuple(self.packages),
             env=self.env,
-            mounts=tuple(Mount(one.claim, one.mount_path, one.read_only) for one in self.volumes),
+            mounts=tuple(ClaimMount(one.claim, one.mount_path, one.read_only) for one in self.volumes),
             labels=self.labels,
             ttl_seconds=self.ttl_seconds,
             deadline_seconds=self.deadline_seconds,
             suspended=self.suspended,
         )
 
-    async def _read_tree(self, raw: bytes) -> Tree | None:
+    async def _read_tree(self, raw: bytes) -> CodeTree | None:
         given = [name for name in ("code", "files", "archive") if getattr(self, name) is not None]
         if len(given) > 1:
             raise invalid([FieldProblem(f"{' and '.join(given)} do not go together", pointer=f"/{given[1]}")])

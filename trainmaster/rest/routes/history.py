@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from trainmaster.client.joblogs import Wanted, watch_kept_lines
+from trainmaster.client.joblogs import JobLogOptions, watch_kept_lines
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.history import LogLines, RecordDetail, Records, RecordSummary
 from trainmaster.rest.routes.jobs import Attempt, Continue, Limit, Namespace, Tail, Worker
@@ -58,7 +58,7 @@ async def read_record_logs(
     space = find_namespace(caller, namespace)
     await check_reader(caller, space)
     record = await backend.history.get(space, uid)
-    wanted = Wanted(attempt=attempt, rank=worker, tail=tail_lines)
+    wanted = JobLogOptions(attempt=attempt, rank=worker, tail=tail_lines)
     entries = watch_kept_lines(record.uid, wanted, backend.history.kept)
     printed = await read_end(entries, tail_lines)
     return LogLines(name=record.name, namespace=space, lines=printed.lines, truncated=printed.truncated)  # type: ignore[arg-type]  # pydantic makes models of them

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from trainmaster.client.joblogs import Wanted as WantedLines
-from trainmaster.client.joblogs import watch_lines
+from trainmaster.client.joblogs import JobLogOptions, watch_lines
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.history import LogLines
 from trainmaster.rest.models.jobs import (
@@ -64,7 +63,7 @@ async def list_jobs(
 ) -> Jobs:
     """Administrators who leave out `namespace` get all namespaces. A page may have fewer than `limit`."""
     everywhere = namespace is None and caller.tenant is None
-    wanted = jobs.Wanted(
+    wanted = jobs.JobFilter(
         namespace="" if everywhere else find_namespace(caller, namespace),
         state=state,
         framework=framework,
@@ -137,7 +136,7 @@ async def read_job_logs(
     """The last 8 MiB, or so many lines. GET .../logs/stream goes on with what comes."""
     space = find_namespace(caller, namespace)
     await jobs.get_job(caller.client, space, name)
-    wanted = WantedLines(attempt=attempt, rank=worker, tail=tail_lines)
+    wanted = JobLogOptions(attempt=attempt, rank=worker, tail=tail_lines)
     entries = watch_lines(caller.client, backend.clock, space, name, wanted, backend.history.kept)
     printed = await read_end(entries, tail_lines)
     return LogLines(name=name, namespace=space, lines=printed.lines, truncated=printed.truncated)  # type: ignore[arg-type]  # pydantic makes models of them

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from trainmaster.client.joblogs import Wanted
-from trainmaster.history.record import Record
+from trainmaster.client.joblogs import JobLogOptions
+from trainmaster.history.record import JobRecord
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.routes.jobs import Name, Namespace, Worker
 from trainmaster.rest.services import event_stream, log_stream
@@ -70,14 +70,14 @@ async def stream_logs(
     backend.streams.check(caller.identity.user)
     cursor = log_stream.parse_cursor(last_id or last_event_id)
     found = await backend.reader.find(caller.client, space, name)
-    job = found.document["trainjob"] if isinstance(found, Record) else found
+    job = found.document["trainjob"] if isinstance(found, JobRecord) else found
     log_stream.check_job(job["metadata"]["uid"], cursor)
     if cursor.over:
         return Response(status_code=204)
     await check_worker(caller.client, job, worker, most=log_stream.MOST_WORKERS)
     cursor.uid = job["metadata"]["uid"]
-    wanted, kept = Wanted(follow=True, rank=worker, since_time=since), backend.history.kept
-    if isinstance(found, Record):
+    wanted, kept = JobLogOptions(follow=True, rank=worker, since_time=since), backend.history.kept
+    if isinstance(found, JobRecord):
         source = log_stream.watch_record(found, wanted, kept, cursor)
     else:
         source = log_stream.watch_job(caller.client, backend.clock, found, wanted, kept, cursor)
@@ -109,7 +109,7 @@ async def stream_events(
         return Response(status_code=204)
     job = await get_job(caller.client, space, name)
     uid = job["metadata"]["uid"]
-    log_stream.check_job(uid, log_stream.Cursor(cursor.uid))
+    log_stream.check_job(uid, log_stream.LogCursor(cursor.uid))
     cursor.uid = uid
     source = event_stream.watch_events(caller.client, backend.clock, job, cursor)
     check = _build_check(request, space)

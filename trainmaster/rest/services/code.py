@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from trainmaster.api.meta import Object
 from trainmaster.bundles import senders
-from trainmaster.bundles.store import Store, compute_digest, hash_file
+from trainmaster.bundles.store import BundleStore, compute_digest, hash_file
 from trainmaster.bundles.walking import walk_plainly
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 
@@ -40,7 +40,7 @@ _SAFE_ENTRY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*\.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class CodeTree:
     files: Mapping[str, bytes]
     """By relative path, with slashes."""
     entry: str = ENTRY
@@ -55,7 +55,9 @@ class Tree:
         return self.size <= INLINE_BYTES and len(self.files) <= INLINE_FILES
 
 
-def build_tree(files: Mapping[str, bytes], entry: str, pointer: str, executable: frozenset[str] = frozenset()) -> Tree:
+def build_tree(
+    files: Mapping[str, bytes], entry: str, pointer: str, executable: frozenset[str] = frozenset()
+) -> CodeTree:
     """Problem 422 that says which path is wrong."""
     errors = [FieldProblem(f"{path[:80]!r} {why}", pointer=pointer) for path in files if (why := check_path(path))]
     if not files:
@@ -77,7 +79,7 @@ def build_tree(files: Mapping[str, bytes], entry: str, pointer: str, executable:
         )
     if errors:
         raise invalid(errors[:20])
-    tree = Tree(files, entry, executable)
+    tree = CodeTree(files, entry, executable)
     if tree.size > MOST_BYTES:
         raise invalid([FieldProblem(f"has {tree.size} bytes; at most {MOST_BYTES} are taken", pointer=pointer)])
     return tree
@@ -106,7 +108,7 @@ def _list_parents(path: str) -> Iterator[str]:
     return ("/".join(parts[:count]) for count in range(1, len(parts)))
 
 
-def read_archive(raw: bytes, entry: str, pointer: str) -> Tree:
+def read_archive(raw: bytes, entry: str, pointer: str) -> CodeTree:
     """Blocking. A tar.gz or a zip, as its first bytes say; one directory around everything is taken off."""
     try:
         if raw.startswith(b"PK"):
@@ -206,7 +208,7 @@ def _strip_top(files: dict[str, bytes], entry: str) -> dict[str, bytes]:
 # What becomes of it
 
 
-def build_data(tree: Tree) -> tuple[Object, list[Object]]:
+def build_data(tree: CodeTree) -> tuple[Object, list[Object]]:
     """The content of a ConfigMap, and which key is which file. One file called train.py needs no table."""
     text: dict[str, str] = {}
     binary: dict[str, str] = {}
@@ -227,7 +229,7 @@ def _to_base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def store_bundle(root: Path, tree: Tree, namespace: str) -> str:
+def store_bundle(root: Path, tree: CodeTree, namespace: str) -> str:
     """Blocking. The digest of the tree in the home's bundles; on disk when this returns. Problem on a full disk."""
     try:
         return _store_bundle(root, tree, namespace)
@@ -237,8 +239,8 @@ def store_bundle(root: Path, tree: Tree, namespace: str) -> str:
         raise Problem(507, "insufficient-storage", "there is no room for the code on the server's disk") from None
 
 
-def _store_bundle(root: Path, tree: Tree, namespace: str) -> str:
-    store = Store(root)
+def _store_bundle(root: Path, tree: CodeTree, namespace: str) -> str:
+    store = BundleStore(root)
     with store.locked():
         draft = store.make_draft()
         try:

@@ -49,7 +49,7 @@ _POINTERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CreationRules:
     max_nodes: int = 1000
     check_code: bool = True
 
@@ -63,7 +63,7 @@ class JobMaker:
         offered: offers.Offers,
         clock: Clock,
         *,
-        rules: Rules = Rules(),  # noqa: B008  # frozen
+        rules: CreationRules = CreationRules(),  # noqa: B008  # frozen
         remind: Callable[[], None] = lambda: None,
     ) -> None:
         self._templates = templates

@@ -18,24 +18,24 @@ from trainmaster.rest.services.reading import JobReader, describe_ended
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class JobDeletion:
     message: str
 
 
 async def delete_job(
     client: Client, reader: JobReader, namespace: str, name: str, *, with_user_script: bool = False
-) -> Deletion:
+) -> JobDeletion:
     try:
         job: Object | None = await client.get(TRAIN_JOBS, name, namespace)
     except NotFound:
         job = None
     said = await _delete(client, reader, namespace, name, job)
     if not with_user_script:
-        return Deletion(said)
+        return JobDeletion(said)
     user = _find_user(name, job)
     if not user:
-        return Deletion(f"{said}; whose script it used is not known, so none was deleted")
-    return Deletion(f"{said}; {await _delete_script(client, namespace, name, user)}")
+        return JobDeletion(f"{said}; whose script it used is not known, so none was deleted")
+    return JobDeletion(f"{said}; {await _delete_script(client, namespace, name, user)}")
 
 
 async def _delete(client: Client, reader: JobReader, namespace: str, name: str, job: Object | None) -> str:

@@ -36,7 +36,7 @@ _ID = re.compile(r"(?P<uid>[A-Za-z0-9-]{1,64})\.(?P<revision>\d{1,19})\.(?P<stat
 
 
 @dataclass(slots=True)
-class Cursor:
+class EventCursor:
     uid: str = ""
     revision: int = 0
     state: str = ""
@@ -47,15 +47,15 @@ class Cursor:
         return f"{self.uid}.{self.revision}.{self.state}{'!' if self.over else ''}"
 
 
-def parse_cursor(text: str) -> Cursor:
+def parse_cursor(text: str) -> EventCursor:
     """Problem 422 for an id that is none of ours."""
     if not text:
-        return Cursor()
+        return EventCursor()
     found = _ID.fullmatch(text)
     if found is None:
         hint = "send the id of the last event as it came, or none to begin anew"
         raise invalid([FieldProblem("is no id of this stream", parameter="Last-Event-ID")], hint=hint)
-    return Cursor(found["uid"], int(found["revision"]), found["state"], bool(found["over"]))
+    return EventCursor(found["uid"], int(found["revision"]), found["state"], bool(found["over"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Item:
 
 
 class EventEncoder:
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: EventCursor) -> None:
         self._cursor = cursor
 
     def __call__(self, items: Sequence[Item]) -> bytes:
@@ -82,7 +82,7 @@ class EventEncoder:
         return encode(item.kind, item.data, cursor.dump())
 
 
-async def watch_events(client: Client, clock: Clock, job: Object, cursor: Cursor) -> AsyncGenerator[Item, None]:
+async def watch_events(client: Client, clock: Clock, job: Object, cursor: EventCursor) -> AsyncGenerator[Item, None]:
     follower = _Follower(client, clock, job, cursor)
     async with Scope("rest.events") as scope:
         follower.start(scope)
@@ -95,7 +95,7 @@ class _Follower:
     client: Client
     clock: Clock
     job: Object
-    cursor: Cursor
+    cursor: EventCursor
     queue: asyncio.Queue[Item | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
 
     def __post_init__(self) -> None:

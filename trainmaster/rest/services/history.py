@@ -19,9 +19,9 @@ import orjson
 from trainmaster.api.places import find_place
 from trainmaster.client.joblogs import Kept, NothingKept
 from trainmaster.history import logs
-from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, Summary
+from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.kept import KeptLogs
-from trainmaster.history.record import Record
+from trainmaster.history.record import JobRecord
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.reading import describe_record
 from trainmaster.rest.services.views import build_verdict, build_worker
@@ -51,19 +51,19 @@ class HistoryDesk:
         """The newest first, and the token of the next page."""
         after = _read_token(wanted.token)
 
-        def look(archive: Archive) -> list[Summary]:
+        def look(archive: Archive) -> list[RecordLine]:
             # Ties with the last one of the page before come again, and are passed over below.
             before = f"{after[0]}~" if after else ""
             found = Filter(wanted.namespace, wanted.name, wanted.state, wanted.deleted, before)
             return archive.select(found)
 
-        lines: list[Summary] = await self._ask(look, list[Summary]())
+        lines: list[RecordLine] = await self._ask(look, list[RecordLine]())
         rest = [line for line in lines if after is None or _is_after(line, after)]
         page = rest[: wanted.limit]
         token = _build_token(page[-1]) if len(rest) > len(page) else ""
         return [build_summary(line) for line in page], token
 
-    async def get(self, namespace: str, uid: str) -> Record:
+    async def get(self, namespace: str, uid: str) -> JobRecord:
         """Problem 404 also for a record of another namespace: who asks may not know that it is there."""
         record = await self._ask(lambda archive: archive.find(uid), None)
         if record is None or record.namespace != namespace:
@@ -71,9 +71,10 @@ class HistoryDesk:
             raise not_found(f"there is no record {uid[:64]!r} in the namespace {namespace!r}", hint=hint)
         return record
 
-    async def describe(self, record: Record) -> dict[str, Any]:
+    async def describe(self, record: JobRecord) -> dict[str, Any]:
         kept = await self._ask(
-            lambda archive: logs.list_logs(archive.directory, archive.list_jobsets(record.uid)), list[logs.Log]()
+            lambda archive: logs.list_logs(archive.directory, archive.list_jobsets(record.uid)),
+            list[logs.ArchivedLog](),
         )
         document = record.document
         pods = [_to_pod(entry) for entry in document.get("pods") or ()]
@@ -108,7 +109,7 @@ class HistoryDesk:
             raise Problem(503, "no-history", "the archive cannot be read", hint="ask an administrator") from None
 
 
-def build_summary(line: Summary | Record) -> dict[str, Any]:
+def build_summary(line: RecordLine | JobRecord) -> dict[str, Any]:
     deletion = line.deletion
     return {
         "uid": line.uid,
@@ -138,13 +139,13 @@ def _build_event(event: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _build_log(log: logs.Log) -> dict[str, Any]:
+def _build_log(log: logs.ArchivedLog) -> dict[str, Any]:
     place = log.place
     head = {"attempt": place.attempt, "job": place.job, "worker": place.index}
     return {**head, "container": log.container, "restart": log.restart, "bytes": log.bytes}
 
 
-def _is_after(line: Summary, after: tuple[str, str, str]) -> bool:
+def _is_after(line: RecordLine, after: tuple[str, str, str]) -> bool:
     """In the order of the archive: by end and creation, the newest first, then by uid."""
     ended, created, uid = after
     if (line.finished, line.created) != (ended, created):
@@ -152,7 +153,7 @@ def _is_after(line: Summary, after: tuple[str, str, str]) -> bool:
     return line.uid > uid
 
 
-def _build_token(line: Summary) -> str:
+def _build_token(line: RecordLine) -> str:
     return base64.urlsafe_b64encode(orjson.dumps([line.finished, line.created, line.uid])).decode().rstrip("=")
 
 

@@ -35,7 +35,7 @@ from trainmaster.client.lookups import find_readable, find_runtime
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.reading import count_workers
 from trainmaster.rest.services.rerunning import rerun
-from trainmaster.rest.services.views import Story, build_detail, build_summary, read_state
+from trainmaster.rest.services.views import JobFacts, build_detail, build_summary, read_state
 
 _TRIES = 5
 _LOOKED_AT = 5_000
@@ -54,7 +54,7 @@ RESTART_KEY = "trainmaster.dev/restart-key"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobFilter:
     namespace: str
     """"" is all."""
     state: str | None = None
@@ -68,12 +68,12 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class JobPage:
     items: list[dict[str, Any]]
     token: str = ""
 
 
-async def list_jobs(client: Client, wanted: Wanted) -> Page:
+async def list_jobs(client: Client, wanted: JobFilter) -> JobPage:
     selector, token, looked_at = build_selector(wanted), wanted.token, 0
     found: list[dict[str, Any]] = []
     while True:
@@ -83,10 +83,10 @@ async def list_jobs(client: Client, wanted: Wanted) -> Page:
         found += [build_summary(job) for job in page.items if _fits(job, wanted)]
         token = page.continue_token
         if not token or len(found) >= wanted.limit or looked_at >= _LOOKED_AT:
-            return Page(found, token)
+            return JobPage(found, token)
 
 
-def build_selector(wanted: Wanted) -> str:
+def build_selector(wanted: JobFilter) -> str:
     """Problem 422 for what is no label: nothing reaches the selector that could be read as more than one."""
     parts, errors = [], []
     for name, key, value in (("user", USER, wanted.user), ("framework", REST_FRAMEWORK, wanted.framework)):
@@ -105,7 +105,7 @@ def build_selector(wanted: Wanted) -> str:
     return ",".join(parts)
 
 
-def _fits(job: Object, wanted: Wanted) -> bool:
+def _fits(job: Object, wanted: JobFilter) -> bool:
     return wanted.state in (None, read_state(job).word) and wanted.runtime in (None, job["spec"]["runtimeRef"]["name"])
 
 
@@ -125,14 +125,14 @@ async def read_job(client: Client, namespace: str, name: str) -> dict[str, Any]:
     return build_detail(await collect(client, await get_job(client, namespace, name)))
 
 
-async def collect(client: Client, trainjob: Object) -> Story:
+async def collect(client: Client, trainjob: Object) -> JobFacts:
     runtime, config, jobset, (pods, _) = await asyncio.gather(
         find_runtime(client, trainjob),
         find_readable(client, CONFIG_MAPS, lifecycle.NAME, lifecycle.NAMESPACE),
         find_jobset(client, trainjob),
         list_pods(client, trainjob),
     )
-    return Story(trainjob, runtime, jobset, pods, read_policy(config).policy)
+    return JobFacts(trainjob, runtime, jobset, pods, read_policy(config).policy)
 
 
 async def suspend_job(client: Client, namespace: str, name: str, suspend: bool) -> dict[str, Any]:

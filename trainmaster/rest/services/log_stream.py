@@ -24,16 +24,16 @@ from trainmaster.client.contract import Client
 from trainmaster.client.joblogs import (
     ATTEMPT,
     Entry,
+    JobLogOptions,
     Kept,
     Line,
-    Mark,
+    LogMark,
     Positions,
-    Wanted,
     watch_kept_lines,
     watch_lines,
 )
 from trainmaster.client.podlogs import Position
-from trainmaster.history.record import Record
+from trainmaster.history.record import JobRecord
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.services.printed import build_line
@@ -51,17 +51,17 @@ MOST_WORKERS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class StreamEnd:
     """The last of a stream: how the job ended."""
 
     state: str
 
 
-Item = Entry | End
+Item = Entry | StreamEnd
 
 
 @dataclass(slots=True)
-class Cursor:
+class LogCursor:
     """How far a client is."""
 
     uid: str = ""
@@ -70,10 +70,10 @@ class Cursor:
     over: bool = False
 
     def note(self, item: Item) -> None:
-        if isinstance(item, End):
+        if isinstance(item, StreamEnd):
             self.over = True
             return
-        if isinstance(item, Mark) and item.kind != ATTEMPT:
+        if isinstance(item, LogMark) and item.kind != ATTEMPT:
             return
         if self.attempt is None or item.attempt > self.attempt:
             self.attempt = item.attempt
@@ -95,10 +95,10 @@ class Cursor:
         return None if self.attempt is None else Positions.resume(self.attempt, self.known)
 
 
-def parse_cursor(text: str) -> Cursor:
+def parse_cursor(text: str) -> LogCursor:
     """Problem 422 for an id that is none of ours; it comes from outside, so nothing of it is believed."""
     if not text:
-        return Cursor()
+        return LogCursor()
     try:
         if len(text) > ID_LENGTH:
             raise ValueError("too long")
@@ -109,7 +109,7 @@ def parse_cursor(text: str) -> Cursor:
             raise ValueError("of another kind")
         if attempt is not None:
             attempt = _read_count(attempt)
-        return Cursor(uid, attempt, dict(map(_read_entry, known)), over)
+        return LogCursor(uid, attempt, dict(map(_read_entry, known)), over)
     except (ValueError, TypeError, binascii.Error, zlib.error):
         hint = "send the id of the last event as it came, or none to begin anew"
         raise invalid([FieldProblem("is no id of this stream", parameter="Last-Event-ID")], hint=hint) from None
@@ -128,21 +128,21 @@ def _read_count(value: Any) -> int:
     return value
 
 
-def check_job(uid: str, cursor: Cursor) -> None:
+def check_job(uid: str, cursor: LogCursor) -> None:
     if cursor.uid and cursor.uid != uid:
         text = "the job that this stream was about is gone, and another one has its name"
         raise Problem(410, "gone", text, hint="open the stream again without Last-Event-ID")
 
 
 async def watch_job(
-    client: Client, clock: Clock, job: Object, wanted: Wanted, kept: Kept, cursor: Cursor
+    client: Client, clock: Clock, job: Object, wanted: JobLogOptions, kept: Kept, cursor: LogCursor
 ) -> AsyncGenerator[Item, None]:
     meta = job["metadata"]
     lines = watch_lines(client, clock, meta["namespace"], meta["name"], wanted, kept, cursor.to_positions())
     async with aclosing(lines):
         async for entry in lines:
             yield entry
-    yield End(await _find_end(client, job))
+    yield StreamEnd(await _find_end(client, job))
 
 
 async def _find_end(client: Client, job: Object) -> str:
@@ -154,18 +154,20 @@ async def _find_end(client: Client, job: Object) -> str:
     return read_state(last).word if last["metadata"]["uid"] == meta["uid"] else "Deleted"
 
 
-async def watch_record(record: Record, wanted: Wanted, kept: Kept, cursor: Cursor) -> AsyncGenerator[Item, None]:
+async def watch_record(
+    record: JobRecord, wanted: JobLogOptions, kept: Kept, cursor: LogCursor
+) -> AsyncGenerator[Item, None]:
     lines = watch_kept_lines(record.uid, wanted, kept, cursor.to_positions())
     async with aclosing(lines):
         async for entry in lines:
             yield entry
-    yield End(record.state)
+    yield StreamEnd(record.state)
 
 
 class LogEncoder:
     """Turns items into events; moves the cursor with what it has encoded."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: LogCursor) -> None:
         self._cursor = cursor
 
     def __call__(self, items: Sequence[Item]) -> bytes:
@@ -191,9 +193,9 @@ class LogEncoder:
         lines.clear()
         return body
 
-    def _encode(self, item: Mark | End) -> bytes:
+    def _encode(self, item: LogMark | StreamEnd) -> bytes:
         self._cursor.note(item)
-        if isinstance(item, End):
+        if isinstance(item, StreamEnd):
             return encode("end", {"state": item.state}, self._cursor.dump())
         data: Mapping[str, Any] = {"kind": item.kind, "attempt": item.attempt, "text": item.text}
         return encode("mark", data, self._cursor.dump())

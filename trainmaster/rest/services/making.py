@@ -35,7 +35,7 @@ from trainmaster.rest.services.code import ENTRY, INLINE_BYTES, build_data, stor
 from trainmaster.rest.services.creating import MANAGER, WRITES, JobMaker, adopt, fill_in
 from trainmaster.rest.services.history import HistoryDesk, RecordsWanted
 from trainmaster.rest.services.rerunning import KEY_LABEL
-from trainmaster.rest.services.wishes import Wish
+from trainmaster.rest.services.wishes import JobWish
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class NewJobs:
     def rules(self) -> Any:
         return self._maker.rules
 
-    async def find_made(self, client: Client, wish: Wish, ticket: Ticket) -> Made | None:
+    async def find_made(self, client: Client, wish: JobWish, ticket: Ticket) -> Made | None:
         """What an earlier request with this key has made."""
         if not ticket.key:
             return None
@@ -101,7 +101,7 @@ class NewJobs:
                 return _replay(record.document["trainjob"], ticket)
         return None
 
-    async def create(self, client: Client, wish: Wish, ticket: Ticket) -> Made:
+    async def create(self, client: Client, wish: JobWish, ticket: Ticket) -> Made:
         job = await self._build(client, wish)
         for attempt in range(_NAME_TRIES):
             name = choose_name(wish, ticket)
@@ -118,7 +118,7 @@ class NewJobs:
 
     # Building: everything but the name
 
-    async def _build(self, client: Client, wish: Wish) -> Object:
+    async def _build(self, client: Client, wish: JobWish) -> Object:
         if wish.order.framework:
             template = self._maker.find_template(wish.order)
             await self._maker.ensure_system(client, wish.order.namespace, template)
@@ -134,7 +134,9 @@ class NewJobs:
             job["spec"]["suspend"] = True
         return job
 
-    def _finish(self, wish: Wish, ticket: Ticket, name: str, job: Object, source: Object | None, has: bool) -> Object:
+    def _finish(
+        self, wish: JobWish, ticket: Ticket, name: str, job: Object, source: Object | None, has: bool
+    ) -> Object:
         """The TrainJob under its name, with its code."""
         order = wish.order
         filled = fill_in(job, order, name) if order.framework else copy.deepcopy(job)
@@ -164,7 +166,7 @@ class NewJobs:
 
     # Making
 
-    async def _make(self, client: Client, wish: Wish, ticket: Ticket, name: str, job: Object) -> Made | None:
+    async def _make(self, client: Client, wish: JobWish, ticket: Ticket, name: str, job: Object) -> Made | None:
         """None when the name is taken by something else."""
         script, source = await self._make_code(client, wish, ticket, name)
         if source is None and wish.tree is not None:
@@ -191,7 +193,7 @@ class NewJobs:
         return _read_made(made)
 
     async def _make_code(
-        self, client: Client, wish: Wish, ticket: Ticket, name: str
+        self, client: Client, wish: JobWish, ticket: Ticket, name: str
     ) -> tuple[Object | None, Object | None]:
         """(the ConfigMap, the volume's source); the source is None when the name is taken or there is no code."""
         tree = wish.tree
@@ -234,7 +236,7 @@ class NewJobs:
             await self._maker.remove(client, script)
 
 
-def choose_name(wish: Wish, ticket: Ticket) -> str:
+def choose_name(wish: JobWish, ticket: Ticket) -> str:
     """ "" where it is made of the time."""
     if wish.name is not None:
         return wish.name
@@ -246,7 +248,7 @@ def escape(text: str) -> str:
     return _DOLLARS.sub(lambda match: match[0] * 2, text)
 
 
-async def _build_plain(client: Client, wish: Wish) -> Object:
+async def _build_plain(client: Client, wish: JobWish) -> Object:
     """A TrainJob of a runtime, without a template."""
     narrow = wish.runtime_kind == "TrainingRuntime"
     gvr, space = (TRAINING_RUNTIMES, wish.order.namespace) if narrow else (CLUSTER_TRAINING_RUNTIMES, "")
@@ -273,7 +275,7 @@ async def _build_plain(client: Client, wish: Wish) -> Object:
     return {"apiVersion": TRAIN_JOBS.api_version, "kind": "TrainJob", "metadata": {}, "spec": spec}
 
 
-def _add_terms(job: Object, wish: Wish, fields: frozenset[str]) -> None:
+def _add_terms(job: Object, wish: JobWish, fields: frozenset[str]) -> None:
     """As a field where the server has it, else as our annotation of the same meaning."""
     for name, annotation, seconds in (
         (TTL_FIELD, TTL_ANNOTATION, wish.ttl_seconds),
@@ -294,7 +296,7 @@ def _list_node_overrides(job: Object) -> Iterator[Object]:
     yield from found[:1]
 
 
-def _fit_override(override: Object, wish: Wish, script: str, source: Object | None) -> None:
+def _fit_override(override: Object, wish: JobWish, script: str, source: Object | None) -> None:
     spec = override.setdefault("spec", {})
     volumes = list(spec.get("volumes") or ())
     containers = spec.setdefault("containers", [])
@@ -323,7 +325,7 @@ def _fit_override(override: Object, wish: Wish, script: str, source: Object | No
         notes[PACKAGES] = "\n".join(wish.packages)
 
 
-def _add_env(job: Object, wish: Wish) -> None:
+def _add_env(job: Object, wish: JobWish) -> None:
     """After the placeholders were filled in: a value may look like one."""
     if wish.env:
         trainer = job["spec"].setdefault("trainer", {})

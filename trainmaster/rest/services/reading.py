@@ -20,10 +20,10 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training.restarts import read_first
 from trainmaster.api.training.steps import get_ml_policy
 from trainmaster.client.contract import Client, ListOptions, LogOptions
-from trainmaster.history.record import DELETED, Record
+from trainmaster.history.record import DELETED, JobRecord
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
-from trainmaster.rest.services.records import TAIL_BYTES, Records, keep_end
+from trainmaster.rest.services.records import TAIL_BYTES, RecordSource, keep_end
 
 State = Literal["Running", "Complete", "Failed"]
 RUNNING: State = "Running"
@@ -53,7 +53,7 @@ class WorkerLog:
 
 
 class JobReader:
-    def __init__(self, records: Records, clock: Clock) -> None:
+    def __init__(self, records: RecordSource, clock: Clock) -> None:
         self._records = records
         self._clock = clock
         self._gone: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -64,7 +64,7 @@ class JobReader:
         while len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
 
-    async def find(self, client: Client, namespace: str, name: str) -> Object | Record:
+    async def find(self, client: Client, namespace: str, name: str) -> Object | JobRecord:
         """The TrainJob, or what history has of it. Problem 404."""
         try:
             return await client.get(TRAIN_JOBS, name, namespace)
@@ -77,7 +77,7 @@ class JobReader:
             )
         return record
 
-    async def find_record(self, namespace: str, name: str) -> Record | None:
+    async def find_record(self, namespace: str, name: str) -> JobRecord | None:
         """Waits a moment for the record of a job that was deleted through us just now."""
         while True:
             record = await self._records.find(namespace, name)
@@ -90,7 +90,7 @@ class JobReader:
 
     async def get_state(self, client: Client, namespace: str, name: str) -> JobState:
         found = await self.find(client, namespace, name)
-        if isinstance(found, Record):
+        if isinstance(found, JobRecord):
             return describe_record(found)
         ended = describe_ended(found)
         if ended is not None:
@@ -102,20 +102,20 @@ class JobReader:
         self, client: Client, namespace: str, name: str, worker: int, tail_lines: int | None = None
     ) -> WorkerLog:
         found = await self.find(client, namespace, name)
-        trainjob = found.document["trainjob"] if isinstance(found, Record) else found
+        trainjob = found.document["trainjob"] if isinstance(found, JobRecord) else found
         count = await count_workers(client, trainjob)
         if worker >= count:
             there = "one, 0" if count == 1 else f"{count}, 0 to {count - 1}"
             raise invalid([FieldProblem(f"there is no worker {worker}; this job has {there}", parameter="worker")])
         text = None
-        if not isinstance(found, Record):
+        if not isinstance(found, JobRecord):
             text = await _read_live(client, namespace, name, worker, tail_lines)
         if text is None:
-            record = found if isinstance(found, Record) else await self._records.find(namespace, name)
+            record = found if isinstance(found, JobRecord) else await self._records.find(namespace, name)
             kept = None if record is None else await self._records.find_log(record, NODE_JOB, worker)
             if kept is not None:
                 text = kept
-            elif isinstance(found, Record) or describe_ended(found) is not None:
+            elif isinstance(found, JobRecord) or describe_ended(found) is not None:
                 raise not_found(f"no log of worker {worker} was kept", hint="it may never have started")
             else:
                 raise _build_waiting(worker, await _explain(client, found))
@@ -141,7 +141,7 @@ def describe_ended(trainjob: Mapping[str, Any]) -> JobState | None:
     return None
 
 
-def describe_record(record: Record) -> JobState:
+def describe_record(record: JobRecord) -> JobState:
     deletion = record.deletion
     gone = "" if deletion is None else f" (deleted {deletion.at} by {deletion.by or 'somebody unknown'})"
     ended = describe_ended(record.document["trainjob"])

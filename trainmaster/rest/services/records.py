@@ -12,18 +12,18 @@ from typing import Protocol
 
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
-from trainmaster.history.record import Record
+from trainmaster.history.record import JobRecord
 
 TAIL_BYTES = 8 * 1024 * 1024
 """The end of a log that one answer holds."""
 
 
-class Records(Protocol):
-    async def find(self, namespace: str, name: str) -> Record | None:
+class RecordSource(Protocol):
+    async def find(self, namespace: str, name: str) -> JobRecord | None:
         """The newest record of that name."""
         ...
 
-    async def find_log(self, record: Record, job: str, worker: int) -> tuple[bytes, bool] | None:
+    async def find_log(self, record: JobRecord, job: str, worker: int) -> tuple[bytes, bool] | None:
         """The end of what a worker printed in its last attempt, and whether that is not all; None: nothing is kept."""
         ...
 
@@ -31,10 +31,10 @@ class Records(Protocol):
 class NoRecords:
     """`Records` where nothing is kept."""
 
-    async def find(self, namespace: str, name: str) -> Record | None:
+    async def find(self, namespace: str, name: str) -> JobRecord | None:
         return None
 
-    async def find_log(self, record: Record, job: str, worker: int) -> tuple[bytes, bool] | None:
+    async def find_log(self, record: JobRecord, job: str, worker: int) -> tuple[bytes, bool] | None:
         return None
 
 
@@ -44,10 +44,10 @@ class ArchivedRecords:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def find(self, namespace: str, name: str) -> Record | None:
+    async def find(self, namespace: str, name: str) -> JobRecord | None:
         return await asyncio.to_thread(self._find, namespace, name)
 
-    async def find_log(self, record: Record, job: str, worker: int) -> tuple[bytes, bool] | None:
+    async def find_log(self, record: JobRecord, job: str, worker: int) -> tuple[bytes, bool] | None:
         return await asyncio.to_thread(self._find_log, record, job, worker)
 
     def _open(self) -> Archive | None:
@@ -58,7 +58,7 @@ class ArchivedRecords:
         except ArchiveError:
             return None
 
-    def _find(self, namespace: str, name: str) -> Record | None:
+    def _find(self, namespace: str, name: str) -> JobRecord | None:
         archive = self._open()
         if archive is None:
             return None
@@ -70,7 +70,7 @@ class ArchivedRecords:
         finally:
             archive.close()
 
-    def _find_log(self, record: Record, job: str, worker: int) -> tuple[bytes, bool] | None:
+    def _find_log(self, record: JobRecord, job: str, worker: int) -> tuple[bytes, bool] | None:
         archive = self._open()
         if archive is None:
             return None

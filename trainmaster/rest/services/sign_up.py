@@ -12,7 +12,7 @@ from typing import Literal, NoReturn
 from trainmaster.api import tenancy
 from trainmaster.api.tenancy import Allowance
 from trainmaster.edge.addresses import build_address_group
-from trainmaster.kit.buckets import Buckets
+from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import Problem
 from trainmaster.tenancy.errors import TenantError, build_taken
@@ -40,8 +40,8 @@ class Door:
     def __init__(self, rules: SignUpRules, clock: Clock) -> None:
         self.rules = rules
         by_address, together = rules.per_hour_and_address, rules.per_hour
-        self._by_address = Buckets(clock, per_second=by_address / _HOUR, burst=max(1, by_address // 2))
-        self._together = Buckets(clock, per_second=together / _HOUR, burst=max(1, together // 18))
+        self._by_address = TokenBuckets(clock, per_second=by_address / _HOUR, burst=max(1, by_address // 2))
+        self._together = TokenBuckets(clock, per_second=together / _HOUR, burst=max(1, together // 18))
 
     def knock(self, address: str, invitation: str) -> None:
         if self.rules.mode == "off":

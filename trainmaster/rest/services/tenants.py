@@ -20,7 +20,7 @@ from trainmaster.rest.trail import Trail
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.tenancy.invitations import Invitations
 from trainmaster.tenancy.register import Remains
-from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, Tenants, check_walls
+from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, TenantRegister, check_walls
 
 
 class TenantDesk:
@@ -43,8 +43,8 @@ class TenantDesk:
         self._door = Door(sign_up, clock)
         self._remains = remains
 
-    def open(self, client: Client) -> Tenants:
-        return Tenants(client, self._clock, self._remains)
+    def open(self, client: Client) -> TenantRegister:
+        return TenantRegister(client, self._clock, self._remains)
 
     async def add(
         self,

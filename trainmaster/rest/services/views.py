@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.api.labels import REST_FRAMEWORK, USER
-from trainmaster.api.lifecycle.policy import Policy
-from trainmaster.api.lifecycle.terms import Term, find_deadline, find_ttl
+from trainmaster.api.lifecycle.policy import RetentionPolicy
+from trainmaster.api.lifecycle.terms import EffectiveTerm, find_deadline, find_ttl
 from trainmaster.api.meta import Object
-from trainmaster.api.places import Place, find_place
+from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.training import states
 from trainmaster.api.training.ends import find_end, is_finished
 from trainmaster.api.training.restarts import read_first
@@ -29,30 +29,32 @@ WORKER_JOBS = (NODE, LAUNCHER)
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class JobFacts:
     """What is known of one job. Everything but the TrainJob may be missing."""
 
     trainjob: Object
     runtime: Object | None = None
     jobset: Object | None = None
     pods: Sequence[Object] = ()
-    policy: Policy = field(default_factory=Policy)
+    policy: RetentionPolicy = field(default_factory=RetentionPolicy)
 
 
-def read_state(trainjob: Thing) -> states.State:
+def read_state(trainjob: Thing) -> states.TrainJobState:
     """One of STATES, with its reason."""
     meta = {key: value for key, value in trainjob["metadata"].items() if key != "deletionTimestamp"}
     state = states.read_state({**trainjob, "metadata": meta})
     if state.is_final:
         return state
     if state.word == states.SUSPENDED and not trainjob["spec"].get("suspend"):
-        return states.State(PENDING, "Resuming", "it was resumed, and its workers are being made")
+        return states.TrainJobState(PENDING, "Resuming", "it was resumed, and its workers are being made")
     if trainjob["spec"].get("suspend"):
-        return states.State(states.SUSPENDED, "Suspended", "somebody suspended it; it goes on when it is resumed")
+        return states.TrainJobState(
+            states.SUSPENDED, "Suspended", "somebody suspended it; it goes on when it is resumed"
+        )
     if state.word == states.WAITING:
-        return states.State(PENDING, state.reason or "Waiting", state.message)
+        return states.TrainJobState(PENDING, state.reason or "Waiting", state.message)
     if state.word == states.STARTING:
-        return states.State(PENDING, STARTING, state.message or "its workers are being made")
+        return states.TrainJobState(PENDING, STARTING, state.message or "its workers are being made")
     return state
 
 
@@ -93,7 +95,7 @@ def build_progress(trainjob: Thing) -> dict[str, Any] | None:
     }
 
 
-def build_detail(story: Story) -> dict[str, Any]:
+def build_detail(story: JobFacts) -> dict[str, Any]:
     trainjob, jobset = story.trainjob, story.jobset
     count = int(((jobset or {}).get("status") or {}).get("restarts") or 0) + read_first(jobset)
     most = None if jobset is None else (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0)
@@ -142,7 +144,7 @@ def _to_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _build_term(term: Term | None) -> dict[str, Any] | None:
+def _build_term(term: EffectiveTerm | None) -> dict[str, Any] | None:
     return None if term is None else {"seconds": term.seconds, "source": term.source}
 
 
@@ -154,11 +156,11 @@ def build_workers(pods: Sequence[Object]) -> list[dict[str, Any]]:
     return [build_worker(place, pod) for place, pod in sorted(chosen, key=lambda one: _sort_key(one[0]))]
 
 
-def _sort_key(place: Place) -> tuple[str, int, int, str]:
+def _sort_key(place: PodPlace) -> tuple[str, int, int, str]:
     return place.job, place.job_index, place.index, place.pod
 
 
-def build_worker(place: Place, pod: Thing) -> dict[str, Any]:
+def build_worker(place: PodPlace, pod: Thing) -> dict[str, Any]:
     status = pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     waiting: Thing = {}

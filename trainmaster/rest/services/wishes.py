@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from trainmaster.api import packages
 from trainmaster.rest.problems import FieldProblem, invalid, to_pointer
 from trainmaster.rest.services import naming
-from trainmaster.rest.services.code import Tree
+from trainmaster.rest.services.code import CodeTree
 from trainmaster.rest.services.jobs import NAME_RULE, is_job_name
 from trainmaster.rest.services.orders import JobOrder, check_numbers
 from trainmaster.rest.services.syntax import find_syntax_error
@@ -28,31 +28,31 @@ _MOST_ENV_BYTES = 131_072
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class ClaimMount:
     claim: str
     path: str
     read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class JobWish:
     order: JobOrder
     """Whose, where, framework ("" for a runtime) and amounts; its code is not used."""
     name: str | None = None
     runtime: str = ""
     runtime_kind: str = "ClusterTrainingRuntime"
-    tree: Tree | None = None
+    tree: CodeTree | None = None
     command: Sequence[str] = ()
     packages: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    mounts: Sequence[Mount] = ()
+    mounts: Sequence[ClaimMount] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     ttl_seconds: int | None = None
     deadline_seconds: int | None = None
     suspended: bool = False
 
 
-async def check_wish(wish: Wish, *, max_nodes: int, check_code: bool, code_pointer: str) -> None:
+async def check_wish(wish: JobWish, *, max_nodes: int, check_code: bool, code_pointer: str) -> None:
     """Problem 422 that names every field that is wrong."""
     errors = [*_check_names(wish), *check_numbers(wish.order, max_nodes), *_check_details(wish)]
     if wish.tree is not None and check_code:
@@ -61,7 +61,7 @@ async def check_wish(wish: Wish, *, max_nodes: int, check_code: bool, code_point
         raise invalid(errors)
 
 
-def _check_names(wish: Wish) -> Iterator[FieldProblem]:
+def _check_names(wish: JobWish) -> Iterator[FieldProblem]:
     if not naming.is_user(wish.order.user_id):
         near = naming.suggest_user(wish.order.user_id)
         yield FieldProblem(f"{naming.USER_RULE}{f'; try {near!r}' if near else ''}", pointer="/user")
@@ -77,7 +77,7 @@ def _check_names(wish: Wish) -> Iterator[FieldProblem]:
         yield FieldProblem("a framework has its own command; name a runtime to use yours", pointer="/command")
 
 
-async def _check_program(tree: Tree, pointer: str) -> list[FieldProblem]:
+async def _check_program(tree: CodeTree, pointer: str) -> list[FieldProblem]:
     try:
         code = tree.files[tree.entry].decode()
     except UnicodeDecodeError as error:
@@ -90,7 +90,7 @@ async def _check_program(tree: Tree, pointer: str) -> list[FieldProblem]:
     return [FieldProblem(f"{tree.entry} {found}", pointer=pointer)] if found else []
 
 
-def _check_details(wish: Wish) -> Iterator[FieldProblem]:
+def _check_details(wish: JobWish) -> Iterator[FieldProblem]:
     for number, package in enumerate(wish.packages):
         if len(package) > 500 or not packages.is_plain(package):
             text = "is no requirement: write NAME, NAME==VERSION or NAME[EXTRA]>=VERSION; no options, URLs or paths"
@@ -115,7 +115,7 @@ def _check_details(wish: Wish) -> Iterator[FieldProblem]:
             yield FieldProblem(text, pointer=to_pointer(["labels", key]))
 
 
-def _check_mounts(mounts: Sequence[Mount]) -> Iterator[FieldProblem]:
+def _check_mounts(mounts: Sequence[ClaimMount]) -> Iterator[FieldProblem]:
     seen: set[str] = set()
     for number, mount in enumerate(mounts):
         pointer = to_pointer(["volumes", number])

@@ -9,8 +9,8 @@ import pytest
 
 from trainmaster.api.lifecycle.janitor import (
     CLEAR,
-    Found,
-    Wanted,
+    FinishedJobFilter,
+    ListedObjects,
     describe_age,
     plan_finished,
     plan_orphans,
@@ -48,16 +48,16 @@ JOBS_SEEN = [
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        (Wanted(), ["done", "broken", "fresh", "owned"]),
-        (Wanted(state="Failed"), ["broken"]),
-        (Wanted(older_than=3600), ["done", "broken", "owned"]),
-        (Wanted(owner="Experiment/e"), ["owned"]),
-        (Wanted(owner="e"), ["owned"]),
-        (Wanted(owner="Job/e"), []),
+        (FinishedJobFilter(), ["done", "broken", "fresh", "owned"]),
+        (FinishedJobFilter(state="Failed"), ["broken"]),
+        (FinishedJobFilter(older_than=3600), ["done", "broken", "owned"]),
+        (FinishedJobFilter(owner="Experiment/e"), ["owned"]),
+        (FinishedJobFilter(owner="e"), ["owned"]),
+        (FinishedJobFilter(owner="Job/e"), []),
     ],
     ids=["all", "state", "age", "owner", "owner by name", "another owner"],
 )
-def test_only_what_is_over_and_chosen_goes(wanted: Wanted, names: list[str]) -> None:
+def test_only_what_is_over_and_chosen_goes(wanted: FinishedJobFilter, names: list[str]) -> None:
     assert [item.name for item in plan_finished(JOBS_SEEN, wanted, NOW)] == names
 
 
@@ -79,7 +79,7 @@ def test_orphans_are_found_on_each_level_and_named_once() -> None:
             {"template": {"metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}}}
         ]
     }
-    found = Found(
+    found = ListedObjects(
         {
             TRAIN_JOBS: [trainjob("here")],
             JOB_SETS: [

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.api.lifecycle.policy import Policy, read_policy
+from trainmaster.api.lifecycle.policy import RetentionPolicy, read_policy
 
 pytestmark = pytest.mark.unit
 
 
-def read(**data: str) -> Policy:
+def read(**data: str) -> RetentionPolicy:
     reading = read_policy({"data": data})
     assert not reading.errors
     return reading.policy
 
 
 def test_without_a_config_map_nothing_is_ever_deleted() -> None:
-    assert read_policy(None).policy == read_policy({}).policy == Policy()
+    assert read_policy(None).policy == read_policy({}).policy == RetentionPolicy()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_limits_and_enforcement_are_read() -> None:
         successfulJobsHistoryLimit="3",
         failedJobsHistoryLimit="0",
     )
-    assert policy == Policy(5, enforced=True, keep_successful=3, keep_failed=0)
+    assert policy == RetentionPolicy(5, enforced=True, keep_successful=3, keep_failed=0)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_limits_and_enforcement_are_read() -> None:
 def test_a_bad_value_has_no_effect_and_is_named(data: dict[str, str], message: str) -> None:
     reading = read_policy({"data": data})
     assert message in str(reading.errors[-1])
-    assert reading.policy == Policy()
+    assert reading.policy == RetentionPolicy()

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.lifecycle.policy import Policy
+from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.templates import check_levels, warn_templates
 from trainmaster.api.lifecycle.terms import (
     DEADLINE_ANNOTATION,
     ENFORCED_ANNOTATION,
     TTL_ANNOTATION,
-    Term,
+    EffectiveTerm,
     check_annotations,
     check_enforced,
     find_deadline,
@@ -39,41 +39,51 @@ ENFORCED = {ENFORCED_ANNOTATION: "true"}
 @pytest.mark.parametrize(
     ("trainjob", "runtime", "policy", "term"),
     [
-        (job(), None, Policy(), None),
-        (job(), None, Policy(9), Term(9, "installation ConfigMap trainmaster-policy")),
-        (job(), runtime(ttlSecondsAfterFinished=8), Policy(9), Term(8, 'runtime "r" spec.ttlSecondsAfterFinished')),
+        (job(), None, RetentionPolicy(), None),
+        (job(), None, RetentionPolicy(9), EffectiveTerm(9, "installation ConfigMap trainmaster-policy")),
+        (
+            job(),
+            runtime(ttlSecondsAfterFinished=8),
+            RetentionPolicy(9),
+            EffectiveTerm(8, 'runtime "r" spec.ttlSecondsAfterFinished'),
+        ),
         (
             job(),
             runtime(runPolicy={TTL: 7}),
-            Policy(9),
-            Term(7, 'runtime "r" spec.runPolicy.ttlSecondsAfterFinished'),
+            RetentionPolicy(9),
+            EffectiveTerm(7, 'runtime "r" spec.runPolicy.ttlSecondsAfterFinished'),
         ),
-        (job(), runtime({TTL_ANNOTATION: "6"}), Policy(9), Term(6, f'runtime "r" annotation {TTL_ANNOTATION}')),
+        (
+            job(),
+            runtime({TTL_ANNOTATION: "6"}),
+            RetentionPolicy(9),
+            EffectiveTerm(6, f'runtime "r" annotation {TTL_ANNOTATION}'),
+        ),
         (
             job(ttlSecondsAfterFinished=0),
             runtime(ttlSecondsAfterFinished=8),
-            Policy(9),
-            Term(0, "TrainJob spec.ttlSecondsAfterFinished"),
+            RetentionPolicy(9),
+            EffectiveTerm(0, "TrainJob spec.ttlSecondsAfterFinished"),
         ),
         (
             job(cleanupPolicy={TTL: 5}),
             runtime(ttlSecondsAfterFinished=8),
-            Policy(9),
-            Term(5, "TrainJob spec.cleanupPolicy.ttlSecondsAfterFinished"),
+            RetentionPolicy(9),
+            EffectiveTerm(5, "TrainJob spec.cleanupPolicy.ttlSecondsAfterFinished"),
         ),
         (
             job({TTL_ANNOTATION: "4"}),
             runtime(ttlSecondsAfterFinished=8),
-            Policy(9),
-            Term(4, f"TrainJob annotation {TTL_ANNOTATION}"),
+            RetentionPolicy(9),
+            EffectiveTerm(4, f"TrainJob annotation {TTL_ANNOTATION}"),
         ),
         (
             job({TTL_ANNOTATION: "4"}, ttlSecondsAfterFinished=3),
             None,
-            Policy(),
-            Term(3, "TrainJob spec.ttlSecondsAfterFinished"),
+            RetentionPolicy(),
+            EffectiveTerm(3, "TrainJob spec.ttlSecondsAfterFinished"),
         ),
-        (job({TTL_ANNOTATION: "soon"}), None, Policy(), None),
+        (job({TTL_ANNOTATION: "soon"}), None, RetentionPolicy(), None),
     ],
     ids=[
         "nobody",
@@ -88,24 +98,26 @@ ENFORCED = {ENFORCED_ANNOTATION: "true"}
         "bad annotation",
     ],
 )
-def test_the_nearest_one_decides(trainjob: Thing, runtime: Thing | None, policy: Policy, term: Term | None) -> None:
+def test_the_nearest_one_decides(
+    trainjob: Thing, runtime: Thing | None, policy: RetentionPolicy, term: EffectiveTerm | None
+) -> None:
     assert find_ttl(trainjob, runtime, policy) == term
 
 
 @pytest.mark.parametrize(
     ("own", "runtime", "policy", "seconds"),
     [
-        (100, runtime(ENFORCED, ttlSecondsAfterFinished=8), Policy(), 8),
-        (3, runtime(ENFORCED, ttlSecondsAfterFinished=8), Policy(), 3),
-        (100, None, Policy(9, enforced=True), 9),
-        (100, runtime(ENFORCED, ttlSecondsAfterFinished=20), Policy(9, enforced=True), 9),
-        (None, runtime(ttlSecondsAfterFinished=20), Policy(9, enforced=True), 9),
-        (100, runtime(ttlSecondsAfterFinished=8), Policy(9), 100),
+        (100, runtime(ENFORCED, ttlSecondsAfterFinished=8), RetentionPolicy(), 8),
+        (3, runtime(ENFORCED, ttlSecondsAfterFinished=8), RetentionPolicy(), 3),
+        (100, None, RetentionPolicy(9, enforced=True), 9),
+        (100, runtime(ENFORCED, ttlSecondsAfterFinished=20), RetentionPolicy(9, enforced=True), 9),
+        (None, runtime(ttlSecondsAfterFinished=20), RetentionPolicy(9, enforced=True), 9),
+        (100, runtime(ttlSecondsAfterFinished=8), RetentionPolicy(9), 100),
     ],
     ids=["longer", "shorter", "installation", "the shorter of two", "over a runtime", "not enforced"],
 )
 def test_an_enforced_retention_may_be_shortened_and_not_lengthened(
-    own: int | None, runtime: Thing | None, policy: Policy, seconds: int
+    own: int | None, runtime: Thing | None, policy: RetentionPolicy, seconds: int
 ) -> None:
     trainjob = job()
     if own is not None:
@@ -117,16 +129,18 @@ def test_an_enforced_retention_may_be_shortened_and_not_lengthened(
 
 
 def test_a_job_that_asks_for_more_than_is_enforced_is_told_who_enforces_what() -> None:
-    (error,) = check_enforced(job(ttlSecondsAfterFinished=100), runtime(ENFORCED, ttlSecondsAfterFinished=8), Policy())
+    (error,) = check_enforced(
+        job(ttlSecondsAfterFinished=100), runtime(ENFORCED, ttlSecondsAfterFinished=8), RetentionPolicy()
+    )
     want = 'must not be longer than 8, which the runtime "r" spec.ttlSecondsAfterFinished enforces'
     assert str(error) == f"spec.ttlSecondsAfterFinished: Invalid value: 100: {want}"
 
 
 def test_the_deadline_of_the_job_goes_before_that_of_the_runtime() -> None:
     above = runtime(activeDeadlineSeconds=50)
-    assert find_deadline(job(activeDeadlineSeconds=5), above) == Term(5, "TrainJob spec.activeDeadlineSeconds")
-    assert find_deadline(job(), above) == Term(50, 'runtime "r" spec.activeDeadlineSeconds')
-    assert find_deadline(job({DEADLINE_ANNOTATION: "7"}), above) == Term(
+    assert find_deadline(job(activeDeadlineSeconds=5), above) == EffectiveTerm(5, "TrainJob spec.activeDeadlineSeconds")
+    assert find_deadline(job(), above) == EffectiveTerm(50, 'runtime "r" spec.activeDeadlineSeconds')
+    assert find_deadline(job({DEADLINE_ANNOTATION: "7"}), above) == EffectiveTerm(
         7, f"TrainJob annotation {DEADLINE_ANNOTATION}"
     )
     assert find_deadline(job(), runtime()) is None

@@ -8,7 +8,7 @@ import pytest
 from trainmaster.api import catalogue, yaml_documents
 from trainmaster.api.status import Invalid, StatusError
 from trainmaster.apiserver.http import bodies, forms, options
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import Query
 from trainmaster.apiserver.http.negotiate import Form, choose_form, find_discovery_version
 from trainmaster.client.contract import PatchType
@@ -59,23 +59,23 @@ def test_aggregated_discovery_is_for_those_who_ask_for_it_first() -> None:
 
 def test_depth_is_counted_where_brackets_nest_and_not_where_they_follow_each_other() -> None:
     flat = orjson.dumps([[1]] * 1000)
-    assert bodies.parse_json(flat, Limits(json_depth=5)) == [[1]] * 1000
+    assert bodies.parse_json(flat, ApiLimits(json_depth=5)) == [[1]] * 1000
     with pytest.raises(StatusError, match="exceeded max depth 5"):
-        bodies.parse_json(b"[[[[[[1]]]]]]", Limits(json_depth=5))
-    assert bodies.parse_json(b"[[[[[1]]]]]", Limits(json_depth=5))
+        bodies.parse_json(b"[[[[[[1]]]]]]", ApiLimits(json_depth=5))
+    assert bodies.parse_json(b"[[[[[1]]]]]", ApiLimits(json_depth=5))
 
 
 def test_apply_bodies_may_be_yaml_or_json() -> None:
     for body in (b"kind: X\nn: 1", b'{"kind":"X","n":1}'):
-        assert bodies.parse_patch(body, "application/apply-patch+yaml", Limits()) == (
+        assert bodies.parse_patch(body, "application/apply-patch+yaml", ApiLimits()) == (
             PatchType.APPLY,
             {"kind": "X", "n": 1},
         )
 
 
 def test_the_media_type_may_carry_parameters() -> None:
-    assert bodies.parse_object(b'{"a":1}', "application/json; charset=utf-8", Limits()) == {"a": 1}
-    patch_type, _ = bodies.parse_patch(b"{}", "application/merge-patch+json; charset=utf-8", Limits())
+    assert bodies.parse_object(b'{"a":1}', "application/json; charset=utf-8", ApiLimits()) == {"a": 1}
+    patch_type, _ = bodies.parse_patch(b"{}", "application/merge-patch+json; charset=utf-8", ApiLimits())
     assert patch_type is PatchType.MERGE
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.apiserver.http.wire import connect, echo, get, post
-from trainmaster.apiserver.http.limits import Limits
+from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import Response
 from trainmaster.edge.connection import Phase
 
@@ -146,7 +146,7 @@ def test_what_is_not_a_proper_request_is_refused_with_a_status_and_closed(sent: 
 
 
 def test_a_chunked_body_over_the_limit_is_refused() -> None:
-    application, connection, transport = connect(echo, Limits(body_bytes=10))
+    application, connection, transport = connect(echo, ApiLimits(body_bytes=10))
     connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
     connection.data_received(b"8\r\nabcdefgh\r\n")
     connection.data_received(b"8\r\nabcdefgh\r\n")
@@ -156,7 +156,7 @@ def test_a_chunked_body_over_the_limit_is_refused() -> None:
 
 
 def test_endless_headers_are_refused() -> None:
-    _, connection, transport = connect(echo, Limits(header_bytes=1000))
+    _, connection, transport = connect(echo, ApiLimits(header_bytes=1000))
     connection.data_received(b"GET / HTTP/1.1\r\nHost: x\r\n")
     for number in range(100):
         if not connection.closing:
@@ -165,7 +165,7 @@ def test_endless_headers_are_refused() -> None:
 
 
 def test_one_endless_header_is_refused() -> None:
-    _, connection, transport = connect(echo, Limits(header_bytes=1000))
+    _, connection, transport = connect(echo, ApiLimits(header_bytes=1000))
     connection.data_received(b"GET / HTTP/1.1\r\nX: ")
     for _ in range(30):
         connection.data_received(b"y" * 50)
@@ -173,20 +173,20 @@ def test_one_endless_header_is_refused() -> None:
 
 
 def test_a_long_url_is_refused() -> None:
-    _, connection, transport = connect(echo, Limits(url_bytes=100))
+    _, connection, transport = connect(echo, ApiLimits(url_bytes=100))
     connection.data_received(get("/" + "a" * 200))
     assert transport.sent.startswith(b"HTTP/1.1 414")
 
 
 def test_a_large_pipelined_body_does_not_count_as_headers() -> None:
-    application, connection, _ = connect(echo, Limits(header_bytes=1000))
+    application, connection, _ = connect(echo, ApiLimits(header_bytes=1000))
     connection.data_received(post("/1", b"x" * 5000) + b"GET /2 HTTP/1.1\r\n")
     connection.data_received(b"Host: x\r\n\r\n")
     assert [request.target for request in application.requests] == ["/1", "/2"]
 
 
 def test_a_refused_peer_is_read_on_so_that_it_can_see_the_answer() -> None:
-    application, connection, transport = connect(echo, Limits(body_bytes=10))
+    application, connection, transport = connect(echo, ApiLimits(body_bytes=10))
     connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n")
     connection.data_received(b"x" * 20)
     assert transport.reading and not transport.closed
@@ -203,7 +203,7 @@ def test_expect_100_continue_is_answered_before_the_body() -> None:
 
 
 def test_a_body_over_the_limit_is_not_invited() -> None:
-    _, connection, transport = connect(echo, Limits(body_bytes=10))
+    _, connection, transport = connect(echo, ApiLimits(body_bytes=10))
     connection.data_received(post("/x", b"", "Expect: 100-continue").replace(b"Length: 0", b"Length: 30"))
     assert transport.sent.startswith(b"HTTP/1.1 413")
 

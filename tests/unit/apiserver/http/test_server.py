@@ -20,14 +20,14 @@ from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.audit import AuditLog
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.handlers import Handlers
-from trainmaster.apiserver.http.limits import Limits
-from trainmaster.apiserver.http.messages import Request
+from trainmaster.apiserver.http.limits import ApiLimits
+from trainmaster.apiserver.http.messages import ApiRequest
 from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreams
-from trainmaster.apiserver.registry import Registry
+from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.auth.identities import Credentials, StaticTokens, digest
 from trainmaster.auth.rbac import RbacAuthorizer
-from trainmaster.client.contract import Identity, LogOptions, WriteOptions
+from trainmaster.client.contract import ActingIdentity, LogOptions, WriteOptions
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Visitor
 from trainmaster.kit.ids import SeededIds
@@ -56,16 +56,16 @@ class World:
         self,
         store: MemoryStore,
         audit: AuditLog | None = None,
-        limits: Limits | None = None,
+        limits: ApiLimits | None = None,
         streams: PodStreams | None = None,
     ) -> None:
         clock, ids, metrics = VirtualClock(), SeededIds(1), Metrics()
         kinds = catalogue.build()
         self.store = store
-        self.registry = Registry(store, kinds, clock, ids)
-        owner = Identity("owner", groups=("system:masters",))
+        self.registry = ObjectRegistry(store, kinds, clock, ids)
+        owner = ActingIdentity("owner", groups=("system:masters",))
         self.policies = DictPolicies()
-        tokens = StaticTokens({digest("secret"): owner, digest("weak"): Identity("weak")})
+        tokens = StaticTokens({digest("secret"): owner, digest("weak"): ActingIdentity("weak")})
         access = Access(Credentials([tokens]), RbacAuthorizer(self.policies))
         self.ready = ""
         endpoints = Endpoints(kinds, metrics, ready={"store": lambda: self.ready})
@@ -74,7 +74,7 @@ class World:
         )
         self.server = ApiServer(handlers, store, clock=clock, ids=ids, metrics=metrics, audit=audit, limits=limits)
 
-    def connect(self) -> tuple[Connection[Request], FakeTransport]:
+    def connect(self) -> tuple[Connection[ApiRequest], FakeTransport]:
         visitor, transport = Visitor("127.0.0.1"), FakeTransport()
         assert self.server.gatekeeper.let_in(visitor)
         connection = Connection(self.server, visitor)
@@ -99,7 +99,7 @@ def run(
     *,
     manual: bool = False,
     audit: Path | None = None,
-    limits: Limits | None = None,
+    limits: ApiLimits | None = None,
     streams: PodStreams | None = None,
 ) -> None:
     async def body() -> None:
@@ -313,7 +313,7 @@ def test_logs_answer_with_text_or_with_upstreams_sentences(
     async def check(world: World) -> None:
         kind = world.registry.catalogue.find(GVR("", "v1", "pods"))
         assert kind is not None
-        call = Call(Identity("test", groups=("system:masters",)))
+        call = Call(ActingIdentity("test", groups=("system:masters",)))
         obj = pod(state, containers)
         current = obj.pop("status", None)
         created = orjson.loads(world.registry.create(call, kind, "default", obj, WriteOptions()).value)
@@ -342,7 +342,7 @@ def test_watchers_beyond_the_limit_are_told_to_come_back() -> None:
         code, headers, body = split(transport.sent)
         assert code == 429 and headers["retry-after"] == "1" and json.loads(body)["reason"] == "TooManyRequests"
 
-    run(check, limits=Limits(watchers=1))
+    run(check, limits=ApiLimits(watchers=1))
 
 
 def test_draining_ends_watches_with_their_closing_chunk() -> None:
@@ -422,7 +422,7 @@ def test_at_the_limit_of_its_address_the_oldest_stranger_is_closed() -> None:
         (_, third), (_, fourth) = world.connect(), world.connect()
         assert [one.aborted for one in (first, second, third, fourth)] == [True, False, False, False]
 
-    run(check, limits=Limits(connections_per_address=2))
+    run(check, limits=ApiLimits(connections_per_address=2))
 
 
 def test_one_user_has_so_many_connections_and_administrators_more() -> None:
@@ -436,7 +436,7 @@ def test_one_user_has_so_many_connections_and_administrators_more() -> None:
         assert code == 429 and headers["retry-after"] == "1" and headers["connection"] == "close"
         assert "limits.connections_per_user" in json.loads(body)["message"]
 
-    run(check, limits=Limits(connections_per_user=2))
+    run(check, limits=ApiLimits(connections_per_user=2))
 
 
 def test_one_user_has_a_rate_and_administrators_have_none() -> None:
@@ -451,7 +451,7 @@ def test_one_user_has_a_rate_and_administrators_have_none() -> None:
         await asyncio.sleep(1)
         assert [call("weak") for _ in range(3)] == [403, 403, 429]
 
-    run(check, limits=Limits(requests_per_second=2, request_burst=4))
+    run(check, limits=ApiLimits(requests_per_second=2, request_burst=4))
 
 
 def test_unknown_errors_become_a_500_with_an_id_and_nothing_else(

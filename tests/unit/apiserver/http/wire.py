@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
-from trainmaster.apiserver.http.limits import Limits
-from trainmaster.apiserver.http.messages import Request, Response, build_status_error, encode, error_response
+from trainmaster.apiserver.http.limits import ApiLimits
+from trainmaster.apiserver.http.messages import ApiRequest, Response, build_status_error, encode, error_response
 from trainmaster.edge.connection import Connection
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import Refusal
+from trainmaster.edge.messages import EdgeRefusal
 
 
 class FakeTransport(asyncio.Transport):
@@ -58,26 +58,28 @@ class FakeApplication:
     """Implements `connection.Application`: answers with `respond`, or keeps the request in `held`."""
 
     reads_while_serving = False
-    make_request = Request
+    make_request = ApiRequest
 
-    def __init__(self, respond: Callable[[Request], Response] | None = None, limits: EdgeLimits | None = None) -> None:
-        self.limits = limits or Limits()
-        self.refusal: Refusal | None = None
+    def __init__(
+        self, respond: Callable[[ApiRequest], Response] | None = None, limits: EdgeLimits | None = None
+    ) -> None:
+        self.limits = limits or ApiLimits()
+        self.refusal: EdgeRefusal | None = None
         self.tick = 0
-        self.requests: list[Request] = []
-        self.held: list[tuple[Request, Connection[Request]]] = []
+        self.requests: list[ApiRequest] = []
+        self.held: list[tuple[ApiRequest, Connection[ApiRequest]]] = []
         self._respond = respond
 
-    def admit_body(self, headers: Mapping[str, str], connection: Connection[Request]) -> Refusal | None:
+    def admit_body(self, headers: Mapping[str, str], connection: Connection[ApiRequest]) -> EdgeRefusal | None:
         return self.refusal
 
-    def opened(self, connection: Connection[Request]) -> None:
+    def opened(self, connection: Connection[ApiRequest]) -> None:
         pass
 
-    def closed(self, connection: Connection[Request]) -> None:
+    def closed(self, connection: Connection[ApiRequest]) -> None:
         pass
 
-    def serve(self, request: Request, connection: Connection[Request]) -> None:
+    def serve(self, request: ApiRequest, connection: Connection[ApiRequest]) -> None:
         self.requests.append(request)
         if self._respond is None:
             self.held.append((request, connection))
@@ -89,24 +91,24 @@ class FakeApplication:
         request, connection = self.held.pop(0)
         self._send(request, connection, Response(orjson.dumps(request.target)))
 
-    def _send(self, request: Request, connection: Connection[Request], response: Response) -> None:
+    def _send(self, request: ApiRequest, connection: Connection[ApiRequest], response: Response) -> None:
         connection.answer(encode(response, "id", b"now", request.keep_alive), request.keep_alive)
 
-    def refuse(self, refusal: Refusal, connection: Connection[Request]) -> None:
+    def refuse(self, refusal: EdgeRefusal, connection: Connection[ApiRequest]) -> None:
         payload = encode(error_response(build_status_error(refusal)), "id", b"now", keep_alive=False)
         connection.answer(payload, keep_alive=False, linger=True)
 
 
 def connect(
-    respond: Callable[[Request], Response] | None = None, limits: EdgeLimits | None = None
-) -> tuple[FakeApplication, Connection[Request], FakeTransport]:
+    respond: Callable[[ApiRequest], Response] | None = None, limits: EdgeLimits | None = None
+) -> tuple[FakeApplication, Connection[ApiRequest], FakeTransport]:
     application = FakeApplication(respond, limits)
     connection, transport = Connection(application), FakeTransport()
     connection.connection_made(transport)
     return application, connection, transport
 
 
-def echo(request: Request) -> Response:
+def echo(request: ApiRequest) -> Response:
     return Response(orjson.dumps([request.method, request.target, request.body.decode()]))
 
 

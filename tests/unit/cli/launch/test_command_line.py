@@ -12,8 +12,8 @@ from tests.unit.cli.launch.test_manifests import load
 from trainmaster.api.meta import Object
 from trainmaster.cli import exits
 from trainmaster.cli.commands import run
-from trainmaster.cli.commands.run import Program, build_wish, compile_job
-from trainmaster.cli.context import Context
+from trainmaster.cli.commands.run import TrainingProgram, build_wish, compile_job
+from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch.wishes import WishError
 
 pytestmark = pytest.mark.unit
@@ -40,8 +40,8 @@ def parse(*words: str) -> argparse.Namespace:
 def compile_words(*words: str, runtime: str = "torch-distributed") -> list[str]:
     """What is started on every node."""
     options = parse(*words)
-    program = Program.read(options)
-    wish = build_wish(options, Context({}, io.StringIO(), io.StringIO()), program)
+    program = TrainingProgram.read(options)
+    wish = build_wish(options, CommandContext({}, io.StringIO(), io.StringIO()), program)
     trainer = compile_job(wish, program, options, load(runtime), None).trainjob["spec"]["trainer"]
     return [*trainer["command"], *trainer.get("args", ())]
 
@@ -49,8 +49,8 @@ def compile_words(*words: str, runtime: str = "torch-distributed") -> list[str]:
 @pytest.mark.parametrize("rest", [{}, {"spec": {"mlPolicy": {"numNodes": 1}}}], ids=["no spec", "no template"])
 def test_a_runtime_that_has_no_jobs_is_refused_in_a_sentence(rest: Object) -> None:
     options = parse("--", "true")
-    program = Program.read(options)
-    wish = build_wish(options, Context({}, io.StringIO(), io.StringIO()), program)
+    program = TrainingProgram.read(options)
+    wish = build_wish(options, CommandContext({}, io.StringIO(), io.StringIO()), program)
     with pytest.raises(WishError, match="the runtime bare has no jobs, so nothing would run your program"):
         compile_job(wish, program, options, {"metadata": {"name": "bare"}, **rest}, None)
 
@@ -71,18 +71,18 @@ def test_options_stand_before_the_script_and_the_rest_is_the_scripts(words: list
 
 def test_the_directory_one_stands_in_is_sent(project: Path) -> None:
     for script in ("src/plain.py", str(project / "src" / "plain.py")):
-        program = Program.read(parse(script))
+        program = TrainingProgram.read(parse(script))
         assert (program.script, program.root) == ("src/plain.py", project)
 
 
 def test_a_script_from_elsewhere_is_sent_with_its_own_directory(project: Path) -> None:
-    program = Program.read(parse("../elsewhere/other.py"))
+    program = TrainingProgram.read(parse("../elsewhere/other.py"))
     assert (program.script, program.root) == ("other.py", (project.parent / "elsewhere").resolve())
     assert run.find_runtime_name(parse("../elsewhere/other.py"), program) == "jax-distributed"
 
 
 def test_with_a_directory_named_the_script_is_found_in_it(project: Path) -> None:
-    program = Program.read(parse("--code", "src", "plain.py"))
+    program = TrainingProgram.read(parse("--code", "src", "plain.py"))
     assert (program.script, program.root) == ("plain.py", project / "src")
 
 
@@ -100,7 +100,7 @@ def test_with_a_directory_named_the_script_is_found_in_it(project: Path) -> None
 )
 def test_what_cannot_run_is_told(words: list[str], text: str) -> None:
     with pytest.raises(WishError, match=text):
-        Program.read(parse(*words))
+        TrainingProgram.read(parse(*words))
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_a_wrong_option_has_a_code_that_no_job_has() -> None:
 
 def test_spans_are_seconds_or_written_with_units() -> None:
     options = parse("--ttl", "90", "--deadline", "1h30m", "train.py")
-    wish = build_wish(options, Context({}, io.StringIO(), io.StringIO()), Program.read(options))
+    wish = build_wish(options, CommandContext({}, io.StringIO(), io.StringIO()), TrainingProgram.read(options))
     assert (wish.ttl_seconds, wish.deadline_seconds) == (90, 5400)

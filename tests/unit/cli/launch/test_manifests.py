@@ -10,7 +10,7 @@ import yaml
 
 from trainmaster.api.meta import Object
 from trainmaster.cli.launch.manifests import Code, build_manifests, escape, list_local
-from trainmaster.cli.launch.wishes import Mount, SecretVariable, Wish
+from trainmaster.cli.launch.wishes import RequestedMount, RunRequest, SecretVariable
 from trainmaster.node.launch.expansion import expand
 
 pytestmark = pytest.mark.unit
@@ -22,8 +22,8 @@ def load(name: str) -> Object:
     return runtime
 
 
-def make_wish(**fields: Any) -> Wish:
-    return Wish(**{"name": "job", "command": ("python", "t.py"), "max_restarts": 6, **fields})
+def make_wish(**fields: Any) -> RunRequest:
+    return RunRequest(**{"name": "job", "command": ("python", "t.py"), "max_restarts": 6, **fields})
 
 
 def test_a_wish_that_the_runtime_fulfils_needs_no_other_runtime() -> None:
@@ -119,7 +119,11 @@ def test_what_the_command_line_says_stands_in_public_fields() -> None:
 
 def test_mounts_packages_and_code_patch_every_job_in_which_the_program_runs() -> None:
     wish = make_wish(
-        mounts=(Mount("host", "/srv/data", "/data", True), Mount("claim", "c", "/c"), Mount("secret", "s", "/s", True)),
+        mounts=(
+            RequestedMount("host", "/srv/data", "/data", True),
+            RequestedMount("claim", "c", "/c"),
+            RequestedMount("secret", "s", "/s", True),
+        ),
         packages=("numpy", "pandas"),
     )
     built = build_manifests(wish, load("deepspeed-distributed"), Code("sha256:ab", {"x/code-digest": "sha256:ab"}))
@@ -152,7 +156,7 @@ def test_initializers_get_no_code() -> None:
 
 
 def test_a_job_without_local_parts_is_marked_nowhere() -> None:
-    built = build_manifests(make_wish(mounts=(Mount("claim", "c", "/c"),)), load("plain"))
+    built = build_manifests(make_wish(mounts=(RequestedMount("claim", "c", "/c"),)), load("plain"))
     assert list_local(built) == []
 
 

@@ -8,7 +8,7 @@ from trainmaster.api.resources import SECRETS
 from trainmaster.api.status import NotFound
 from trainmaster.cli.launch.needs import check_needs
 from trainmaster.cli.launch.submission import explain_refusal
-from trainmaster.cli.launch.wishes import Mount, SecretVariable, Wish, WishError
+from trainmaster.cli.launch.wishes import RequestedMount, RunRequest, SecretVariable, WishError
 from trainmaster.client.contract import Client
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
@@ -16,7 +16,7 @@ from trainmaster.testing.virtual import run_virtual
 pytestmark = pytest.mark.unit
 
 
-def check(wish: Wish) -> None:
+def check(wish: RunRequest) -> None:
     async def work() -> None:
         async with running_cluster() as cluster:
             client: Client = cluster.client
@@ -30,21 +30,33 @@ def check(wish: Wish) -> None:
 @pytest.mark.parametrize(
     ("wish", "want"),
     [
-        (Wish("j", secrets=("nope",)), "`kubectl create secret generic nope -n default --from-literal=KEY=VALUE`"),
-        (Wish("j", mounts=(Mount("secret", "nope", "/s"),)), "there is no Secret 'nope' in namespace default"),
-        (Wish("j", secret_variables=(SecretVariable("keys", "tok", "T"),)), "no such key; it has token"),
-        (Wish("j", mounts=(Mount("claim", "data", "/data"),)), "write --volume ./data:/data"),
+        (
+            RunRequest("j", secrets=("nope",)),
+            "`kubectl create secret generic nope -n default --from-literal=KEY=VALUE`",
+        ),
+        (
+            RunRequest("j", mounts=(RequestedMount("secret", "nope", "/s"),)),
+            "there is no Secret 'nope' in namespace default",
+        ),
+        (RunRequest("j", secret_variables=(SecretVariable("keys", "tok", "T"),)), "no such key; it has token"),
+        (RunRequest("j", mounts=(RequestedMount("claim", "data", "/data"),)), "write --volume ./data:/data"),
     ],
     ids=["variables", "files", "a key", "a claim"],
 )
-def test_what_is_missing_is_told_with_how_to_make_it(wish: Wish, want: str) -> None:
+def test_what_is_missing_is_told_with_how_to_make_it(wish: RunRequest, want: str) -> None:
     with pytest.raises(WishError) as told:
         check(wish)
     assert want in str(told.value)
 
 
 def test_what_exists_is_not_talked_about() -> None:
-    check(Wish("j", secrets=("keys",), mounts=(Mount("host", "/tmp", "/x"), Mount("secret", "keys", "/s"))))
+    check(
+        RunRequest(
+            "j",
+            secrets=("keys",),
+            mounts=(RequestedMount("host", "/tmp", "/x"), RequestedMount("secret", "keys", "/s")),
+        )
+    )
 
 
 def test_a_namespace_that_does_not_exist_is_told_with_how_to_make_it() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.cli.launch import wishes
-from trainmaster.cli.launch.wishes import Mount, SecretVariable, WishError
+from trainmaster.cli.launch.wishes import RequestedMount, SecretVariable, WishError
 
 pytestmark = pytest.mark.unit
 
@@ -24,18 +24,18 @@ def test_a_variable_that_is_set_nowhere_is_refused_with_the_form_that_works() ->
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param("data:/data", Mount("claim", "data", "/data"), id="a name is a claim"),
-        pytest.param("data:/data:ro", Mount("claim", "data", "/data", True), id="read-only"),
-        pytest.param("data:/data:rw", Mount("claim", "data", "/data"), id="writable, said aloud"),
+        pytest.param("data:/data", RequestedMount("claim", "data", "/data"), id="a name is a claim"),
+        pytest.param("data:/data:ro", RequestedMount("claim", "data", "/data", True), id="read-only"),
+        pytest.param("data:/data:rw", RequestedMount("claim", "data", "/data"), id="writable, said aloud"),
     ],
 )
-def test_volumes_of_claims(text: str, want: Mount, tmp_path: Path) -> None:
+def test_volumes_of_claims(text: str, want: RequestedMount, tmp_path: Path) -> None:
     assert wishes.parse_volume(text, tmp_path) == want
 
 
 def test_a_path_is_made_absolute_from_where_the_person_stands(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    want = Mount("host", str((tmp_path / "data").resolve()), "/data", True)
+    want = RequestedMount("host", str((tmp_path / "data").resolve()), "/data", True)
     assert wishes.parse_volume("./data:/data:ro", tmp_path) == want
 
 
@@ -58,7 +58,7 @@ def test_a_volume_that_cannot_be_is_refused_in_one_sentence(text: str, words: st
     ("text", "want"),
     [
         pytest.param("keys", "keys", id="all of it as variables"),
-        pytest.param("keys:/run/keys", Mount("secret", "keys", "/run/keys", True), id="as files"),
+        pytest.param("keys:/run/keys", RequestedMount("secret", "keys", "/run/keys", True), id="as files"),
         pytest.param("keys/token", SecretVariable("keys", "token", "token"), id="one key"),
         pytest.param("keys/token=HF_TOKEN", SecretVariable("keys", "token", "HF_TOKEN"), id="under another name"),
     ],

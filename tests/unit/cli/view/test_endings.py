@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cli.view.objects import make_condition, make_trainjob
 from trainmaster.cli import exits
-from trainmaster.cli.view.endings import Address, End, build_ending, find_code
+from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, find_code
 from trainmaster.cli.view.model import Model
 
 pytestmark = pytest.mark.unit
@@ -27,8 +27,8 @@ def make_model(kind: str = "", **status: Any) -> Model:
 
 def test_a_complete_job_ends_with_0() -> None:
     seen = make_model("Complete")
-    assert find_code(End.OVER, seen.screen) == exits.OK
-    assert build_ending(End.OVER, seen, HERE, NOW) == ["train is complete (1m 30s)"]
+    assert find_code(FollowingEnd.OVER, seen.screen) == exits.OK
+    assert build_ending(FollowingEnd.OVER, seen, HERE, NOW) == ["train is complete (1m 30s)"]
 
 
 def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on() -> None:
@@ -36,8 +36,8 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
     seen.see_line(1, "Traceback (most recent call last):")
     seen.see_line(1, '  File "/workspace/code/train.py", line 12, in step')
     seen.see_line(1, "ValueError: \x1b[31mboom")
-    assert find_code(End.OVER, seen.screen) == 7
-    assert build_ending(End.OVER, seen, HERE, NOW) == [
+    assert find_code(FollowingEnd.OVER, seen.screen) == 7
+    assert build_ending(FollowingEnd.OVER, seen, HERE, NOW) == [
         "train failed (1m 30s): rank 1 ended with exit code 7",
         "  at train.py:12 in step: ValueError: boom",
         "its traceback:",
@@ -52,7 +52,7 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
 
 def test_what_ran_out_of_memory_is_told_what_helps() -> None:
     seen = make_model("Failed", failure={"rank": 0, "exitCode": 137, "signal": 9, "reason": "OOMKilled"})
-    assert "ask for more with --memory" in "\n".join(build_ending(End.OVER, seen, HERE, NOW))
+    assert "ask for more with --memory" in "\n".join(build_ending(FollowingEnd.OVER, seen, HERE, NOW))
 
 
 def test_under_torchrun_the_place_is_that_of_the_program() -> None:
@@ -67,27 +67,27 @@ def test_under_torchrun_the_place_is_that_of_the_program() -> None:
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
     ):
         seen.see_line(1, line)
-    lines = build_ending(End.OVER, seen, HERE, NOW)
+    lines = build_ending(FollowingEnd.OVER, seen, HERE, NOW)
     assert lines[1] == "  at train.py:12 in step: ValueError: boom"
     assert not any("torchrun" in line for line in lines)
 
 
 def test_lines_that_nobody_saw_are_taken_from_the_status() -> None:
     seen = make_model("Failed", failure={"rank": 1, "exitCode": 7, "message": "kept words"})
-    assert "  | kept words" in build_ending(End.OVER, seen, HERE, NOW)
+    assert "  | kept words" in build_ending(FollowingEnd.OVER, seen, HERE, NOW)
 
 
 def test_a_failure_without_a_rank_has_a_code_of_ours() -> None:
     seen = make_model("Failed")
-    assert find_code(End.OVER, seen.screen) == exits.RUN_ENDED
-    assert build_ending(End.OVER, seen, HERE, NOW)[0] == "train failed (1m 30s): Why: because"
+    assert find_code(FollowingEnd.OVER, seen.screen) == exits.RUN_ENDED
+    assert build_ending(FollowingEnd.OVER, seen, HERE, NOW)[0] == "train failed (1m 30s): Why: because"
 
 
 def test_a_deleted_job_has_a_code_of_ours() -> None:
     seen = make_model()
     seen.see_deleted()
-    assert find_code(End.OVER, seen.screen) == exits.RUN_ENDED
-    assert build_ending(End.OVER, seen, HERE, NOW) == [
+    assert find_code(FollowingEnd.OVER, seen.screen) == exits.RUN_ENDED
+    assert build_ending(FollowingEnd.OVER, seen, HERE, NOW) == [
         "train was deleted before it ended (2m)",
         "  trainmaster history get train -n team --home '/h x'",
     ]
@@ -96,12 +96,16 @@ def test_a_deleted_job_has_a_code_of_ours() -> None:
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [
-        (End.DETACHED, exits.RUN_DETACHED, ("goes on", "trainmaster watch train -n team")),
-        (End.STOPPED, exits.INTERRUPTED, ("is stopped", "trainmaster resume train")),
-        (End.LOST, exits.RUN_LOST, ("gone (no lock)", "trainmaster up --detach --home '/h x'", "trainmaster watch")),
+        (FollowingEnd.DETACHED, exits.RUN_DETACHED, ("goes on", "trainmaster watch train -n team")),
+        (FollowingEnd.STOPPED, exits.INTERRUPTED, ("is stopped", "trainmaster resume train")),
+        (
+            FollowingEnd.LOST,
+            exits.RUN_LOST,
+            ("gone (no lock)", "trainmaster up --detach --home '/h x'", "trainmaster watch"),
+        ),
     ],
 )
-def test_who_leaves_is_told_how_to_come_back(end: End, code: int, words: tuple[str, ...]) -> None:
+def test_who_leaves_is_told_how_to_come_back(end: FollowingEnd, code: int, words: tuple[str, ...]) -> None:
     seen = make_model()
     text = "\n".join(build_ending(end, seen, HERE, NOW, "no lock"))
     assert find_code(end, seen.screen) == code

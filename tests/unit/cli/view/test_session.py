@@ -13,10 +13,10 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.cli.view.contract import Shown
-from trainmaster.cli.view.endings import End
-from trainmaster.cli.view.keys import Keys
-from trainmaster.cli.view.model import Model, News
-from trainmaster.cli.view.session import Answers, Followed, Session
+from trainmaster.cli.view.endings import FollowingEnd
+from trainmaster.cli.view.keys import Keyboard
+from trainmaster.cli.view.model import JobNews, Model
+from trainmaster.cli.view.session import Answers, Followed, FollowingSession
 from trainmaster.client.contract import ListOptions, ObjectList, PatchType, WatchEvent, WatchOptions
 from trainmaster.client.http import Unreachable
 from trainmaster.client.joblogs import Entry, Line
@@ -97,7 +97,7 @@ class Record:
     def print_line(self, line: Shown) -> None:
         self.lines.append(line.prefix + line.text)
 
-    def print_news(self, news: News) -> None:
+    def print_news(self, news: JobNews) -> None:
         self.lines.append(f"({news.text})")
 
     def refresh(self) -> None:
@@ -118,7 +118,7 @@ async def say_nothing_for_ever(follow: bool) -> AsyncGenerator[Entry, None]:
 
 
 def follow(
-    script: Callable[[Server, Session], Any],
+    script: Callable[[Server, FollowingSession], Any],
     lines: Callable[[bool], AsyncGenerator[Entry, None]] = say_hello,
     gone: str = "",
 ) -> tuple[Followed, Record, Server]:
@@ -126,7 +126,7 @@ def follow(
 
     async def main() -> tuple[Followed, Record, Server]:
         server, view, clock = Server(), Record(), VirtualClock()
-        session = Session(server, clock, Model("train"), view, lines, is_gone=lambda: gone)  # type: ignore[arg-type]
+        session = FollowingSession(server, clock, Model("train"), view, lines, is_gone=lambda: gone)  # type: ignore[arg-type]
         async with asyncio.TaskGroup() as group:
             following = group.create_task(session.follow())
             await asyncio.sleep(1)
@@ -136,13 +136,13 @@ def follow(
     return run_virtual(main(), limit=3600)
 
 
-async def complete(server: Server, session: Session) -> None:
+async def complete(server: Server, session: FollowingSession) -> None:
     server.send(TRAIN_JOBS, COMPLETE)
 
 
 def test_a_job_is_over_when_its_trainjob_says_so_and_all_lines_are_read() -> None:
     followed, view, _ = follow(complete)
-    assert followed == Followed(End.OVER)
+    assert followed == Followed(FollowingEnd.OVER)
     assert view.lines == ["(open)", "[1] hello", "[launcher] hello too", "(Complete)"]
     assert view.closed == 1
 
@@ -151,49 +151,49 @@ def test_a_job_that_is_over_already_is_told_without_a_watch() -> None:
     async def main() -> tuple[Followed, Record, Server]:
         server, view = Server(), Record()
         server.objects[TRAIN_JOBS] = [COMPLETE]
-        session = Session(server, VirtualClock(), Model("train"), view, say_hello)  # type: ignore[arg-type]
+        session = FollowingSession(server, VirtualClock(), Model("train"), view, say_hello)  # type: ignore[arg-type]
         return await session.follow(), view, server
 
     followed, view, server = run_virtual(main(), limit=10)
-    assert followed == Followed(End.OVER)
+    assert followed == Followed(FollowingEnd.OVER)
     assert view.lines[-2:] == ["[1] hello", "[launcher] hello too"]
     assert (server.queues, view.closed) == ({}, 1)
 
 
 def test_lines_that_never_end_are_not_waited_for_for_ever() -> None:
     followed, _, _ = follow(complete, say_nothing_for_ever)
-    assert followed.end is End.OVER
+    assert followed.end is FollowingEnd.OVER
 
 
 def test_a_watch_that_ends_or_breaks_is_opened_again() -> None:
-    async def script(server: Server, session: Session) -> None:
+    async def script(server: Server, session: FollowingSession) -> None:
         for news in (None, StatusError(410, "Expired", "too old")):
             server.queues[TRAIN_JOBS].put_nowait(news)
             await asyncio.sleep(5)
         server.send(TRAIN_JOBS, COMPLETE)
 
     followed, _, server = follow(script)
-    assert followed.end is End.OVER
+    assert followed.end is FollowingEnd.OVER
     assert server.lists == 5
 
 
 def test_a_job_that_is_deleted_is_over() -> None:
-    async def script(server: Server, session: Session) -> None:
+    async def script(server: Server, session: FollowingSession) -> None:
         server.send(TRAIN_JOBS, make_trainjob(), "DELETED")
 
     followed, view, _ = follow(script)
-    assert followed.end is End.OVER
+    assert followed.end is FollowingEnd.OVER
     assert "(Deleted: somebody deleted it)" in view.lines
 
 
 def test_a_server_that_comes_back_is_followed_again() -> None:
-    async def script(server: Server, session: Session) -> None:
+    async def script(server: Server, session: FollowingSession) -> None:
         server.fall_silent()
         await asyncio.sleep(10)
         server.silence = None
         server.objects[TRAIN_JOBS] = [COMPLETE]
 
-    assert follow(script)[0].end is End.OVER
+    assert follow(script)[0].end is FollowingEnd.OVER
 
 
 @pytest.mark.parametrize(
@@ -202,32 +202,32 @@ def test_a_server_that_comes_back_is_followed_again() -> None:
     ids=["it may come back: for a while", "it cannot: at once"],
 )
 def test_a_server_that_does_not_come_back_is_given_up(gone: str, why: str) -> None:
-    async def script(server: Server, session: Session) -> None:
+    async def script(server: Server, session: FollowingSession) -> None:
         server.fall_silent()
 
     followed, view, _ = follow(script, gone=gone)
-    assert followed == Followed(End.LOST, why)
+    assert followed == Followed(FollowingEnd.LOST, why)
     assert view.closed == 1
 
 
 def test_who_may_not_look_any_more_is_told_so() -> None:
-    async def script(server: Server, session: Session) -> None:
+    async def script(server: Server, session: FollowingSession) -> None:
         server.silence = StatusError(401, "Unauthorized", "Unauthorized")
         server.queues[PODS].put_nowait(server.silence)
 
-    assert follow(script)[0] == Followed(End.LOST, "Unauthorized")
+    assert follow(script)[0] == Followed(FollowingEnd.LOST, "Unauthorized")
 
 
 def test_detaching_touches_nothing() -> None:
-    async def script(server: Server, session: Session) -> None:
-        Keys(session.answers, None, None).interrupt()
+    async def script(server: Server, session: FollowingSession) -> None:
+        Keyboard(session.answers, None, None).interrupt()
 
     followed, _, server = follow(script)
-    assert (followed.end, server.patches) == (End.DETACHED, [])
+    assert (followed.end, server.patches) == (FollowingEnd.DETACHED, [])
 
 
 def test_stopping_suspends_and_waits_until_no_pod_is_left() -> None:
-    async def script(server: Server, session: Session) -> None:
+    async def script(server: Server, session: FollowingSession) -> None:
         pod = make_pod(0, running=STARTED)
         server.send(PODS, pod, "ADDED")
         await asyncio.sleep(1)
@@ -236,24 +236,24 @@ def test_stopping_suspends_and_waits_until_no_pod_is_left() -> None:
         assert server.patches == [{"spec": {"suspend": True}}]
         server.send(PODS, pod, "DELETED")
 
-    assert follow(script)[0].end is End.STOPPED
+    assert follow(script)[0].end is FollowingEnd.STOPPED
 
 
 def test_who_does_not_want_to_wait_for_the_stop_leaves() -> None:
-    async def script(server: Server, session: Session) -> None:
+    async def script(server: Server, session: FollowingSession) -> None:
         server.send(PODS, make_pod(0, running=STARTED), "ADDED")
         await asyncio.sleep(1)
         session.answers.stop.set()
         await asyncio.sleep(1)
-        Keys(session.answers, None, None).interrupt()
+        Keyboard(session.answers, None, None).interrupt()
 
-    assert follow(script)[0].end is End.STOPPED
+    assert follow(script)[0].end is FollowingEnd.STOPPED
 
 
 def test_keys_mean_nothing_until_somebody_asked() -> None:
     async def main() -> Answers:
         answers = Answers()
-        keys = Keys(answers, None, None)
+        keys = Keyboard(answers, None, None)
         for key in "dsc":
             keys.press(key)
         return answers

@@ -13,7 +13,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.states import WAITING
 from trainmaster.controllers.explain.changes import find_most
-from trainmaster.controllers.explain.reasons import Explanation, explain, list_waiting
+from trainmaster.controllers.explain.reasons import JobExplanation, explain, list_waiting
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
@@ -26,7 +26,7 @@ def make(name: str = "a", **parts: Any) -> Object:
     return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": spec, **parts}
 
 
-def ask(*jobs: Object, name: str = "a") -> Explanation:
+def ask(*jobs: Object, name: str = "a") -> JobExplanation:
     world = World()
     for job in jobs:
         world.add(TRAIN_JOBS, job)

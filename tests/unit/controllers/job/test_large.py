@@ -11,7 +11,7 @@ from tests.unit.controllers.world import NOW
 from trainmaster.api.labels import CONTROLLER_UID
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.controllers.job.claims import gather, gather_own
-from trainmaster.controllers.job.facts import SMALL, Memo
+from trainmaster.controllers.job.facts import SMALL, PodFactsMemo
 from trainmaster.controllers.job.reconciler import build_controller
 from trainmaster.engine.request import Request
 from trainmaster.kit.timeline import Now
@@ -47,7 +47,7 @@ def test_a_controller_that_remembers_plans_the_same_as_one_that_does_not(seed: i
 
 
 def test_only_the_versions_of_the_last_look_are_kept() -> None:
-    memo, old, new = Memo(), *([{"metadata": {"uid": str(n)}} for n in range(SIZE)] for _ in range(2))
+    memo, old, new = PodFactsMemo(), *([{"metadata": {"uid": str(n)}} for n in range(SIZE)] for _ in range(2))
     first = memo.read("job", old)
     assert all(mine is theirs for mine, theirs in zip(memo.read("job", old), first, strict=True))
     assert all(facts.pod is pod for facts, pod in zip(memo.read("job", new), new, strict=True))

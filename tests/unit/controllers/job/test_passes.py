@@ -12,12 +12,12 @@ from tests.unit.controllers.world import NOW
 from trainmaster.api.labels import POD_ATTEMPT, WAITING
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.status import forbidden
-from trainmaster.client.writes import Create, Delete, Refusal
+from trainmaster.client.writes import Create, Delete, WriteRefusal
 from trainmaster.controllers.job.keys import BOOKS
 from trainmaster.controllers.job.pods import build_pod_name, build_prefix, find_index
 from trainmaster.controllers.job.reconciler import CONTROLLER, build_controller
 from trainmaster.engine.request import Request
-from trainmaster.kit.backoff import Policy
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
@@ -222,7 +222,7 @@ def test_the_pause_is_a_setting() -> None:
     stage = Stage(backoffLimit=2)
     stage.end(0, code=1)
     stage.settle()
-    quick = build_controller(Policy(first=1.0, cap=4.0))
+    quick = build_controller(BackoffPolicy(first=1.0, cap=4.0))
     plan = quick.reconcile(stage, Request("default", NAME), Now(NOW), ())
     assert plan.requeue_after == 1.0
 
@@ -271,7 +271,7 @@ def test_a_refused_pod_is_explained_on_the_job_until_it_can_be_made() -> None:
     stage = Stage(suspend=True)
     stage.edit(suspend=False)
     plan = CONTROLLER.reconcile(stage, Request("default", NAME), Now(NOW), ())
-    refusal = Refusal(plan.writes[0], forbidden(PODS, "x", "exceeded quota: small"))
+    refusal = WriteRefusal(plan.writes[0], forbidden(PODS, "x", "exceeded quota: small"))
     explanation = CONTROLLER.reconcile(stage, Request("default", NAME), Now(NOW), (refusal,))
     (note,) = explanation.notes
     assert (note.reason, note.warning) == ("FailedCreate", True)

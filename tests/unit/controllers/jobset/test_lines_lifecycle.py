@@ -14,7 +14,7 @@ from trainmaster.api import labels
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES, TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.client.writes import Create, Delete, Refusal
+from trainmaster.client.writes import Create, Delete, WriteRefusal
 from trainmaster.controllers.jobset.reconciler import CONTROLLER
 from trainmaster.controllers.jobset.sources import map_claim, map_job
 from trainmaster.controllers.jobset.ttl import map_trainjob
@@ -437,7 +437,7 @@ def test_jobs_get_the_ttl_of_their_template_when_nobody_makes_them_again() -> No
 def test_ji_54_a_job_that_is_refused_is_an_event_for_each_attempt() -> None:
     stage = Stage()
     error = StatusError(422, "Invalid", "no completions")
-    refusal = Refusal(Create(JOBS, {"metadata": {"name": "js-a-0"}}), error)
+    refusal = WriteRefusal(Create(JOBS, {"metadata": {"name": "js-a-0"}}), error)
     text = 'job "js-a-0" creation failed with error: no completions'
     for _ in range(2):
         plan = CONTROLLER.reconcile(stage, Request("default", "js"), Now(NOW), (refusal,))
@@ -451,7 +451,7 @@ def test_ji_54_a_job_that_is_refused_is_an_event_for_each_attempt() -> None:
 )
 def test_a_service_or_claim_that_is_refused_is_said(gvr: Any, want: str) -> None:
     stage = Stage()
-    refusal = Refusal(Create(gvr, {"metadata": {"name": "x"}}), StatusError(403, "Forbidden", "quota"))
+    refusal = WriteRefusal(Create(gvr, {"metadata": {"name": "x"}}), StatusError(403, "Forbidden", "quota"))
     plan = CONTROLLER.reconcile(stage, Request("default", "js"), Now(NOW), (refusal,))
     assert [(note.reason, note.message) for note in plan.notes] == [(want, "quota")]
 

@@ -12,7 +12,7 @@ from trainmaster.api.labels import RESTART_SERIES, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, SERVICES
 from trainmaster.api.status import StatusError
-from trainmaster.client.writes import Create, Delete, Refusal
+from trainmaster.client.writes import Create, Delete, WriteRefusal
 from trainmaster.controllers.jobset.reconciler import CONTROLLER
 from trainmaster.controllers.jobset.sources import map_service
 from trainmaster.engine.request import Request
@@ -218,7 +218,7 @@ def test_what_is_not_carried_out_is_refused_by_name_once(spec: dict[str, object]
 def test_a_refused_job_is_said_and_the_reason_goes_once_it_is_accepted() -> None:
     world = World()
     world.add(JOB_SETS, make_jobset())
-    refusal = Refusal(Create(JOBS, {"metadata": {"name": "js-node-0"}}), StatusError(403, "Forbidden", "quota"))
+    refusal = WriteRefusal(Create(JOBS, {"metadata": {"name": "js-node-0"}}), StatusError(403, "Forbidden", "quota"))
     plan = CONTROLLER.reconcile(world, Request("default", "js"), Now(NOW), (refusal,))
     world.carry_out(plan.all_writes)
     text = 'job "js-node-0" creation failed with error: quota'

@@ -13,7 +13,7 @@ from tests.unit.controllers.world import World
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import conflict
-from trainmaster.client.writes import Applied, Delete, Refusal, Write
+from trainmaster.client.writes import Applied, Delete, Write, WriteRefusal
 from trainmaster.controllers.lifecycle.census import Census, Counters, Deletions, find_state
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.metrics import Metrics
@@ -86,7 +86,7 @@ def test_upstreams_counters_count_news_once_and_nothing_that_was_there_before() 
 def test_a_refused_deletion_is_a_retry_and_one_that_worked_has_a_lateness() -> None:
     metrics, world = Metrics(), World()
     world.add(TRAIN_JOBS, make(condition="Complete"))
-    answers = [Applied(Refusal(Delete(TRAIN_JOBS, "team", "a"), conflict(TRAIN_JOBS, "a")), 0), Applied(None, 1)]
+    answers = [Applied(WriteRefusal(Delete(TRAIN_JOBS, "team", "a"), conflict(TRAIN_JOBS, "a")), 0), Applied(None, 1)]
 
     async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
         return answers.pop(0)

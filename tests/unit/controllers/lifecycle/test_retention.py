@@ -15,7 +15,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, TRAIN_JOBS
 from trainmaster.client.contract import WatchOptions
 from trainmaster.controllers.lifecycle import limits, retention
-from trainmaster.controllers.lifecycle.contract import Context
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
@@ -57,7 +57,7 @@ def live_and_go(shelf: Shelf, policy: dict[str, str] | None = None, **spec: Any)
     """(what was seen of the TrainJob until it was gone, reasons of events)."""
 
     async def main() -> tuple[list[Object], list[str]]:
-        context = Context(ledger=shelf)
+        context = LifecycleContext(ledger=shelf)
         controllers = (retention.build_controller(context), limits.build_controller(context))
         seen: list[Object] = []
         effects = {ARCHIVE: shelf.archive}
@@ -127,7 +127,7 @@ def test_a_ttl_that_is_set_after_the_clock_was_set_counts_from_the_true_end() ->
 
     def look() -> Plan:
         now = timeline.look(request)
-        plan = retention.reconcile(Context(), Shown(trainjob), request, now)
+        plan = retention.reconcile(LifecycleContext(), Shown(trainjob), request, now)
         timeline.keep(request, now)
         return plan
 

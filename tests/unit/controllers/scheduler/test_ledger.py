@@ -11,7 +11,7 @@ from tests.unit.controllers.scheduler.stage import Stage, make_role
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.client.view import summarize
-from trainmaster.controllers.scheduler.ledger import Ledger
+from trainmaster.controllers.scheduler.ledger import SchedulingLedger
 from trainmaster.controllers.scheduler.shapes import find_peak, read_shape
 
 pytestmark = pytest.mark.unit
@@ -21,12 +21,12 @@ class Kept(Stage):
     """Tells one ledger of every change."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledger = SchedulingLedger()
         super().__init__(cpu="100", gpus=4)
 
     def add(self, gvr: Any, obj: Any) -> Object:
         made = super().add(gvr, obj)
-        if gvr in Ledger.gvrs:
+        if gvr in SchedulingLedger.gvrs:
             self.ledger.put(gvr, made)
         return made
 
@@ -35,7 +35,7 @@ class Kept(Stage):
         self.ledger.drop(gvr, "default", name)
 
 
-def show(ledger: Ledger) -> object:
+def show(ledger: SchedulingLedger) -> object:
     ledger.settle()
     gangs = {
         gang.id: (gang.waits, gang.uses, gang.holds, gang.order is None, gang.marked, gang.is_admitted)
@@ -92,7 +92,7 @@ def test_a_ledger_that_follows_changes_says_what_a_new_one_says(seed: int) -> No
         if rng.random() < 0.3:
             stage.ledger.settle()
     # Two Pods with one device cannot come about through the scheduler; who is named then is left open.
-    fresh = summarize(stage, Ledger)
+    fresh = summarize(stage, SchedulingLedger)
     stage.ledger.leases = fresh.leases = {}
     assert show(stage.ledger) == show(fresh)
 

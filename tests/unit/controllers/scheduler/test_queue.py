@@ -10,7 +10,7 @@ from trainmaster.api.labels import WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, NODES, PODS
 from trainmaster.api.status import StatusError
-from trainmaster.client.writes import Refusal
+from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.scheduler.reconciler import BIND, CONTROLLER
 from trainmaster.kit.timeline import Now
 
@@ -295,7 +295,7 @@ def test_a_gang_whose_binding_is_refused_says_so_and_holds_up_nobody() -> None:
     stage = Stage()
     bad = stage.add_gang("bad", 1, cpu="1")
     plan = CONTROLLER.reconcile(stage, BIND, Now(NOW), ())
-    refusal = Refusal(plan.all_writes[0], StatusError(422, "Invalid", "no"))
+    refusal = WriteRefusal(plan.all_writes[0], StatusError(422, "Invalid", "no"))
     stage.carry_out(CONTROLLER.reconcile(stage, BIND, Now(NOW), (refusal,)).all_writes)
     assert stage.get_condition(bad[0]) == "binding was refused: no"
     good = stage.add_gang("good", 1, cpu="1")

@@ -13,7 +13,7 @@ from trainmaster.api.labels import ANCESTOR_STEP
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.contract import PatchType
-from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
@@ -21,14 +21,14 @@ from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
-CLUSTER = Context(on_cluster=True)
+CLUSTER = FrameworkContext(on_cluster=True)
 RESOURCES = {"requests": {"cpu": "1", "memory": "4Gi"}}
 ALL_JOBS = ("dataset-initializer", "model-initializer", "node")
 RANK = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
 
 
 class Stage:
-    def __init__(self, cluster: Cluster, clock: VirtualClock, context: Context) -> None:
+    def __init__(self, cluster: Cluster, clock: VirtualClock, context: FrameworkContext) -> None:
         self.cluster = cluster
         self.clock = clock
         self.controller = build_controller(context)
@@ -125,7 +125,7 @@ class Stage:
         return spec["parallelism"], spec["completions"]
 
 
-def play(test: Callable[[Stage], Awaitable[None]], *, context: Context | None = None) -> None:
+def play(test: Callable[[Stage], Awaitable[None]], *, context: FrameworkContext | None = None) -> None:
     async def main() -> None:
         clock = VirtualClock()
         async with running_cluster(clock=clock, kinds=build_catalogue()) as cluster:

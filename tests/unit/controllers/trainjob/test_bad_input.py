@@ -30,8 +30,8 @@ from trainmaster.api.resources import (
 )
 from trainmaster.api.status import StatusError, unknown_path
 from trainmaster.client.contract import PatchType
-from trainmaster.client.writes import Create, Refusal
-from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.client.writes import Create, WriteRefusal
+from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.apply import is_passing
 from trainmaster.engine.request import Request
@@ -250,7 +250,7 @@ def test_an_object_of_somebody_else_is_never_touched(gvr: GVR, name: str) -> Non
     world.add(CLUSTER_TRAINING_RUNTIMES, make_plain_runtime(policy={"mpi": {}}))
     world.add(TRAIN_JOBS, make_plain_trainjob())
     theirs = world.add(gvr, {"metadata": {"name": name, "namespace": "default"}, "spec": {}, "data": {}})
-    controller = build_controller(Context(on_cluster=True))
+    controller = build_controller(FrameworkContext(on_cluster=True))
     world.run(controller, "a-torch")
     assert world.get(gvr, name) == theirs
     assert read_waiting(world)["reason"] in ("NameConflict", "InvalidRuntimeSnapshot")
@@ -262,7 +262,7 @@ def test_without_our_admission_the_controller_says_what_is_wrong() -> None:
     world = World()
     world.add(CLUSTER_TRAINING_RUNTIMES, make_plain_runtime())
     world.add(TRAIN_JOBS, make_plain_trainjob(**override("nobody", nodeSelector={"a": "b"})))
-    plan = world.run(build_controller(Context(on_cluster=True)), "a-torch")
+    plan = world.run(build_controller(FrameworkContext(on_cluster=True)), "a-torch")
     waiting = read_waiting(world)
     assert (waiting["reason"], "the runtime has node" in waiting["message"]) == ("Invalid", True)
     assert [note.reason for note in plan.notes] == ["TrainJobResourcesCreationFailed"]
@@ -311,11 +311,11 @@ def test_a_gang_scheduler_that_is_not_installed_is_said() -> None:
     runtime["spec"]["podGroupPolicy"] = {"volcano": {}}
     world.add(CLUSTER_TRAINING_RUNTIMES, runtime)
     world.add(TRAIN_JOBS, make_plain_trainjob())
-    controller = build_controller(Context(on_cluster=True))
+    controller = build_controller(FrameworkContext(on_cluster=True))
     request = Request("default", "a-torch")
     write = controller.reconcile(world, request, Now(NOW), ()).writes[1]
     assert isinstance(write, Create) and write.gvr == VOLCANO_POD_GROUPS
-    refusal = Refusal(write, unknown_path())
+    refusal = WriteRefusal(write, unknown_path())
     assert not is_passing(refusal)
     world.carry_out(controller.reconcile(world, request, Now(NOW), (refusal,)).all_writes)
     assert "PodGroups of scheduling.volcano.sh are not served here" in read_waiting(world)["message"]

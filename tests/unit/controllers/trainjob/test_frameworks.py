@@ -18,7 +18,7 @@ from tests.unit.controllers.trainjob.stage import (
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, SECRETS, TRAIN_JOBS, VOLCANO_POD_GROUPS
 from trainmaster.api.status import StatusError
-from trainmaster.controllers.frameworks.contract import Context
+from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.frameworks.keys import encode_z85, make_curve_keys, make_ssh_keys
 
 pytestmark = pytest.mark.unit
@@ -187,7 +187,7 @@ def test_keys_are_made_once_and_hosts_are_put_right() -> None:
         assert stage.get(SECRETS, "alpha-mpi-ssh-auth") == before
         assert made == [1]
 
-    play(test, context=Context(on_cluster=True, make_ssh_keys=make_keys))
+    play(test, context=FrameworkContext(on_cluster=True, make_ssh_keys=make_keys))
 
 
 def test_a_volcano_group_has_queue_priority_and_topology() -> None:
@@ -238,7 +238,7 @@ def test_where_nobody_reads_pod_groups_none_is_made_and_an_event_says_so() -> No
         assert stage.find(JOB_SETS) is not None
         assert stage.notes == ["NotAsAsked"]
 
-    play(test, context=Context())
+    play(test, context=FrameworkContext())
 
 
 def test_keys_have_the_form_that_their_readers_expect() -> None:

@@ -15,14 +15,14 @@ from tests.unit.controllers.world import NOW
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, TRAIN_JOBS
 from trainmaster.client.contract import DeleteOptions
-from trainmaster.controllers.frameworks.contract import Context, ProgressServer
+from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
 from trainmaster.kit.clock import format_time
 
 pytestmark = pytest.mark.unit
 
 CA = "-----BEGIN CERTIFICATE-----\n"
-CLUSTER = Context(on_cluster=True, progress=ProgressServer("https://trainer.kubeflow-system.svc:10443", CA))
-EMBEDDED = Context(progress=ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)"))
+CLUSTER = FrameworkContext(on_cluster=True, progress=ProgressServer("https://trainer.kubeflow-system.svc:10443", CA))
+EMBEDDED = FrameworkContext(progress=ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)"))
 PATH = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/alpha/status"
 FOLDER = "/var/run/secrets/kubeflow/trainer"
 
@@ -121,7 +121,7 @@ def test_without_a_server_and_without_a_trainer_nothing_is_added() -> None:
         assert "KUBEFLOW" not in str(stage.jobset)
 
     play(test, context=CLUSTER)
-    play(test_off, context=Context(on_cluster=True))
+    play(test_off, context=FrameworkContext(on_cluster=True))
 
 
 # ---- what is left of an attempt -----------------------------------------------

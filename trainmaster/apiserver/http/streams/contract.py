@@ -18,7 +18,7 @@ class PodStreamError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StreamOptions:
     """What a client asked for."""
 
     container: str
@@ -30,7 +30,7 @@ class Wanted:
     """Empty for attach."""
 
 
-class Program(Protocol):
+class RunningProgram(Protocol):
     """A program whose streams are open: started by exec, or attached to."""
 
     async def read(self, stream: str) -> bytes:
@@ -67,8 +67,8 @@ class Tunnel(Protocol):
 
 
 class PodStreams(Protocol):
-    async def run(self, pod: Object, wanted: Wanted) -> Program: ...
+    async def run(self, pod: Object, wanted: StreamOptions) -> RunningProgram: ...
 
-    async def attach(self, pod: Object, wanted: Wanted) -> Program: ...
+    async def attach(self, pod: Object, wanted: StreamOptions) -> RunningProgram: ...
 
     async def connect(self, pod: Object, port: int) -> Tunnel: ...

@@ -11,7 +11,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from trainmaster.apiserver.http.streams.contract import PodStreamError, Tunnel
-from trainmaster.apiserver.http.streams.sessions import MOST_STREAMS, Channel, NumberedChannels, Session, SpdyStreams
+from trainmaster.apiserver.http.streams.sessions import (
+    MOST_STREAMS,
+    Channel,
+    NumberedChannels,
+    SpdyStreams,
+    StreamSession,
+)
 from trainmaster.kit.scopes import Scope
 
 Connect = Callable[[int], Awaitable[Tunnel]]
@@ -25,7 +31,7 @@ class Forwarder:
     ports: tuple[int, ...] = ()
     """Of numbered channels."""
 
-    async def serve_streams(self, session: Session) -> None:
+    async def serve_streams(self, session: StreamSession) -> None:
         assert isinstance(session, SpdyStreams)
         waiting: dict[str, Channel] = {}
         async with Scope("http.forward") as scope:
@@ -47,7 +53,7 @@ class Forwarder:
             session.reset(data)
             session.reset(error)
 
-    async def serve_channels(self, session: Session) -> None:
+    async def serve_channels(self, session: StreamSession) -> None:
         assert isinstance(session, NumberedChannels)
         async with Scope("http.forward") as scope:
             tasks = [

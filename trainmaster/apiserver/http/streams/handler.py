@@ -21,13 +21,13 @@ from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.logs import choose_container, find_container_status
-from trainmaster.apiserver.http.messages import Request, header_line
+from trainmaster.apiserver.http.messages import ApiRequest, header_line
 from trainmaster.apiserver.http.routes import Route
 from trainmaster.apiserver.http.streams import websocket
-from trainmaster.apiserver.http.streams.contract import PodStreams, Wanted
+from trainmaster.apiserver.http.streams.contract import PodStreams, StreamOptions
 from trainmaster.apiserver.http.streams.forwarding import Forwarder, read_port
 from trainmaster.apiserver.http.streams.programs import ProgramServer
-from trainmaster.apiserver.http.streams.sessions import NumberedChannels, Session, SpdyStreams, Wire
+from trainmaster.apiserver.http.streams.sessions import NumberedChannels, SpdyStreams, StreamSession, Wire
 
 SUBRESOURCES = ("exec", "attach", "portforward")
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -41,8 +41,8 @@ class UpgradeResponse:
     """A session instead of an answer: `open` makes what is fed with the client's bytes, `serve` runs until its end."""
 
     headers: bytes
-    open: Callable[[Wire], Session]
-    serve: Callable[[Session], Awaitable[None]]
+    open: Callable[[Wire], StreamSession]
+    serve: Callable[[StreamSession], Awaitable[None]]
 
 
 class StreamHandler:
@@ -51,7 +51,7 @@ class StreamHandler:
         self._access = access
         self._streams = streams
 
-    def handle(self, request: Request, kind: Kind) -> UpgradeResponse:
+    def handle(self, request: ApiRequest, kind: Kind) -> UpgradeResponse:
         if request.method not in ("GET", "POST"):
             raise status.method_not_allowed()
         self.check_create(request)
@@ -69,7 +69,7 @@ class StreamHandler:
         _check_container_runs(pod, wanted.container)
         return self._run(request, pod, wanted, self._streams)
 
-    def check_create(self, request: Request) -> None:
+    def check_create(self, request: ApiRequest) -> None:
         route = request.route
         if route.verb == "create":
             return
@@ -80,12 +80,12 @@ class StreamHandler:
         ):
             raise self._access.denial(request.identity, route)
 
-    def _read_wanted(self, request: Request, pod: Object) -> Wanted:
+    def _read_wanted(self, request: ApiRequest, pod: Object) -> StreamOptions:
         query = request.query
         command = query.list_values("command")
         if request.route.subresource == "exec" and not any(command):
             raise status.bad_request("you must specify at least one command for the container")
-        wanted = Wanted(
+        wanted = StreamOptions(
             container=choose_container(pod, query.get("container")),
             stdin=query.flag("stdin"),
             stdout=query.flag("stdout"),
@@ -97,7 +97,7 @@ class StreamHandler:
             raise status.bad_request("you must specify at least 1 of stdin, stdout, stderr")
         return wanted
 
-    def _run(self, request: Request, pod: Object, wanted: Wanted, streams: PodStreams) -> UpgradeResponse:
+    def _run(self, request: ApiRequest, pod: Object, wanted: StreamOptions, streams: PodStreams) -> UpgradeResponse:
         begin = streams.run if request.route.subresource == "exec" else streams.attach
         server = ProgramServer(wanted, lambda: begin(pod, wanted))
         if is_spdy(request):
@@ -111,7 +111,7 @@ class StreamHandler:
             server.serve_channels,
         )
 
-    def _forward(self, request: Request, pod: Object, streams: PodStreams) -> UpgradeResponse:
+    def _forward(self, request: ApiRequest, pod: Object, streams: PodStreams) -> UpgradeResponse:
         meta = pod["metadata"]
         ports = _read_ports(request.query.list_values("ports"))
         server = Forwarder(lambda port: streams.connect(pod, port), f"{meta['name']}, uid {meta['uid']}", ports)
@@ -133,7 +133,7 @@ def is_session(route: Route) -> bool:
     return route.plural == "pods" and route.subresource in SUBRESOURCES
 
 
-def refuse_proxy(request: Request, kind: Kind) -> Any:
+def refuse_proxy(request: ApiRequest, kind: Kind) -> Any:
     raise status.bad_request(f"pods/{request.route.subresource} is not supported by this server; use port-forward")
 
 
@@ -173,16 +173,16 @@ def _read_ports(values: list[str]) -> tuple[int, ...]:
 # The upgrade
 
 
-def is_spdy(request: Request) -> bool:
+def is_spdy(request: ApiRequest) -> bool:
     return _asks_for(request, "spdy/3.1")
 
 
-def _asks_for(request: Request, protocol: str) -> bool:
+def _asks_for(request: ApiRequest, protocol: str) -> bool:
     headers = request.headers
     return "upgrade" in headers.get("connection", "").lower() and headers.get("upgrade", "").lower() == protocol
 
 
-def _accept_spdy(request: Request, protocol: str) -> bytes:
+def _accept_spdy(request: ApiRequest, protocol: str) -> bytes:
     offered = _list_words(request, "x-stream-protocol-version")
     if protocol not in offered:
         text = f"client supports {offered}, server accepts [{protocol}]"
@@ -190,7 +190,7 @@ def _accept_spdy(request: Request, protocol: str) -> bytes:
     return b"Upgrade: SPDY/3.1\r\n" + header_line("X-Stream-Protocol-Version", protocol)
 
 
-def _choose_protocol(request: Request, known: tuple[str, ...]) -> str:
+def _choose_protocol(request: ApiRequest, known: tuple[str, ...]) -> str:
     if not _asks_for(request, "websocket"):
         raise status.bad_request("unable to upgrade: missing upgrade headers in request: use kubectl, or a WebSocket")
     if request.method != "GET":
@@ -205,7 +205,7 @@ def _choose_protocol(request: Request, known: tuple[str, ...]) -> str:
     )
 
 
-def _accept_websocket(request: Request, protocol: str) -> bytes:
+def _accept_websocket(request: ApiRequest, protocol: str) -> bytes:
     headers = request.headers
     key = headers.get("sec-websocket-key", "")
     if headers.get("sec-websocket-version") != "13" or not websocket.is_valid_key(key):
@@ -218,5 +218,5 @@ def _accept_websocket(request: Request, protocol: str) -> bytes:
     return accept + (header_line("Sec-WebSocket-Protocol", protocol) if protocol else b"")
 
 
-def _list_words(request: Request, name: str) -> list[str]:
+def _list_words(request: ApiRequest, name: str) -> list[str]:
     return [word.strip() for value in request.values(name) for word in value.split(",") if word.strip()]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import orjson
 
 from trainmaster.api.meta import Object
-from trainmaster.apiserver.http.streams.contract import PodStreamError, Program, Wanted
-from trainmaster.apiserver.http.streams.sessions import Channel, NumberedChannels, Session, SpdyStreams
+from trainmaster.apiserver.http.streams.contract import PodStreamError, RunningProgram, StreamOptions
+from trainmaster.apiserver.http.streams.sessions import Channel, NumberedChannels, SpdyStreams, StreamSession
 from trainmaster.kit.scopes import Scope, finish
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
@@ -32,8 +32,8 @@ Channels = dict[int, Channel]
 class ProgramServer:
     """Serves one session: `start` is asked for the program once the client's streams are there."""
 
-    wanted: Wanted
-    start: Callable[[], Awaitable[Program]]
+    wanted: StreamOptions
+    start: Callable[[], Awaitable[RunningProgram]]
 
     def list_numbers(self) -> list[int]:
         wanted = self.wanted
@@ -46,11 +46,11 @@ class ProgramServer:
         ]
         return [number for number, is_asked in asked if is_asked]
 
-    async def serve_channels(self, session: Session) -> None:
+    async def serve_channels(self, session: StreamSession) -> None:
         assert isinstance(session, NumberedChannels)
         await self._serve(session, session.channels)
 
-    async def serve_streams(self, session: Session) -> None:
+    async def serve_streams(self, session: StreamSession) -> None:
         assert isinstance(session, SpdyStreams)
         channels: Channels = {}
         needed = set(self.list_numbers())
@@ -66,7 +66,7 @@ class ProgramServer:
                     channels[number] = stream
         await self._serve(session, channels)
 
-    async def _serve(self, session: Session, channels: Channels) -> None:
+    async def _serve(self, session: StreamSession, channels: Channels) -> None:
         try:
             program = await self.start()
         except PodStreamError as error:
@@ -82,7 +82,7 @@ class ProgramServer:
             await finish(program.close(), limit=_CLOSE_SECONDS)
         await self._tell(session, channels, build_end(code))
 
-    async def _pump(self, channels: Channels, program: Program) -> int:
+    async def _pump(self, channels: Channels, program: RunningProgram) -> int:
         async with Scope("http.program") as scope:
             outputs = [
                 scope.spawn(_copy_out(program, name, channels[number]), name=f"http.{name}")
@@ -98,25 +98,25 @@ class ProgramServer:
                 await asyncio.wait(outputs)
         return code
 
-    async def _tell(self, session: Session, channels: Channels, status: Object) -> None:
+    async def _tell(self, session: StreamSession, channels: Channels, status: Object) -> None:
         await channels[ERROR].write(orjson.dumps(status))
         for channel in channels.values():
             channel.end()
         session.close()
 
 
-async def _copy_out(program: Program, name: str, channel: Channel) -> None:
+async def _copy_out(program: RunningProgram, name: str, channel: Channel) -> None:
     while data := await program.read(name):
         await channel.write(data)
 
 
-async def _copy_in(channel: Channel, program: Program) -> None:
+async def _copy_in(channel: Channel, program: RunningProgram) -> None:
     while data := await channel.read():
         await program.write(data)
     program.close_input()
 
 
-async def _follow_size(channel: Channel, program: Program) -> None:
+async def _follow_size(channel: Channel, program: RunningProgram) -> None:
     """Sizes are JSON objects, one after the other; a client may split them as it likes."""
     text = b""
     while data := await channel.read():

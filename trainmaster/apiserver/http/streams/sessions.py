@@ -47,7 +47,7 @@ class Wire(Protocol):
 class Channel:
     """One stream of a session; each side may end its direction."""
 
-    def __init__(self, session: Session, number: int, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, session: StreamSession, number: int, headers: Mapping[str, str] | None = None) -> None:
         self.number = number
         self.headers = headers or {}
         self._session = session
@@ -108,7 +108,7 @@ class Channel:
         return self._ended and not self._pieces and not self.writable
 
 
-class Session(ABC):
+class StreamSession(ABC):
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._queued = 0
@@ -177,7 +177,7 @@ class WebSocketEnd:
         for event in self._reader.feed(data):
             if isinstance(event, websocket.Piece):
                 self._on_piece(event.data, event.first)
-            elif isinstance(event, websocket.Ping):
+            elif isinstance(event, websocket.WebSocketPing):
                 self._wire.write(websocket.build_pong(event.data))
             else:
                 self.close(websocket.NORMAL)
@@ -191,7 +191,7 @@ class WebSocketEnd:
             self._wire.linger()
 
 
-class NumberedChannels(Session):
+class NumberedChannels(StreamSession):
     """The first byte of every message is the number of its channel (`v4.channel.k8s.io`, `v5.channel.k8s.io`)."""
 
     def __init__(self, wire: Wire, numbers: Iterable[int], *, can_half_close: bool) -> None:
@@ -238,7 +238,7 @@ class NumberedChannels(Session):
         self._wire.write(websocket.build_ping())
 
 
-class SpdyStreams(Session):
+class SpdyStreams(StreamSession):
     """Streams that the client opens, each with headers; `wait_for_stream` hands them out in their order."""
 
     def __init__(self, wire: Wire, *, in_websocket: bool = False) -> None:
@@ -281,7 +281,7 @@ class SpdyStreams(Session):
                 channel = self._streams.pop(event.stream, None)
                 if channel is not None:
                     channel.take_reset()
-            elif isinstance(event, spdy.Ping):
+            elif isinstance(event, spdy.SpdyPing):
                 self._write(self._writer.build_ping(event.data))
             else:
                 self._end_all()

@@ -71,7 +71,7 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
-class Ping:
+class SpdyPing:
     data: bytes
 
 
@@ -80,7 +80,7 @@ class GoAway:
     """The peer opens no more streams."""
 
 
-Event = Opened | Data | Reset | Ping | GoAway
+Event = Opened | Data | Reset | SpdyPing | GoAway
 
 
 class SpdyReader:
@@ -151,7 +151,7 @@ class SpdyReader:
             return Reset(_number(body, 0))
         elif kind == _PING:
             # Even numbers are answers to our own.
-            return Ping(body) if _number(body, 0) % 2 else None
+            return SpdyPing(body) if _number(body, 0) % 2 else None
         elif kind == _GOAWAY:
             return GoAway()
         elif kind not in (_SETTINGS, _WINDOW_UPDATE):

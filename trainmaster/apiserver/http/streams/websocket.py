@@ -34,7 +34,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Ping:
+class WebSocketPing:
     data: bytes
 
 
@@ -43,7 +43,7 @@ class Close:
     data: bytes
 
 
-Event = Piece | Ping | Close
+Event = Piece | WebSocketPing | Close
 
 
 def build_accept(key: str) -> str:
@@ -171,6 +171,6 @@ class FrameReader:
         if self._in_frame:
             return
         if self._opcode == _PING:
-            events.append(Ping(self._control))
+            events.append(WebSocketPing(self._control))
         elif self._opcode == _CLOSE:
             events.append(Close(self._control))

@@ -15,8 +15,8 @@ from tests.unit.apiserver.http.test_server import AUTH, World, run, split
 from tests.unit.apiserver.http.wire import FakeTransport, get, post
 from tests.unit.auth.policies import rule
 from trainmaster.api.meta import Object
-from trainmaster.apiserver.http.messages import Request
-from trainmaster.apiserver.http.streams.contract import Wanted
+from trainmaster.apiserver.http.messages import ApiRequest
+from trainmaster.apiserver.http.streams.contract import StreamOptions
 from trainmaster.edge.connection import Connection
 from trainmaster.testing.virtual import settle
 
@@ -35,13 +35,13 @@ ALL = "stdin=true&stdout=true&stderr=true"
 class FakeStreams:
     def __init__(self) -> None:
         self.program = FakeProgram(waits=True)
-        self.asked: list[Wanted] = []
+        self.asked: list[StreamOptions] = []
 
-    async def run(self, pod: Object, wanted: Wanted) -> FakeProgram:
+    async def run(self, pod: Object, wanted: StreamOptions) -> FakeProgram:
         self.asked.append(wanted)
         return self.program
 
-    async def attach(self, pod: Object, wanted: Wanted) -> FakeProgram:
+    async def attach(self, pod: Object, wanted: StreamOptions) -> FakeProgram:
         return await self.run(pod, wanted)
 
     async def connect(self, pod: Object, port: int) -> FakeTunnel:
@@ -73,7 +73,7 @@ def check(test: Callable[[World, FakeStreams], Awaitable[None]]) -> None:
     run(body, streams=streams)
 
 
-def open_exec(world: World, *headers: str) -> tuple[Connection[Request], FakeTransport]:
+def open_exec(world: World, *headers: str) -> tuple[Connection[ApiRequest], FakeTransport]:
     connection, transport = world.connect()
     connection.data_received(get(f"{PODS}/p/exec?container=a&command=sh&command=-c&{ALL}", AUTH, *headers))
     return connection, transport

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.apiserver.http.streams.spdy_client import SpdyClient, split
 from tests.unit.apiserver.http.streams.test_websocket import frame
-from trainmaster.apiserver.http.streams.contract import PodStreamError, Wanted
+from trainmaster.apiserver.http.streams.contract import PodStreamError, StreamOptions
 from trainmaster.apiserver.http.streams.forwarding import Forwarder, read_port
 from trainmaster.apiserver.http.streams.programs import ProgramServer, read_size
 from trainmaster.apiserver.http.streams.sessions import HIGH, MOST_STREAMS, NumberedChannels, SpdyStreams
@@ -100,8 +100,8 @@ class FakeProgram:
         self.closed = True
 
 
-def wanted(**fields: Any) -> Wanted:
-    return Wanted(**{"container": "c", "stdin": True, "stdout": True, "stderr": True, "tty": False, **fields})
+def wanted(**fields: Any) -> StreamOptions:
+    return StreamOptions(**{"container": "c", "stdin": True, "stdout": True, "stderr": True, "tty": False, **fields})
 
 
 def start(program: FakeProgram) -> Callable[[], Awaitable[FakeProgram]]:

@@ -14,8 +14,8 @@ from trainmaster.apiserver.http.streams.spdy import (
     Data,
     GoAway,
     Opened,
-    Ping,
     Reset,
+    SpdyPing,
     SpdyReader,
     SpdyWriter,
     build_control,
@@ -40,7 +40,7 @@ def test_streams_headers_data_and_ends_are_read() -> None:
         Data(1, b"hello", False),
         Data(1, b"", True),
         Reset(3),
-        Ping(b"\0\0\0\1"),
+        SpdyPing(b"\0\0\0\1"),
         GoAway(),
     ]
     assert SpdyReader().feed(stream) == wanted

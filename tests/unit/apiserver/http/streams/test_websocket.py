@@ -10,7 +10,7 @@ from trainmaster.apiserver.http.streams.websocket import (
     Close,
     FrameReader,
     Piece,
-    Ping,
+    WebSocketPing,
     build_accept,
     build_close,
     build_head,
@@ -76,7 +76,7 @@ def test_the_cuts_of_the_network_do_not_matter() -> None:
     stream += frame(b"", 10) + frame(b"two", 0) + frame(b"\x03\xe8bye", 8)
     whole = join(FrameReader(), stream, [])
     assert whole == [
-        Piece(b"a" * 300, True), Ping(b"hi"), Piece(b"", True), Piece(b"onetwo", True), Close(b"\x03\xe8bye"),
+        Piece(b"a" * 300, True), WebSocketPing(b"hi"), Piece(b"", True), Piece(b"onetwo", True), Close(b"\x03\xe8bye"),
     ]  # fmt: skip
     for _ in range(200):
         cuts = sorted(chance.sample(range(1, len(stream)), chance.randrange(1, 20)))
