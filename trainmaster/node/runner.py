@@ -274,8 +274,9 @@ class PodRunner:
             await asyncio.to_thread(remove_tree, directory / name)
 
     async def settle(self, uid: str) -> None:
-        """The Pod is over: its sandbox goes, its records and logs stay."""
+        """The Pod is over: its sandbox goes, and its volumes in memory; its records and logs stay."""
         await self._supervisor.close(uid)
+        await self._launcher.drop_memory(uid)
 
     async def remove(self, pod: Object) -> None:
         """Kills what runs and waits for it; then everything of the Pod goes."""

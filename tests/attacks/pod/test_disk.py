@@ -143,11 +143,16 @@ def test_a_pod_that_takes_more_than_it_may_is_evicted_and_its_scratch_freed(plac
 
 def test_a_volume_in_memory_counts_as_memory(place: Place) -> None:
     """By the kernel where there are control groups; else it is measured, with the volumes that have a sizeLimit."""
-    status = place.wait_for("memory")["status"]
+    pod = place.wait_for("memory")
+    status = pod["status"]
     if status.get("reason") == "Evicted":
         assert "medium Memory exceeds the memory limit 20Mi" in status["message"]
     else:
         assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled", status
+    deadline = time.monotonic() + POD_SECONDS
+    while any(Path("/dev/shm").glob(f"trainmaster-*/{pod['metadata']['uid']}")):
+        assert time.monotonic() < deadline, "its memory is not freed"
+        time.sleep(0.05)
 
 
 def test_a_pod_that_fills_the_disk_is_evicted_and_the_server_lives(place: Place) -> None:

@@ -315,7 +315,12 @@ class Launcher:
         gang = await self._find_unused_gang(pod)
         if gang is not None:
             await asyncio.to_thread(remove_tree, gang)
-        await asyncio.get_running_loop().run_in_executor(None, empty_dir.remove_memory, uid)
+        await self.drop_memory(uid)
+
+    async def drop_memory(self, uid: str) -> None:
+        """Of a Pod that is over: what its volumes hold in memory, which nobody can read any more."""
+        if empty_dir.has_memory(uid):
+            await asyncio.get_running_loop().run_in_executor(None, empty_dir.remove_memory, uid)
 
     async def _find_unused_gang(self, pod: Object) -> Path | None:
         """The directory that the Pod's gang shared, when this was its last Pod."""

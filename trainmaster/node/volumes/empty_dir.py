@@ -68,6 +68,11 @@ def get_memory_directory(uid: str, memory_root: Path = MEMORY) -> str:
     return f"{_get_own(memory_root)}/{uid}"
 
 
+def has_memory(uid: str, memory_root: Path = MEMORY) -> bool:
+    """Most Pods have none there."""
+    return os.path.lexists(get_memory_directory(uid, memory_root))
+
+
 def remove_memory(uid: str, memory_root: Path = MEMORY) -> None:
     """What a Pod left on the memory file system, and the directory of all Pods with the last one."""
     if not _is_own(_get_own(memory_root)):
