@@ -106,3 +106,19 @@ def test_no_public_class_has_the_name_of_another() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(name))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_modules_of_ours_are_imported_where_tools_see_it() -> None:
+    """A name in a string is seen by neither the import rules nor the type checker; an import in a function is. Only
+    commands are found by the name that was typed, and the package itself loads nothing before it is asked."""
+    found = set()
+    for name in list_python("trainmaster"):
+        for node in ast.walk(parse(name)):
+            is_import = isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func)
+            if is_import and "trainmaster" in ast.unparse(node):
+                found.add(str(name))
+    assert found == {
+        "trainmaster/__init__.py",
+        "trainmaster/cli/main.py",
+        "trainmaster/cli/commands/completion.py",
+    }

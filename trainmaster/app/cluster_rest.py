@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -86,7 +85,8 @@ async def _serve_until_stopped(config: ClusterConfig, options: Options, ready: R
 async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) -> AsyncIterator[tuple[str, str]]:
     """The address and the file with its CA."""
     # Before it says that it is there: whoever starts it alone wants it.
-    importlib.import_module("trainmaster.rest.application")
+    import trainmaster.rest.application  # noqa: F401
+
     certificate, key, ca = _find_certificate(options, clock)
     home = Home(options.state)
     listener, notes = open_listener(options.rest, home.find_port("rest"))

@@ -7,7 +7,6 @@ start, for the sweep of what a crash left (nobody may ever call); the web framew
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -28,6 +27,11 @@ log = logging.getLogger(__name__)
 _SWEEP_AFTER_SECONDS = 5.0
 
 
+def _load() -> None:
+    """In a thread: the imports take a quarter of a second, and jobs go on meanwhile."""
+    import trainmaster.app.embedded_backend  # noqa: F401
+
+
 class _Parts:
     """Made once, by whoever needs them first."""
 
@@ -40,8 +44,10 @@ class _Parts:
     async def get(self) -> tuple[Backend, Sweeper]:
         async with self._making:
             if self._made is None:
-                module = await asyncio.to_thread(importlib.import_module, "trainmaster.app.embedded_backend")
-                self._made = module.build_parts(self._api, self._logs)
+                await asyncio.to_thread(_load)
+                from trainmaster.app.embedded_backend import build_parts
+
+                self._made = build_parts(self._api, self._logs)
             return self._made
 
     async def get_backend(self) -> Backend:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import logging
 import socket
 import ssl
@@ -112,8 +111,10 @@ async def serving_on_demand(
 
 
 def _import_application() -> ModuleType:
-    """By name, in a thread: the imports take a quarter of a second, and jobs go on meanwhile."""
-    return importlib.import_module("trainmaster.rest.application")
+    """In a thread: the imports take a quarter of a second, and jobs go on meanwhile."""
+    from trainmaster.rest import application
+
+    return application
 
 
 _KINDS = {

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -106,12 +105,18 @@ def build_backend(
     )
 
 
+def _load_explain() -> None:
+    """In a thread, beside the event loop."""
+    from trainmaster.controllers.explain import gathering, reasons  # noqa: F401
+
+
 def build_explain(clock: Clock) -> Explain:
     """The scheduler's rules are loaded when somebody asks."""
 
     async def explain(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
-        gathering = await asyncio.to_thread(importlib.import_module, "trainmaster.controllers.explain.gathering")
-        reasons = await asyncio.to_thread(importlib.import_module, "trainmaster.controllers.explain.reasons")
+        await asyncio.to_thread(_load_explain)
+        from trainmaster.controllers.explain import gathering, reasons
+
         view = await gathering.collect(client, namespace)
         now = Now(clock.now())
         # A long queue takes a second, and nobody else should wait for it.

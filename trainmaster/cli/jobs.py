@@ -77,7 +77,7 @@ async def build_missing(client: Client, namespace: str, name: str) -> exits.Fail
 
 def find_near(name: str, names: Iterable[str]) -> list[str]:
     """Names that a mistyped one may have meant."""
-    import difflib  # noqa: PLC0415 - only a mistake needs it
+    import difflib
 
     known = list(names)
     near = [one for one in known if one.startswith(name)]

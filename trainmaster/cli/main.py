@@ -103,7 +103,7 @@ def build_overview() -> argparse.ArgumentParser:
 
 def suggest(word: str) -> str:
     """What to say about a command that does not exist."""
-    import difflib  # noqa: PLC0415 - only a mistake needs it
+    import difflib
 
     close = difflib.get_close_matches(word, COMMANDS, n=2, cutoff=0.6)
     close += [name for name in COMMANDS if name.startswith(word) and name not in close]

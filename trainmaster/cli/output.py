@@ -6,7 +6,6 @@ people copy, never is. In a pipe nothing is cut. Used by every command that prin
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,7 +26,8 @@ def print_data(context: CommandContext, data: Any, form: str) -> None:
         context.say(json.dumps(data, indent=2, ensure_ascii=False))
     else:
         # Loaded by name and on demand: most commands never print YAML, and start-up counts.
-        yaml = importlib.import_module("yaml")
+        import yaml
+
         context.say(yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip())
 
 

@@ -62,7 +62,7 @@ def measure(text: str) -> int:
     """Columns that the text takes on a terminal."""
     if text.isascii():
         return len(text)
-    import unicodedata  # noqa: PLC0415 - a table of a megabyte, needed for other scripts only
+    import unicodedata
 
     def columns(char: str) -> int:
         if unicodedata.combining(char):
@@ -88,6 +88,6 @@ def wrap(context: CommandContext, text: str, indent: int) -> list[str]:
     text = clean(text)
     if width is None or measure(text) + indent <= width:
         return [text]
-    import textwrap  # noqa: PLC0415 - only for what is long
+    import textwrap
 
     return textwrap.wrap(text, max(20, width - indent), break_long_words=False, break_on_hyphens=False)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import difflib
-import importlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -78,7 +77,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 async def examine(documents: Sequence[ManifestDocument], namespace: str, *, strict: bool = False) -> list[CheckReport]:
     # A whole server, loaded only once there is something to try on it.
-    rehearsal = importlib.import_module("trainmaster.app.rehearsal")
+    from trainmaster.app import rehearsal
+
     async with rehearsal.open_rehearsal(SystemClock()) as server:
         return [_examine(server, document, namespace, strict=strict) for document in documents]
 

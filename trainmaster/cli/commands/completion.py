@@ -16,9 +16,13 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
+
+if TYPE_CHECKING:
+    from trainmaster.client.kubeconfig import ClusterConfig
 
 SHELLS = ("bash", "zsh", "fish")
 FILES = ":files"
@@ -129,9 +133,10 @@ def complete(words: Sequence[str], ask: Ask) -> Iterator[Candidate]:
 
 
 def _list_commands() -> list[Candidate]:
-    # By name: main knows all commands, this one among them.
-    commands: dict[str, str] = importlib.import_module("trainmaster.cli.main").COMMANDS
-    return list(commands.items())
+    # main knows all commands, this one among them.
+    from trainmaster.cli.main import COMMANDS
+
+    return list(COMMANDS.items())
 
 
 def _load(command: str) -> argparse.ArgumentParser | None:
@@ -260,7 +265,8 @@ class _Names:
         self._context = context
 
     def __call__(self, sort: str, given: argparse.Namespace) -> Sequence[str]:
-        server = importlib.import_module("trainmaster.cli.server")
+        from trainmaster.cli import server
+
         options = argparse.Namespace(home=None, kubeconfig="", context="", namespace=None)
         for name, value in vars(given).items():
             setattr(options, name, value)
@@ -270,10 +276,10 @@ class _Names:
         except (exits.Failure, OSError):
             return ()
 
-    async def _list(self, config: object, sort: str, namespace: str) -> list[str]:
-        http = importlib.import_module("trainmaster.client.http")
-        resources = importlib.import_module("trainmaster.api.resources")
-        status = importlib.import_module("trainmaster.api.status")
+    async def _list(self, config: ClusterConfig, sort: str, namespace: str) -> list[str]:
+        from trainmaster.api import resources, status
+        from trainmaster.client import http
+
         wanted = {
             "JOB": (resources.TRAIN_JOBS, namespace),
             "RUNTIME": (resources.CLUSTER_TRAINING_RUNTIMES, ""),

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     # Here, because main loads the commands.
-    from trainmaster.cli.main import COMMANDS  # noqa: PLC0415
+    from trainmaster.cli.main import COMMANDS
 
     outputs = "trainmaster outputs list" if "outputs" in COMMANDS and not is_cluster(options) else ""
 

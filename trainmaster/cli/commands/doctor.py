@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 from dataclasses import asdict
 
 from trainmaster.app.doctor import examine
@@ -37,7 +36,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         if len(options.subject) != 2 or options.subject[0] not in ("trainjob", "trainjobs"):
             raise exits.Failure("say `trainmaster doctor trainjob NAME`, or nothing for this machine", exits.USAGE)
         # Loaded by name and only here: the machine needs no client.
-        module = importlib.import_module("trainmaster.cli.trainjob_doctor")
+        from trainmaster.cli import trainjob_doctor as module
+
         return int(module.run(options, context, options.subject[1]))
     home = context.home(options)
     found = asyncio.run(examine(home, load_settings(options, context, home).settings))

@@ -7,7 +7,6 @@ Pods are stopped first; resume one later with spec.suspend: false.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import select
 import signal
@@ -31,7 +30,9 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         return exits.OK
     if options.stop_jobs:
         # Loaded by name and only here: talking to the API needs more than stopping a process does.
-        importlib.import_module("trainmaster.cli.stopping").stop_jobs(info, options.timeout, context)
+        from trainmaster.cli.stopping import stop_jobs
+
+        stop_jobs(info, options.timeout, context)
     stop_server(home, info, options.timeout)
     left = (
         "" if options.stop_jobs else "; Pods that were running live on, and the next `trainmaster up` takes them over"

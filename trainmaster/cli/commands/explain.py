@@ -10,7 +10,6 @@ Exit codes: 0 explained, 7 no such TrainJob.
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -45,14 +44,16 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
     async def work(client: Client) -> ListedView:
         # Loaded here: a wrong command line is told at once.
-        gathering = importlib.import_module("trainmaster.controllers.explain.gathering")
+        from trainmaster.controllers.explain import gathering
+
         view: ListedView = await gathering.collect(client, options.namespace)
         return view
 
     view = call(context, options, work)
     now = Now(SystemClock().now())
     # The scheduler is loaded once there is something to explain: a wrong command line is told at once.
-    reasons = importlib.import_module("trainmaster.controllers.explain.reasons")
+    from trainmaster.controllers.explain import reasons
+
     places = [(options.namespace, name) for name in options.names] or reasons.list_waiting(view, options.namespace)
     found: list[tuple[tuple[str, str], JobExplanation | None]] = [
         (place, reasons.explain(view, *place, now, proposals=bool(options.names) or number < _MOST_PROPOSALS))

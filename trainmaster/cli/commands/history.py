@@ -181,7 +181,7 @@ def _rerun(options: argparse.Namespace, context: CommandContext, archive: Archiv
         print_data(context, manifest, "yaml")
         return exits.OK
     # Only this action talks to a server.
-    from trainmaster.cli.server import call  # noqa: PLC0415
+    from trainmaster.cli.server import call
 
     created = call(context, options, lambda client: exporting.submit(client, manifest, derived))
     context.say(f"trainjob.trainer.kubeflow.org/{created['metadata']['name']} created")

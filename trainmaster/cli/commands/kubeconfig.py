@@ -9,7 +9,6 @@ credential: keep it private.
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 
 from trainmaster.cli import exits
@@ -53,7 +52,8 @@ def _merge(options: argparse.Namespace, context: CommandContext) -> int:
         raise exits.Failure(f"{options.name!r} is no name for a context: letters, digits and ._@:/-", exits.USAGE)
     home = context.home(options)
     # Loaded by name: it brings YAML, and printing a path is done a hundred times as often.
-    merging = importlib.import_module("trainmaster.cli.kubeconfig_merge")
+    from trainmaster.cli import kubeconfig_merge as merging
+
     target = merging.choose_target(options.to, context.environ)
     merged = merging.merge_into(target, home.kubeconfig, home.root, options.name, use=options.use, clock=SystemClock())
     if not merged.changed:
@@ -69,7 +69,8 @@ def _merge(options: argparse.Namespace, context: CommandContext) -> int:
 
 def _remove(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
-    merging = importlib.import_module("trainmaster.cli.kubeconfig_merge")
+    from trainmaster.cli import kubeconfig_merge as merging
+
     target = merging.choose_target(options.to, context.environ)
     merged = merging.remove_from(target, home.root, clock=SystemClock())
     if not merged.changed:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import timedelta
@@ -132,14 +131,15 @@ async def _print_all(entries: AsyncGenerator[Entry, None], printer: Printer) -> 
 
 def _open_kept(options: argparse.Namespace, context: CommandContext) -> KeptLogs:
     # SQLite is loaded only for a home that has a history.
-    module = importlib.import_module("trainmaster.history.kept")
-    kept: KeptLogs = module.KeptLogs(context.home(options).history)
-    return kept
+    from trainmaster.history.kept import KeptLogs
+
+    return KeptLogs(context.home(options).history)
 
 
 def _find_record(options: argparse.Namespace, context: CommandContext) -> str:
     """The uid of the newest deleted TrainJob of that name; "" for none."""
-    archive_module = importlib.import_module("trainmaster.history.archive")
+    from trainmaster.history import archive as archive_module
+
     directory = context.home(options).history
     if not (directory / archive_module.FILE).exists():
         return ""

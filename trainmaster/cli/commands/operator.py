@@ -9,7 +9,6 @@ them leads and works, the others wait. Ctrl-C or SIGTERM ends it, and nothing on
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.print_manifests:
-        manifests = importlib.import_module("trainmaster.app.operator_manifests")
+        from trainmaster.app import operator_manifests as manifests
+
         context.say(json.dumps(manifests.build_manifests(companion=options.companion), indent=1))
         return exits.OK
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
@@ -71,8 +71,9 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
     # Loaded by name and only here, as in `up`: controllers would slow down every other command.
-    operator = importlib.import_module("trainmaster.app.operator")
-    lease = importlib.import_module("trainmaster.engine.lease")
+    from trainmaster.app import operator
+    from trainmaster.engine import lease
+
     settings = operator.OperatorSettings(
         namespace=options.namespace,
         lease_namespace="" if options.no_lease else options.lease_namespace,
@@ -99,6 +100,7 @@ def _decide_progress(options: argparse.Namespace, context: CommandContext, make:
     if url and not (url.startswith("https://") and urlsplit(url).hostname):
         raise exits.Failure(f"--progress-url {url}: it must be https://NAME:PORT", exits.USAGE)
     if not url and context.environ.get("KUBERNETES_SERVICE_HOST") and not options.kubeconfig:
-        manifests = importlib.import_module("trainmaster.app.operator_manifests")
+        from trainmaster.app import operator_manifests as manifests
+
         url = manifests.build_progress_url(namespace, options.progress_port)
     return make(url.rstrip("/"), namespace, port=options.progress_port) if url else None

@@ -13,7 +13,6 @@ Exit codes: 0 done or nothing to do, 1 refused or not finished, 3 (--finished) n
 from __future__ import annotations
 
 import argparse
-import importlib
 
 from trainmaster.app.home import AlreadyRunning, Home, ServerInfo
 from trainmaster.app.removal import RemovalPlan, list_live_pods, make_plan, remove
@@ -41,7 +40,9 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         if options.stop:
             raise exits.Failure("--finished needs the running server: leave --stop out", exits.USAGE)
         # Loaded by name: it brings the client and the archive, which removing a home does not need.
-        code: int = importlib.import_module("trainmaster.cli.purge_finished").run(options, context, confirm)
+        from trainmaster.cli import purge_finished
+
+        code = purge_finished.run(options, context, confirm)
         return code
     home = context.home(options)
     plan = make_plan(home, everything=options.everything)
@@ -102,8 +103,11 @@ def _confirm(options: argparse.Namespace, context: CommandContext, question: str
 def _stop(options: argparse.Namespace, context: CommandContext, home: Home, running: ServerInfo) -> None:
     if not running.kubeconfig:
         raise AlreadyRunning(running)
-    importlib.import_module("trainmaster.cli.stopping").stop_jobs(running, options.timeout, context)
-    importlib.import_module("trainmaster.cli.commands.down").stop_server(home, running, options.timeout)
+    from trainmaster.cli.commands.down import stop_server
+    from trainmaster.cli.stopping import stop_jobs
+
+    stop_jobs(running, options.timeout, context)
+    stop_server(home, running, options.timeout)
     context.say("stopped all jobs and the server")
 
 

@@ -9,7 +9,6 @@ groups `rest` and `limits` are read from the environment (TRAINMASTER_REST_MAX_N
 from __future__ import annotations
 
 import argparse
-import importlib
 import ssl
 from importlib import resources
 from pathlib import Path
@@ -49,7 +48,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     wanted = _read_settings(options, context)
     config = _find_server(options, context)
     # Loaded by name and only here: the web framework would slow down every other command.
-    rest = importlib.import_module("trainmaster.app.cluster_rest")
+    from trainmaster.app import cluster_rest as rest
+
     state = Path(options.state) if options.state else default_root(context.environ) / "rest"
     settings = rest.Options(
         state=state.expanduser().absolute(),

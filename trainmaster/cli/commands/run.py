@@ -14,7 +14,6 @@ command line, 241 no server, 242 refused, 243 code not sent, 244 server lost, 24
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
 
 from trainmaster.api.meta import Object
@@ -28,8 +27,6 @@ from trainmaster.cli.launch.wishes import RequestedMount, RunRequest, SecretVari
 from trainmaster.cli.serverflags import add_server
 from trainmaster.cli.spans import parse_span
 from trainmaster.kit.ids import SystemIds
-
-_FLOW = "trainmaster.cli.launch.flow"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,12 +73,16 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         program = TrainingProgram.read(options)
         wish = build_wish(options, context, program)
         if options.dry_run:
-            return int(importlib.import_module(_FLOW).print_manifests(options, context, program, wish))
+            from trainmaster.cli.launch import flow
+
+            return flow.print_manifests(options, context, program, wish)
         if options.output_format == "yaml":
             raise WishError("-o yaml prints a manifest: it goes with --dry-run")
         server = StartingServer(context, options)
         # From here on a server that had to be started loads what it needs beside us.
-        return int(importlib.import_module(_FLOW).run_job(options, context, program, wish, server))
+        from trainmaster.cli.launch import flow
+
+        return flow.run_job(options, context, program, wish, server)
     except WishError as error:
         raise exits.Failure(str(error), exits.RUN_USAGE) from None
 
@@ -181,8 +182,8 @@ def _read_requirements(file: str) -> list[str]:
     if not file:
         return []
     # Most runs name no such file.
-    from trainmaster.bundles import BundleError  # noqa: PLC0415
-    from trainmaster.bundles.requirements import read_requirements  # noqa: PLC0415
+    from trainmaster.bundles import BundleError
+    from trainmaster.bundles.requirements import read_requirements
 
     try:
         return read_requirements(Path(file).expanduser())

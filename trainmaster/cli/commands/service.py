@@ -13,7 +13,6 @@ Exit codes: 0 done, 1 systemd refused or there is none, 3 (status) it is not ins
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import pwd
 import re
@@ -158,7 +157,8 @@ def _render(options: argparse.Namespace, context: CommandContext, place: _Place)
             pwd.getpwnam(options.run_as)
         except KeyError:
             raise exits.Failure(f"there is no user {options.run_as}", exits.USAGE) from None
-    units = importlib.import_module("trainmaster.app.service_unit")
+    from trainmaster.app import service_unit as units
+
     program = [sys.executable, "-P", "-m", "trainmaster.cli", "up", "--home", str(home.root)]
     unit = units.Unit(home.root, program, place.environ.get("PATH", os.defpath), place.system, options.run_as)
     try:

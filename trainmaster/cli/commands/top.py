@@ -10,7 +10,6 @@ Exit codes: 0 shown, 7 no such TrainJob, or nothing of it runs.
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -164,7 +163,8 @@ def _add_limits(pod: Object) -> dict[str, int]:
 
 def _read_loads() -> dict[str, tuple[int | None, int]]:
     """Of the GPUs of this machine; nothing where there are none."""
-    nvml = importlib.import_module("trainmaster.node.nvml")
+    from trainmaster.node import nvml
+
     try:
         library = nvml.Nvml()
     except nvml.NvmlError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib
 import os
 import shlex
 
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     # looking for some takes a twentieth of the time, and `embedded` begins to look once the server is ready.
     gc.disable()
     with late_methods():
-        embedded = importlib.import_module("trainmaster.app.embedded")
+        from trainmaster.app import embedded
     reporter = _Reporter(options.report_to)
 
     def ready(info: ServerInfo, notes: list[str]) -> None:

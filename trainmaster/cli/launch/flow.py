@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import json
 
 from trainmaster.api.meta import Object
@@ -24,8 +23,6 @@ from trainmaster.cli.server import explain
 from trainmaster.client.http import HttpClient
 from trainmaster.kit.clock import Clock, SystemClock
 
-_VIEW = "trainmaster.cli.view.following"
-
 
 def print_manifests(
     options: argparse.Namespace, context: CommandContext, program: TrainingProgram, wish: RunRequest
@@ -38,7 +35,8 @@ def print_manifests(
     if options.output_format == "json":
         context.say(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests.objects)}, indent=2))
         return exits.OK
-    yaml = importlib.import_module("yaml")
+    import yaml
+
     for text in list_local(manifests):
         context.say(f"# {text}")
     for obj in manifests.objects:
@@ -71,18 +69,19 @@ async def _run(
     code = None if server.home is None else _send(options, program, server.home)
     if server.is_starting:
         context.note("trainmaster: starting a server; `trainmaster down` stops it")
-        for name in ("yaml", _VIEW, "trainmaster.history.results"):
-            importlib.import_module(name)
+        _load_early()
     config = await server.find(clock)
     client = HttpClient(config)
     try:
         base = await submission.find_runtime(client, find_runtime_name(options, program), options.namespace)
         manifests = compile_job(wish, program, options, base, code)
         if wish.resources:
-            room = importlib.import_module("trainmaster.cli.launch.room")
+            from trainmaster.cli.launch import room
+
             await room.check_room(client, wish)
         if wish.secrets or wish.secret_variables or wish.mounts:
-            needs = importlib.import_module("trainmaster.cli.launch.needs")
+            from trainmaster.cli.launch import needs
+
             await needs.check_needs(client, wish, options.namespace)
         trainjob = await submission.submit(client, manifests, clock)
         for text in client.warnings:
@@ -96,11 +95,18 @@ async def _run(
         await client.close()
 
 
+def _load_early() -> None:
+    """What is needed once the server is there."""
+    import yaml  # noqa: F401
+
+    from trainmaster.cli.view import following  # noqa: F401
+
+
 def _send(options: argparse.Namespace, program: TrainingProgram, home: Home) -> Code | None:
     if options.no_code:
         return None
     # Not every run sends code.
-    from trainmaster.cli.launch import codes  # noqa: PLC0415
+    from trainmaster.cli.launch import codes
 
     return codes.send(program.root, home, options.code_limit, program.script)
 
@@ -114,9 +120,10 @@ async def _show(
     server: StartingServer,
 ) -> int:
     # Loaded after the job is submitted: it starts meanwhile.
-    following = importlib.import_module(_VIEW)
+    from trainmaster.cli.view import following
+
     job = following.Job(options, context, client, clock, trainjob, server.home)
     form = options.output_format or "text"
     if options.detach:
-        return int(following.say_detached(job, form))
-    return int(await following.show(job, form, fresh=True))
+        return following.say_detached(job, form)
+    return await following.show(job, form, fresh=True)

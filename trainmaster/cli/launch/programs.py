@@ -37,7 +37,7 @@ def find_framework(script: Path) -> str:
 
 def _list_imports(script: Path) -> Iterator[str]:
     """The top-level names of all modules that the script imports, and those of local modules beside it."""
-    import ast  # noqa: PLC0415 - a command has no script
+    import ast
 
     waiting, seen = [script], {script}
     while waiting and len(seen) <= _MOST_FILES:
@@ -54,7 +54,7 @@ def _list_imports(script: Path) -> Iterator[str]:
 
 
 def _walk_imports(tree: ast.AST) -> Iterator[str]:
-    import ast  # noqa: PLC0415 - as above
+    import ast
 
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -62,8 +62,8 @@ class StartingServer:
 
     async def find(self, clock: Clock) -> ClusterConfig:
         # Loaded here: the server should be on its way before its client is.
-        from trainmaster.cli.server import find_server  # noqa: PLC0415
-        from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig  # noqa: PLC0415
+        from trainmaster.cli.server import find_server
+        from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig
 
         home = self.home
         if home is None:

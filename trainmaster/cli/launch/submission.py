@@ -87,9 +87,9 @@ async def find_runtime_anyhow(context: CommandContext, options: argparse.Namespa
 
 def _read_shipped(name: str) -> Object:
     # Only a dry run without a server reads these files.
-    from importlib import resources  # noqa: PLC0415
+    from importlib import resources
 
-    import yaml  # noqa: PLC0415
+    import yaml
 
     folder = resources.files("trainmaster").joinpath("manifests")
     shipped = {entry.name.removesuffix(".yaml"): entry for entry in folder.iterdir() if entry.name.endswith(".yaml")}

@@ -6,14 +6,12 @@ Used by `run` after it has submitted, and by `watch` for a job that exists.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import logging
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trainmaster.api.meta import Object
 from trainmaster.app.home import Home
@@ -55,14 +53,16 @@ class FreshLogs:
         self._directory = directory
 
     def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
-        return self._logs().list_logs(self._directory, sorted(jobsets)) if jobsets else ()
+        from trainmaster.history import logs
+
+        return logs.list_logs(self._directory, sorted(jobsets)) if jobsets else ()
 
     def read(self, log: KeptLog) -> Iterator[Stamped]:
-        for time, _, text in self._logs().read_lines(log):
-            yield time, text
+        from trainmaster.history import logs
 
-    def _logs(self) -> Any:
-        return importlib.import_module("trainmaster.history.logs")
+        assert isinstance(log, logs.ArchivedLog), "one of list_logs"
+        for time, _, text in logs.read_lines(log):
+            yield time, text
 
 
 def _find_kept(home: Home | None, *, fresh: bool) -> Kept | None:
@@ -70,8 +70,9 @@ def _find_kept(home: Home | None, *, fresh: bool) -> Kept | None:
         return None
     if fresh:
         return FreshLogs(home.history)
-    kept: Kept = importlib.import_module("trainmaster.history.kept").KeptLogs(home.history)
-    return kept
+    from trainmaster.history.kept import KeptLogs
+
+    return KeptLogs(home.history)
 
 
 def say_detached(job: Job, form: str) -> int:
@@ -101,9 +102,12 @@ def _find_outputs(job: Job) -> list[str]:
     if job.home is None:
         return []
     uid = job.trainjob["metadata"]["uid"]
-    if not importlib.import_module("trainmaster.history.results").list_outputs(job.home.history, uid):
+    from trainmaster.history.results import list_outputs
+
+    if not list_outputs(job.home.history, uid):
         return []  # most short jobs, and they should not wait for the archive to be loaded
-    outputs = importlib.import_module("trainmaster.cli.commands.outputs")
+    from trainmaster.cli.commands import outputs
+
     text = outputs.describe_outputs(job.home, uid, job.name, job.namespace)
     return [text] if text else []
 
