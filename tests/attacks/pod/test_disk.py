@@ -213,5 +213,5 @@ print(written)
         assert site.ann.wait_for_pod(name)["status"]["phase"] == "Succeeded"
         written += int(site.ann.read_log(name))
         site.ann.kube.delete(f"{site.ann.path('pods', name)}?gracePeriodSeconds=0")
-    # 64 MiB a second for the two; each alone writes many times as much. They do not begin in the same moment.
-    assert written < 3 * 6 * (64 << 20)
+    # 64 MiB a second for the two, a little more where the server comes late to look; without it they write 10 GiB.
+    assert written < 4 << 30
