@@ -24,7 +24,7 @@ from tests.attacks.fuzz.attack import Attack, list_corpus, read_attack
 from tests.attacks.fuzz.runner import fuzz
 from tests.attacks.site import running_site
 
-ENVIRON = {"TRAINMASTER_REST_REQUESTS_PER_SECOND": "0"}
+ENVIRON = {"TRAINMASTER_REST_REQUESTS_PER_SECOND": "0", "TRAINMASTER_LIMITS_REQUESTS_PER_SECOND": "0"}
 
 
 def main() -> int:

@@ -23,7 +23,10 @@ def test_generated_attacks_break_nothing(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("tenants have walls only where the server runs as root")
     seed = int(os.environ.get("FUZZ_SEED") or secrets.randbits(32))
-    with running_site(tmp_path / "home", environ={"TRAINMASTER_REST_REQUESTS_PER_SECOND": "0"}) as site:
+    with running_site(
+        tmp_path / "home",
+        environ={"TRAINMASTER_REST_REQUESTS_PER_SECOND": "0", "TRAINMASTER_LIMITS_REQUESTS_PER_SECOND": "0"},
+    ) as site:
         outcome = fuzz(site, seed, SECONDS, list_corpus())
         told = [(attack.digest, why, attack.method, attack.target[:200]) for attack, why in outcome.broken[:5]]
         again = f"make fuzz SECONDS=60 SEED={seed}; {told}; {outcome.lost}\n{outcome.summarize()}"

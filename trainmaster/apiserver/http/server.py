@@ -43,6 +43,7 @@ from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.auth.contract import MASTERS
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Gatekeeper
+from trainmaster.edge.limits import EdgeLimits
 from trainmaster.edge.messages import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
 from trainmaster.kit.buckets import TokenBuckets
@@ -55,8 +56,28 @@ log = logging.getLogger(__name__)
 
 Peer = Connection[ApiRequest]
 
-_BYTES_PER_REQUEST = 256 * 1024
+_BYTES_PER_REQUEST = 64 * 1024
 """Of a body or an answer: as much as one request of the caller's rate."""
+_LATE_SECONDS = 0.5
+"""Whoever asks too fast hears of it so much later: callers who do not heed Retry-After and open a connection for every
+try would otherwise cost the others more than requests that are served."""
+
+
+class _TooFastError(StatusError):
+    """Beyond the caller's rate."""
+
+    def __init__(self, limits: EdgeLimits, wait: float) -> None:
+        text = (
+            f"more than {limits.requests_per_second:g} requests a second, and no more than {limits.request_burst} "
+            "at once (limits.requests_per_second)"
+        )
+        super().__init__(429, "TooManyRequests", text, retry_after=max(1, int(wait + 0.999)))
+
+
+def _build_rates(clock: Clock, limits: EdgeLimits) -> TokenBuckets:
+    """Whoever has had an answer of many megabytes waits for two seconds at most."""
+    rate = limits.requests_per_second
+    return TokenBuckets(clock, per_second=rate, burst=limits.request_burst, debt=2 * rate)
 
 
 class ApiServer(EdgeServer[ApiRequest]):
@@ -88,7 +109,7 @@ class ApiServer(EdgeServer[ApiRequest]):
         self._gate = DurableGate(store)
         self._standing = StandingStreams(limits, self._check_standing)
         rate = limits.requests_per_second
-        self._rates = TokenBuckets(clock, per_second=rate, burst=limits.request_burst) if rate else None
+        self._rates = _build_rates(clock, limits) if rate else None
         self._date = b""
         uid = ids.uid()
         self._id_prefix = uid[: uid.rindex("-") + 1]
@@ -176,12 +197,7 @@ class ApiServer(EdgeServer[ApiRequest]):
                 request.keep_alive = False
                 raise build_status_error(refusal) from None
         if not is_privileged and self._rates is not None and not self._rates.take(user):
-            limits = self.limits
-            text = (
-                f"more than {limits.requests_per_second:g} requests a second, and no more than {limits.request_burst} "
-                "at once (limits.requests_per_second)"
-            )
-            raise status.too_many_requests(text, max(1, int(self._rates.find_wait(user) + 0.999)))
+            raise _TooFastError(self.limits, self._rates.find_wait(user))
         if len(request.body) > _BYTES_PER_REQUEST:
             self._charge(request, len(request.body))
 
@@ -197,6 +213,8 @@ class ApiServer(EdgeServer[ApiRequest]):
             if request.route is NO_ROUTE:
                 self._prepare(request)
             outcome = self._handlers.handle(request, self._meet)
+        except _TooFastError as error:
+            outcome = self._answer_late(error_response(error))
         except StatusError as error:
             outcome = error_response(error, self._store.revision)
         except Exception:  # noqa: BLE001 - the HTTP error layer: an answer in every case
@@ -284,6 +302,10 @@ class ApiServer(EdgeServer[ApiRequest]):
         """Of whoever calls, behind proxies too."""
         peer = "" if request.visitor is None else request.visitor.address
         return self.gatekeeper.proxies.find_client(peer, request.headers.get("x-forwarded-for", ""))
+
+    async def _answer_late(self, response: Response) -> Response:
+        await self._clock.sleep(_LATE_SECONDS)
+        return response
 
     async def _finish_later(self, request: ApiRequest, connection: Peer, work: Awaitable[Response]) -> None:
         try:
