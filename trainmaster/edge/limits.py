@@ -56,8 +56,8 @@ class EdgeLimits:
     """How long a stopping server waits for requests in progress."""
     requests_per_second: float = 200.0
     """Requests of one user who is no administrator to the API server, on average; 0 is no limit. A large body or answer
-    counts once for every 64 KiB. More: 429. The REST port has its own, `rest.requests_per_second`."""
-    request_burst: int = 100
+    counts once for every 256 KiB. More: 429. The REST port has its own, `rest.requests_per_second`."""
+    request_burst: int = 400
     """How many of them may come at once."""
     watchers: int = 2000
     """Open watches, followed logs and sessions (exec, attach, port-forward) in all, and as many event streams of REST.

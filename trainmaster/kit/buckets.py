@@ -13,12 +13,10 @@ _LOOK_EVERY = 1024
 
 
 class TokenBuckets:
-    def __init__(self, clock: Clock, *, per_second: float, burst: int, debt: float | None = None) -> None:
-        """`debt`: how many tokens may be missing after `charge`; None: one burst."""
+    def __init__(self, clock: Clock, *, per_second: float, burst: int) -> None:
         self._clock = clock
         self._rate = per_second
         self._burst = float(burst)
-        self._debt = self._burst if debt is None else debt
         self._levels: dict[str, tuple[float, float]] = {}
         """(tokens, at which moment)."""
         self._takes = 0
@@ -37,9 +35,9 @@ class TokenBuckets:
         return True
 
     def charge(self, name: str, tokens: float) -> None:
-        """For what turned out to cost more than one. May leave a debt, which is bounded."""
+        """For what turned out to cost more than one. May leave a debt of one burst, never more."""
         now = self._clock.monotonic()
-        self._levels[name] = (max(-self._debt, self._find_level(name, now) - tokens), now)
+        self._levels[name] = (max(-self._burst, self._find_level(name, now) - tokens), now)
 
     def find_wait(self, name: str) -> float:
         """Seconds until there is a token; 0 when there is one."""

@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 Peer = Connection[ApiRequest]
 
-_BYTES_PER_REQUEST = 64 * 1024
+_BYTES_PER_REQUEST = 256 * 1024
 """Of a body or an answer: as much as one request of the caller's rate."""
 _LATE_SECONDS = 0.5
 """Whoever asks too fast hears of it so much later: callers who do not heed Retry-After and open a connection for every
@@ -72,12 +72,6 @@ class _TooFastError(StatusError):
             "at once (limits.requests_per_second)"
         )
         super().__init__(429, "TooManyRequests", text, retry_after=max(1, int(wait + 0.999)))
-
-
-def _build_rates(clock: Clock, limits: EdgeLimits) -> TokenBuckets:
-    """Whoever has had an answer of many megabytes waits for two seconds at most."""
-    rate = limits.requests_per_second
-    return TokenBuckets(clock, per_second=rate, burst=limits.request_burst, debt=2 * rate)
 
 
 class ApiServer(EdgeServer[ApiRequest]):
@@ -109,7 +103,7 @@ class ApiServer(EdgeServer[ApiRequest]):
         self._gate = DurableGate(store)
         self._standing = StandingStreams(limits, self._check_standing)
         rate = limits.requests_per_second
-        self._rates = _build_rates(clock, limits) if rate else None
+        self._rates = TokenBuckets(clock, per_second=rate, burst=limits.request_burst) if rate else None
         self._date = b""
         uid = ids.uid()
         self._id_prefix = uid[: uid.rindex("-") + 1]
