@@ -24,7 +24,7 @@ from trainmaster.kit.scopes import Scope
 
 log = logging.getLogger(__name__)
 
-_PER_TURN = 8
+_PER_TURN = 32
 _BEGUN_PER_TURN = 2
 _PAUSE_SECONDS = 0.2
 _MOMENT_SECONDS = 0.02
