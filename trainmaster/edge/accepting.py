@@ -1,14 +1,15 @@
 """Takes connections from a listening socket: counted before the TLS handshake, and alive when descriptors run out.
 
 The event loop's own server shows a connection only after its handshake, so silence would not be counted anywhere. Here
-every connection is a `Visitor` from the start, handshakes have a time, and few of them begin per turn of the loop and
-per second (`handshakes`), so that connections which are there already get theirs.
+every connection is a `Visitor` from the start, handshakes have a time, and few connections are taken per turn of the
+loop, so that those which are there already get theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import socket
@@ -18,14 +19,12 @@ from contextlib import suppress
 from functools import partial
 
 from trainmaster.edge.gatekeeper import Gatekeeper, Visitor
-from trainmaster.edge.handshakes import HandshakeQueue
 from trainmaster.edge.limits import EdgeLimits
 from trainmaster.kit.scopes import Scope
 
 log = logging.getLogger(__name__)
 
 _PER_TURN = 32
-_BEGUN_PER_TURN = 2
 _PAUSE_SECONDS = 0.2
 _MOMENT_SECONDS = 0.02
 """Until those who gave way are closed."""
@@ -55,10 +54,6 @@ class Acceptor:
         self._scope = scope
         self._loop = asyncio.get_running_loop()
         self._reserve = _open_reserve()
-        self._queue = HandshakeQueue(per_second=limits.handshakes_per_second, burst=limits.handshake_burst)
-        self._sockets: dict[Visitor, socket.socket] = {}
-        """Of those that wait for their handshake."""
-        self._turn: asyncio.Handle | None = None
         self._is_closed = False
         self._was_exhausted = False
         listener.setblocking(False)
@@ -70,10 +65,6 @@ class Acceptor:
         self._is_closed = True
         self._loop.remove_reader(self._listener.fileno())
         self._listener.close()
-        if self._turn is not None:
-            self._turn.cancel()
-        for visitor in tuple(self._sockets):
-            self._give_up(visitor)
         if self._reserve is not None:
             os.close(self._reserve)
 
@@ -97,36 +88,10 @@ class Acceptor:
         sock.setblocking(False)
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        visitor.end = partial(self._give_up, visitor)
+        task = self._scope.spawn_guarded(self._establish(sock, visitor), name="edge.establish")
+        visitor.end = partial(_end_early, task, sock)
         if not self._gatekeeper.let_in(visitor):
-            sock.close()
-            return
-        self._sockets[visitor] = sock
-        self._queue.add(visitor)
-        if self._turn is None:
-            self._begin()
-
-    def _give_up(self, visitor: Visitor) -> None:
-        """Before its handshake."""
-        self._queue.remove(visitor)
-        self._gatekeeper.leave(visitor)
-        sock = self._sockets.pop(visitor, None)
-        if sock is not None:
-            sock.close()
-
-    def _begin(self) -> None:
-        self._turn = None
-        for _ in range(_BEGUN_PER_TURN):
-            visitor = self._queue.take(self._loop.time())
-            if visitor is None:
-                break
-            sock = self._sockets.pop(visitor)
-            task = self._scope.spawn_guarded(self._establish(sock, visitor), name="edge.establish")
-            visitor.end = partial(_end_early, task, sock)
-        wait = self._queue.find_wait(self._loop.time())
-        if wait is not None:
-            # uvloop's timers count in milliseconds and would wait for none of a part of one.
-            self._turn = self._loop.call_later(max(wait, 0.001), self._begin)
+            visitor.end()
 
     async def _establish(self, sock: socket.socket, visitor: Visitor) -> None:
         """Until the connection speaks for itself: its protocol then ends it and takes leave."""
@@ -156,8 +121,7 @@ class Acceptor:
 
     def _fail(self, sock: socket.socket, visitor: Visitor) -> None:
         self._gatekeeper.leave(visitor)
-        # It names the task whose traceback names the visitor: in a flood such circles cost the collector more than
-        # the connections do.
+        # Its end names the task whose traceback names the visitor: a circle, and the collector would have to find it.
         visitor.forget_end()
         with suppress(OSError):
             sock.close()
@@ -168,6 +132,8 @@ class Acceptor:
             log.warning("no descriptor is left", extra={"action": "edge.exhausted", "error": str(error)})
         self._was_exhausted = True
         made = sum(self._gatekeeper.make_room() for _ in range(_PER_TURN))
+        # Connections that are over may wait in circles, with their descriptors, for the collector.
+        gc.collect(1)
         if not made and self._reserve is not None:
             os.close(self._reserve)
             with suppress(OSError):

@@ -35,11 +35,6 @@ class EdgeLimits:
     """Connections of one user who is no administrator. More: 429."""
     handshake_seconds: float = 10.0
     """From the connection to the end of the TLS handshake."""
-    handshakes_per_second: float = 1000.0
-    """TLS handshakes that begin on one port, on average: each costs about a millisecond that all others wait for. When
-    more connections come, addresses take turns, and of one address the newest goes first."""
-    handshake_burst: int = 100
-    """How many of them may begin as they come."""
     first_byte_seconds: float = 30.0
     """A connection without valid credentials that sends no request, at its beginning or between requests."""
     header_seconds: float = 10.0
