@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import logging
 import os
 import socket
@@ -132,8 +131,6 @@ class Acceptor:
             log.warning("no descriptor is left", extra={"action": "edge.exhausted", "error": str(error)})
         self._was_exhausted = True
         made = sum(self._gatekeeper.make_room() for _ in range(_PER_TURN))
-        # Connections that are over may wait in circles, with their descriptors, for the collector.
-        gc.collect(1)
         if not made and self._reserve is not None:
             os.close(self._reserve)
             with suppress(OSError):

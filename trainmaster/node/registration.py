@@ -116,8 +116,8 @@ class NodeKeeper:
 
     async def _work(self) -> None:
         while True:
-            await self._wait_for_look()
             try:
+                await self._wait_for_look()
                 await self.look()
             except (StatusError, OSError) as error:
                 self.trouble = f"the Node object could not be written: {error}"

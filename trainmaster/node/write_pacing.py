@@ -80,8 +80,12 @@ class WritePacer:
     async def work(self) -> None:
         while True:
             began = self._clock.monotonic()
-            if self._is_on:
-                await self.look()
+            try:
+                if self._is_on:
+                    await self.look()
+            except OSError as error:
+                # No descriptor may be left for a moment, and this looks ten times a second.
+                log.debug("writes not looked at", extra={"error": str(error)})
             cost = self._clock.monotonic() - began
             await self._clock.sleep(max(LOOK_SECONDS, cost * _COST_FACTOR))
 

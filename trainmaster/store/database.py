@@ -97,6 +97,8 @@ def connect(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) ->
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
+        # A statement that has to be undone must not fail because no descriptor is left for a temporary file.
+        connection.execute("PRAGMA temp_store = MEMORY")
         # Checkpoints are ours to time: they run beside the event loop, never inside a commit.
         connection.wal_autocheckpoint(0)
     except BaseException:

@@ -376,8 +376,10 @@ class SqliteStore(StoreState):
         in_log, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         if copied >= in_log:
             self._wal_pages = 0
-            salts = wal.read_salts(wal.find_path(self.directory / database.FILE))
-            self._mark.note_copied(Copied(salts, in_log))
+            # Without a descriptor to spare nothing is noted: harmless damage to this log might then be reported.
+            with suppress(OSError):
+                salts = wal.read_salts(wal.find_path(self.directory / database.FILE))
+                self._mark.note_copied(Copied(salts, in_log))
 
     def _checkpoint_at_rest(self) -> None:
         self._checkpoint()
