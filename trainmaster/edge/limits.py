@@ -54,6 +54,9 @@ class EdgeLimits:
     counts once for every 256 KiB. More: 429. The REST port has its own, `rest.requests_per_second`."""
     request_burst: int = 400
     """How many of them may come at once."""
+    loop_share: float = 0.1
+    """Of the API server's time, for one user who is no administrator while others ask too; 0 is no limit. Who uses more
+    is served later, and nothing is refused that waits less than ten seconds."""
     watchers: int = 2000
     """Open watches, followed logs and sessions (exec, attach, port-forward) in all, and as many event streams of REST.
     More: 429."""

@@ -30,7 +30,7 @@ _TRUE = ("true", "1", "t")
 class ApiRequest(IncomingRequest):
     """One request to the API server, complete with its body."""
 
-    __slots__ = ("dry_run", "id", "identity", "impersonator", "query", "route", "started")
+    __slots__ = ("dry_run", "has_waited", "id", "identity", "impersonator", "query", "route", "started")
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
         # All of it here: a call of the base class is a fiftieth of a GET.
@@ -49,6 +49,8 @@ class ApiRequest(IncomingRequest):
         self.identity: ActingIdentity = ANONYMOUS
         self.impersonator = ""
         """Whose credential it was, when `identity` is somebody else."""
+        self.has_waited = False
+        """For its turn: others came first."""
         self.dry_run = False
         """Asked for in the body of a deletion; everything else has it in the query."""
 

@@ -19,11 +19,11 @@ from typing import Any
 from trainmaster.api import status
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.audit import WRITES, AuditLog, find_created_name
+from trainmaster.apiserver.http.callers import CallerLimits, NotYetError, TooFastError
 from trainmaster.apiserver.http.gate import DurableGate
 from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import (
-    ANONYMOUS,
     ApiRequest,
     Query,
     Response,
@@ -40,13 +40,10 @@ from trainmaster.apiserver.http.standing import CHECK_SECONDS, StandingStream, S
 from trainmaster.apiserver.http.streams import websocket
 from trainmaster.apiserver.http.streams.handler import UpgradeResponse, is_session
 from trainmaster.apiserver.http.watching import StreamResponse
-from trainmaster.auth.contract import MASTERS
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Gatekeeper
-from trainmaster.edge.limits import EdgeLimits
 from trainmaster.edge.messages import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
-from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.metrics import Metrics
@@ -56,22 +53,9 @@ log = logging.getLogger(__name__)
 
 Peer = Connection[ApiRequest]
 
-_BYTES_PER_REQUEST = 256 * 1024
-"""Of a body or an answer: as much as one request of the caller's rate."""
 _LATE_SECONDS = 0.5
 """Whoever asks too fast hears of it so much later: callers who do not heed Retry-After and open a connection for every
 try would otherwise cost the others more than requests that are served."""
-
-
-class _TooFastError(StatusError):
-    """Beyond the caller's rate."""
-
-    def __init__(self, limits: EdgeLimits, wait: float) -> None:
-        text = (
-            f"more than {limits.requests_per_second:g} requests a second, and no more than {limits.request_burst} "
-            "at once (limits.requests_per_second)"
-        )
-        super().__init__(429, "TooManyRequests", text, retry_after=max(1, int(wait + 0.999)))
 
 
 class ApiServer(EdgeServer[ApiRequest]):
@@ -102,8 +86,7 @@ class ApiServer(EdgeServer[ApiRequest]):
         self._router = Router()
         self._gate = DurableGate(store)
         self._standing = StandingStreams(limits, self._check_standing)
-        rate = limits.requests_per_second
-        self._rates = TokenBuckets(clock, per_second=rate, burst=limits.request_burst) if rate else None
+        self._callers = CallerLimits(limits, clock, self.gatekeeper)
         self._date = b""
         uid = ids.uid()
         self._id_prefix = uid[: uid.rindex("-") + 1]
@@ -177,42 +160,28 @@ class ApiServer(EdgeServer[ApiRequest]):
         self._requests.add("", "", "", str(refusal.code))
         connection.answer(payload, keep_alive=False, linger=True)
 
-    def _meet(self, request: ApiRequest) -> None:
-        """Once it is known who sends this: their connections and their rate. StatusError 429."""
-        identity, visitor = request.identity, request.visitor
-        if identity is ANONYMOUS:
-            return
-        is_privileged = MASTERS in identity.groups or request.impersonator != ""
-        user = request.impersonator or identity.user
-        if visitor is not None and visitor.user != user:
-            try:
-                self.gatekeeper.recognise(visitor, user, is_privileged=is_privileged)
-            except EdgeRefusal as refusal:
-                request.keep_alive = False
-                raise build_status_error(refusal) from None
-        if not is_privileged and self._rates is not None and not self._rates.take(user):
-            raise _TooFastError(self.limits, self._rates.find_wait(user))
-        if len(request.body) > _BYTES_PER_REQUEST:
-            self._charge(request, len(request.body))
-
-    def _charge(self, request: ApiRequest, size: int) -> None:
-        """Large bodies and answers count as several requests: what they cost goes with their bytes."""
-        if self._rates is not None and MASTERS not in request.identity.groups and not request.impersonator:
-            self._rates.charge(request.identity.user, size / _BYTES_PER_REQUEST)
-
     def serve(self, request: ApiRequest, connection: Peer) -> None:
         request.id = self._next_id()
         request.started = self._clock.monotonic()
+        self._serve(request, connection)
+
+    def _serve(self, request: ApiRequest, connection: Peer) -> None:
+        began = self._clock.monotonic()
         try:
             if request.route is NO_ROUTE:
                 self._prepare(request)
-            outcome = self._handlers.handle(request, self._meet)
-        except _TooFastError as error:
+            outcome = self._handlers.handle(request, self._callers.meet)
+        except NotYetError as error:
+            work = self._serve_later(request, connection, error.seconds)
+            connection.task = self._scope.spawn_guarded(work, name="http.turn")
+            return
+        except TooFastError as error:
             outcome = self._answer_late(error_response(error))
         except StatusError as error:
             outcome = error_response(error, self._store.revision)
         except Exception:  # noqa: BLE001 - the HTTP error layer: an answer in every case
             outcome = self._internal_error(request)
+        self._callers.note(request, self._clock.monotonic() - began)
         if isinstance(outcome, Response):
             self._let_out(request, connection, outcome)
         elif isinstance(outcome, StreamResponse):
@@ -223,6 +192,12 @@ class ApiServer(EdgeServer[ApiRequest]):
             connection.task = self._scope.spawn_guarded(
                 self._finish_later(request, connection, outcome), name="http.request"
             )
+
+    async def _serve_later(self, request: ApiRequest, connection: Peer, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        connection.task = None
+        request.has_waited = True
+        self._serve(request, connection)
 
     def _prepare(self, request: ApiRequest) -> None:
         target = request.target
@@ -263,7 +238,7 @@ class ApiServer(EdgeServer[ApiRequest]):
             connection.answer(encode(response, request.id, self._date, keep_alive), keep_alive)
             return
         parts = response.parts or (response.body,)
-        self._charge(request, sum(map(len, parts)))
+        self._callers.charge(request, sum(map(len, parts)))
         head = encode_head(response, request.id, self._date, keep_alive)
         connection.task = self._scope.spawn_guarded(
             connection.answer_in_pieces(head, parts, keep_alive), name="http.long_answer"

@@ -459,6 +459,24 @@ def test_one_user_has_a_rate_and_administrators_have_none() -> None:
     run(check, limits=ApiLimits(requests_per_second=2, request_burst=4))
 
 
+def test_who_uses_much_of_the_servers_time_is_served_after_others() -> None:
+    async def check(world: World) -> None:
+        large = json.dumps({**json.loads(MAP), "data": {"x": "x" * 300_000}}).encode()
+        waiting = []
+        for _ in range(12):
+            assert world.ask(get(f"{MAPS}/x", AUTH))[0] == 404, "an administrator never waits"
+            connection, transport = world.connect()
+            connection.data_received(post(MAPS, large, "Authorization: Bearer weak"))
+            waiting.append(transport)
+        await settle()
+        answered = [transport for transport in waiting if transport.sent]
+        assert answered and answered != waiting and answered == waiting[: len(answered)]
+        await asyncio.sleep(5)
+        assert {split(transport.sent)[0] for transport in waiting} == {403}
+
+    run(check)
+
+
 def test_unknown_errors_become_a_500_with_an_id_and_nothing_else(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

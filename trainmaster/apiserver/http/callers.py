@@ -1,0 +1,104 @@
+"""What one known caller may cost the API server: connections, requests, bytes, and time of the event loop."""
+
+from __future__ import annotations
+
+from trainmaster.api.status import StatusError
+from trainmaster.apiserver.http.audit import WRITES
+from trainmaster.apiserver.http.limits import ApiLimits
+from trainmaster.apiserver.http.messages import ANONYMOUS, ApiRequest, build_status_error
+from trainmaster.auth.contract import MASTERS
+from trainmaster.edge.gatekeeper import Gatekeeper
+from trainmaster.edge.limits import EdgeLimits
+from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.kit.buckets import TokenBuckets
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.shares import LoopShares
+
+BYTES_PER_REQUEST = 256 * 1024
+"""Of a body or an answer: as much as one request of the caller's rate."""
+_WRITE_FACTOR = 3
+"""What a write sets off (its commit, watchers, controllers) takes about twice as long as the write itself."""
+_WRITTEN_PER_SECOND = 30e6
+"""How fast bytes become durable: others wait for a commit meanwhile."""
+_LONGEST_SECONDS = 10.0
+"""Of waiting for one's turn."""
+
+
+class TooFastError(StatusError):
+    """Beyond the caller's rate."""
+
+    def __init__(self, limits: EdgeLimits, wait: float) -> None:
+        text = (
+            f"more than {limits.requests_per_second:g} requests a second, and no more than {limits.request_burst} "
+            "at once (limits.requests_per_second)"
+        )
+        super().__init__(429, "TooManyRequests", text, retry_after=max(1, int(wait + 0.999)))
+
+
+class NotYetError(Exception):
+    """Others come first: this request has its turn in so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class CallerLimits:
+    """Administrators are never refused and never wait."""
+
+    def __init__(self, limits: ApiLimits, clock: Clock, gatekeeper: Gatekeeper) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._gatekeeper = gatekeeper
+        rate = limits.requests_per_second
+        self._rates = TokenBuckets(clock, per_second=rate, burst=limits.request_burst) if rate else None
+        self._shares = LoopShares(clock, limits.loop_share) if limits.loop_share else None
+
+    def meet(self, request: ApiRequest) -> None:
+        """Once it is known who sends this. StatusError 429; NotYetError."""
+        identity, visitor = request.identity, request.visitor
+        if identity is ANONYMOUS:
+            return
+        is_privileged = _is_privileged(request)
+        user = request.impersonator or identity.user
+        if visitor is not None and visitor.user != user:
+            try:
+                self._gatekeeper.recognise(visitor, user, is_privileged=is_privileged)
+            except EdgeRefusal as refusal:
+                request.keep_alive = False
+                raise build_status_error(refusal) from None
+        if is_privileged:
+            if self._shares is not None:
+                self._shares.hear(user, request.started)
+            return
+        self._take_turn(request, user)
+        if self._rates is not None and not self._rates.take(user):
+            raise TooFastError(self._limits, self._rates.find_wait(user))
+        if len(request.body) > BYTES_PER_REQUEST:
+            self.charge(request, len(request.body))
+
+    def _take_turn(self, request: ApiRequest, user: str) -> None:
+        if self._shares is None or request.has_waited:
+            return
+        wait = self._shares.plan(user)
+        if wait > _LONGEST_SECONDS:
+            raise TooFastError(self._limits, wait)
+        if wait:
+            raise NotYetError(wait)
+
+    def note(self, request: ApiRequest, seconds: float) -> None:
+        """What it took to serve this one."""
+        if self._shares is not None and not _is_privileged(request):
+            taken = seconds
+            if request.route.verb in WRITES:
+                taken = seconds * _WRITE_FACTOR + len(request.body) / _WRITTEN_PER_SECOND
+            self._shares.note(request.identity.user, taken, waited=request.has_waited)
+
+    def charge(self, request: ApiRequest, size: int) -> None:
+        """Large bodies and answers count as several requests: what they cost goes with their bytes."""
+        if self._rates is not None and not _is_privileged(request):
+            self._rates.charge(request.identity.user, size / BYTES_PER_REQUEST)
+
+
+def _is_privileged(request: ApiRequest) -> bool:
+    return MASTERS in request.identity.groups or request.impersonator != ""
