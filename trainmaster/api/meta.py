@@ -1,16 +1,20 @@
 """Names for the shapes that travel on the wire.
 
 Objects are plain JSON mappings everywhere in the server: unknown fields survive, and nothing is parsed into
-classes that would forget them. Reconcilers read through small typed helpers of their own and write patches.
+classes that would forget them. Reconcilers read through the models of `jobs.models` and write patches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NewType, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
 """One API object as parsed JSON. Treat what you did not create as read-only; copy the branch you change."""
+
+Fields: TypeAlias = Mapping[str, Any]
+"""An object or a part of one, for reading."""
 
 Uid = NewType("Uid", str)
 Revision = NewType("Revision", int)

@@ -30,7 +30,7 @@ _ACCEPTED = ("application/json", "application/yaml")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_UINT64 = 1 << 64
 
-Fields: TypeAlias = dict[int, tuple[str, str, str]]
+_FieldTable: TypeAlias = dict[int, tuple[str, str, str]]
 """Field number to JSON name, kind of value, and how it occurs: "", keep, list, map or inline."""
 
 
@@ -52,9 +52,9 @@ class _Tables:
         raw = orjson.loads((Path(__file__).parent / "protobuf_tables.json").read_bytes())
         self.kinds: dict[str, str] = raw["kinds"]
         self._raw: dict[str, dict[str, list[str]]] = raw["messages"]
-        self._messages: dict[str, Fields] = {}
+        self._messages: dict[str, _FieldTable] = {}
 
-    def fields(self, message: str) -> Fields:
+    def fields(self, message: str) -> _FieldTable:
         found = self._messages.get(message)
         if found is None:
             found = {

@@ -17,7 +17,6 @@ from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.places import PodPlace, find_place
-from trainmaster.api.training import states
 from trainmaster.api.training.ends import find_end
 from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS
 from trainmaster.cli import terminal
@@ -25,6 +24,8 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import show_age, style_state
 from trainmaster.cli.output import build_table
 from trainmaster.cli.spans import show_span
+from trainmaster.jobs.models import trainjobs
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import parse_time
 
 _EVENTS = 10
@@ -74,7 +75,7 @@ def _paint(context: CommandContext, text: str, style: str) -> str:
 
 
 def _tell_state(context: CommandContext, story: JobStory) -> Iterator[str]:
-    meta, state = story.trainjob["metadata"], states.read_state(story.trainjob)
+    meta, state = story.trainjob["metadata"], TrainJob(story.trainjob).state
     word = _paint(context, state.word, style_state(state.word))
     yield f"TrainJob {meta['namespace']}/{meta['name']}: {word}"
     if state.sentence:
@@ -85,7 +86,7 @@ def _tell_facts(story: JobStory) -> Iterator[str]:
     job, meta = story.trainjob, story.trainjob["metadata"]
     reference = job["spec"]["runtimeRef"]
     facts = [("Runtime", f"{reference['name']} ({reference.get('kind', 'ClusterTrainingRuntime')})")]
-    nodes = states.count_nodes(job)
+    nodes = TrainJob(job).nodes
     facts.append(("Nodes", str(nodes) if nodes else "as the runtime says"))
     facts.append(("Created", f"{meta['creationTimestamp']} ({show_age(meta['creationTimestamp'], story.now)} ago)"))
     end = find_end(job)
@@ -95,7 +96,7 @@ def _tell_facts(story: JobStory) -> Iterator[str]:
     restarts = _describe_restarts(story.jobset)
     if restarts:
         facts.append(("Restarts", restarts))
-    percent, left = states.read_progress(job)
+    percent, left = TrainJob(job).progress
     if percent is not None:
         rest = "" if end is not None or left is None else f", {show_span(left)} left"
         facts.append(("Progress", f"{percent}%{rest}"))
@@ -233,15 +234,15 @@ def _get_last(event: Object) -> str:
 def _tell_next(story: JobStory) -> list[str]:
     meta = story.trainjob["metadata"]
     where = "" if meta["namespace"] == "default" else f" -n {meta['namespace']}"
-    name, word = meta["name"] + where, states.read_state(story.trainjob).word
+    name, word = meta["name"] + where, TrainJob(story.trainjob).state.word
     commands = {
-        states.WAITING: [("explain", "why it does not run, and what would start it")],
-        states.STARTING: [("logs -f", "what it prints, from the start")],
-        states.RUNNING: [("logs -f", "what it prints")],
-        states.SUSPENDED: [("resume", "let it go on")],
-        states.FAILED: [("logs", "what it printed last"), ("restart", "submit it again under a new name")],
-        states.COMPLETE: [("logs", "what it printed last")],
-        states.DELETING: [("doctor trainjob", "what keeps it, when it does not go")],
+        trainjobs.WAITING: [("explain", "why it does not run, and what would start it")],
+        trainjobs.STARTING: [("logs -f", "what it prints, from the start")],
+        trainjobs.RUNNING: [("logs -f", "what it prints")],
+        trainjobs.SUSPENDED: [("resume", "let it go on")],
+        trainjobs.FAILED: [("logs", "what it printed last"), ("restart", "submit it again under a new name")],
+        trainjobs.COMPLETE: [("logs", "what it printed last")],
+        trainjobs.DELETING: [("doctor trainjob", "what keeps it, when it does not go")],
     }[word]
     lines = [(f"trainmaster {command} {name}", text) for command, text in commands]
     if story.outputs:

@@ -12,23 +12,24 @@ from datetime import datetime
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.training import states
 from trainmaster.api.training.ends import find_end
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.spans import show_span
 from trainmaster.client.contract import Client
+from trainmaster.jobs.models import trainjobs
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import parse_time
 
 _NEAR = 3
 _STYLES = {
-    states.COMPLETE: terminal.GOOD,
-    states.RUNNING: terminal.GOOD,
-    states.FAILED: terminal.BAD,
-    states.WAITING: terminal.WAIT,
-    states.STARTING: terminal.WAIT,
-    states.SUSPENDED: terminal.DIM,
-    states.DELETING: terminal.DIM,
+    trainjobs.COMPLETE: terminal.GOOD,
+    trainjobs.RUNNING: terminal.GOOD,
+    trainjobs.FAILED: terminal.BAD,
+    trainjobs.WAITING: terminal.WAIT,
+    trainjobs.STARTING: terminal.WAIT,
+    trainjobs.SUSPENDED: terminal.DIM,
+    trainjobs.DELETING: terminal.DIM,
     "Deleted": terminal.DIM,
 }
 
@@ -93,12 +94,12 @@ def build_header(*, wide: bool, all_namespaces: bool) -> tuple[str, ...]:
 
 def build_row(job: Object, now: datetime, *, wide: bool, all_namespaces: bool, gone: bool = False) -> Sequence[str]:
     meta = job["metadata"]
-    state = states.read_state(job)
-    percent, left = states.read_progress(job)
+    state = TrainJob(job).state
+    percent, left = TrainJob(job).progress
     row = [
         meta["name"],
         "Deleted" if gone else state.word,
-        str(states.count_nodes(job) or "-"),
+        str(TrainJob(job).nodes or "-"),
         "-" if percent is None else f"{percent}%",
         show_age(meta.get("creationTimestamp"), now),
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from trainmaster.api.meta import Object
-from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
@@ -13,6 +12,7 @@ from trainmaster.cli.server import add_server, call
 from trainmaster.cli.waiting import RESUMED, SUSPENDED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
 from trainmaster.client.jobcontrol import set_suspended
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, context: CommandContext, *, suspend: bool) 
 
 
 def _check(job: Object, suspend: bool) -> None:
-    state, name = read_state(job), job["metadata"]["name"]
+    state, name = TrainJob(job).state, job["metadata"]["name"]
     if state.is_final:
         step = "" if suspend else f"; `trainmaster restart {name}` submits it again"
         raise exits.Failure(f"{name} has ended ({state.word}): there is nothing to {_verb(suspend)}{step}")

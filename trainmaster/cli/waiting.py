@@ -13,11 +13,12 @@ from typing import Any
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training import states
 from trainmaster.cli import exits
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
+from trainmaster.jobs.models import trainjobs
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
 
 COMPLETE, FAILED, RUNNING, FINISHED = "complete", "failed", "running", "finished"
@@ -54,7 +55,7 @@ def build_judge(goal: str, wanted: Object) -> Judge:
     def judge(job: Object | None) -> str | None:
         if job is None or job["metadata"]["uid"] != uid:
             return "" if goal == DELETED else f"{name} was deleted"
-        state = states.read_state(job)
+        state = TrainJob(job).state
         if _is_met(goal, state.word):
             return ""
         if state.is_final and goal not in (DELETED, FINISHED):
@@ -68,13 +69,13 @@ def _is_met(goal: str, word: str) -> bool:
     return (
         word
         in {
-            COMPLETE: (states.COMPLETE,),
-            FAILED: (states.FAILED,),
-            FINISHED: (states.COMPLETE, states.FAILED),
+            COMPLETE: (trainjobs.COMPLETE,),
+            FAILED: (trainjobs.FAILED,),
+            FINISHED: (trainjobs.COMPLETE, trainjobs.FAILED),
             # One that has ended well has run, however briefly.
-            RUNNING: (states.RUNNING, states.COMPLETE),
-            SUSPENDED: (states.SUSPENDED,),
-            RESUMED: (states.STARTING, states.WAITING, states.RUNNING, states.COMPLETE),
+            RUNNING: (trainjobs.RUNNING, trainjobs.COMPLETE),
+            SUSPENDED: (trainjobs.SUSPENDED,),
+            RESUMED: (trainjobs.STARTING, trainjobs.WAITING, trainjobs.RUNNING, trainjobs.COMPLETE),
             DELETED: (),
         }[goal]
     )

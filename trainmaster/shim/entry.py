@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from trainmaster.shim import birth, linux, processes, wire
 from trainmaster.shim.attempt import AlreadyBegun
 from trainmaster.shim.loop import Loop
-from trainmaster.shim.pod import Pod
+from trainmaster.shim.pod import SandboxedPod
 from trainmaster.shim.protocol import ContainerSpec, Paths, SandboxSpec, decode, encode, read_whole
 from trainmaster.shim.sandbox import SandboxError, build_pod
 
@@ -92,17 +92,17 @@ def _redirect(paths: Paths) -> None:
     birth.say_to(f"{paths.directory}/shim.log")
 
 
-def _build(paths: Paths, lock: int) -> Pod:
+def _build(paths: Paths, lock: int) -> SandboxedPod:
     spec = decode(SandboxSpec, read_whole(paths.pod))
     # In place: a lock belongs to the file, not to its name. Nobody looks before the lock is held, and then at a pid
     # only together with its start time.
     os.ftruncate(lock, 0)
     os.pwrite(lock, encode(processes.read_identity()), 0)
     sandbox = build_pod(paths, spec)
-    return Pod(Loop(), paths, sandbox, wire.listen_in(paths.directory, os.path.basename(paths.socket)))
+    return SandboxedPod(Loop(), paths, sandbox, wire.listen_in(paths.directory, os.path.basename(paths.socket)))
 
 
-def _start_first(pod: Pod, container: str, number: int) -> None:
+def _start_first(pod: SandboxedPod, container: str, number: int) -> None:
     try:
         pod.start(container, number)
     except AlreadyBegun:

@@ -43,7 +43,7 @@ class Peer:
         self.subscribed = False
 
 
-class Pod:
+class SandboxedPod:
     def __init__(self, loop: Loop, paths: Paths, sandbox: Sandbox, listener: socket.socket) -> None:
         self.closed = False
         self._loop = loop

@@ -16,7 +16,6 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.api.training.failures import find_error, find_traceback, summarize_failure
-from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.commands.list import Watcher
 from trainmaster.cli.commands.logs import Printer, add_arguments, read_wanted
@@ -28,6 +27,7 @@ from trainmaster.cli.jobs import add_names, build_row
 from trainmaster.cli.manifests import Manifest
 from trainmaster.cli.spans import show_span
 from trainmaster.client.joblogs import Line, LogMark
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -62,7 +62,7 @@ def make_condition(kind: str, message: str = "m", status: str = "True") -> Objec
     ids=["new", "pods start", "runs", "waits", "suspended", "resumed", "failed", "complete"],
 )
 def test_the_state_of_a_job_is_one_word(status: dict[str, object], want: str) -> None:
-    assert read_state(make_job(**status)).word == want
+    assert TrainJob(make_job(**status)).state.word == want
 
 
 def test_a_row_says_why_how_far_and_how_old() -> None:
@@ -117,16 +117,16 @@ def test_people_read_who_failed_how_and_the_last_words_once() -> None:
     assert page.startswith(f"TrainJob default/a: Failed\n  {want}\n")
     assert page.count("Traceback") == 1
     assert "jobset failed (first failed job: a-node-0)\n" in page
-    assert read_state(job).message == message, "programs read all of it"
+    assert TrainJob(job).state.message == message, "programs read all of it"
 
 
 def test_reasons_are_as_short_as_they_can_be() -> None:
     message = 'job "a-node-0": waiting for 1 CPU: 0 of 2 free'
-    waiting = read_state(make_job(waiting={"reason": "Queued", "message": message}))
+    waiting = TrainJob(make_job(waiting={"reason": "Queued", "message": message})).state
     assert (waiting.message, waiting.sentence) == (message, "Queued: waiting for 1 CPU: 0 of 2 free")
-    kept = read_state(make_job(waiting={"reason": "FailedCreate", "message": 'job "a-node-0": exceeded quota'}))
+    kept = TrainJob(make_job(waiting={"reason": "FailedCreate", "message": 'job "a-node-0": exceeded quota'})).state
     assert kept.sentence == 'FailedCreate: job "a-node-0": exceeded quota'
-    assert read_state(make_job(conditions=[make_condition("Complete")])).sentence == ""
+    assert TrainJob(make_job(conditions=[make_condition("Complete")])).state.sentence == ""
 
 
 def test_a_refused_runtime_is_told_without_the_webhook_and_with_what_helps() -> None:
@@ -140,7 +140,7 @@ def test_a_refused_runtime_is_told_without_the_webhook_and_with_what_helps() -> 
 def test_a_deadline_is_told_whatever_rank_failed_before() -> None:
     condition = {**make_condition("Failed", "took too long"), "reason": "DeadlineExceeded"}
     job = make_job(conditions=[condition], failure={"rank": 0, "exitCode": 1})
-    assert read_state(job).sentence == "DeadlineExceeded: took too long"
+    assert TrainJob(job).state.sentence == "DeadlineExceeded: took too long"
 
 
 @pytest.mark.parametrize(

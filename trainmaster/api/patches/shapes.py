@@ -40,7 +40,7 @@ _EMBEDDED_BY_DEFINITION = {
 """Built-in kinds embed these objects by value upstream, so to upstream they always exist, be it empty."""
 
 
-class Fields(dict[str, "tuple[str, MergeShape] | None"]):
+class FieldShapes(dict[str, "tuple[str, MergeShape] | None"]):
     """Field name to (path element, shape), filled on demand; None for a name that the schema does not know."""
 
     __slots__ = ("_builtin", "_node")
@@ -63,9 +63,9 @@ class MergeShape:
 
     def __init__(self, node: SchemaNode, builtin: bool) -> None:
         self.node = node
-        self.fields = Fields(node, builtin)
+        self.fields = FieldShapes(node, builtin)
         self.implied: frozenset[str] = frozenset()
-        """Fields that exist even where an object does not show them (built-in kinds)."""
+        """FieldShapes that exist even where an object does not show them (built-in kinds)."""
         self.item: MergeShape = self
         """The shape of list items, of map values, and of fields that the schema does not name."""
         self.keys = tuple(sorted(node.list_map_keys))

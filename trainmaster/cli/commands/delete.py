@@ -17,7 +17,6 @@ import argparse
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import Conflict, NotFound
-from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_trainjob
@@ -26,6 +25,7 @@ from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.waiting import DELETED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ async def _delete(client: Client, job: Object, context: CommandContext, *, wait:
 
 
 def _describe(options: argparse.Namespace, job: Object) -> str:
-    state = read_state(job)
+    state = TrainJob(job).state
     active = sum(entry.get("active", 0) for entry in (job.get("status") or {}).get("jobsStatus") or ())
     running = not state.is_final and active
     if options.dry_run:

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.states import STATES, read_progress, read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import build_header, build_row, style_state
@@ -25,6 +24,7 @@ from trainmaster.cli.server import add_server, call
 from trainmaster.cli.terminal import find_width
 from trainmaster.client.contract import Client, ListOptions, WatchEvent
 from trainmaster.client.follow import follow
+from trainmaster.jobs.models.trainjobs import STATES, TrainJob
 from trainmaster.kit.clock import SystemClock
 
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
             await Watcher(client, context, options).run()
         return (await client.list(TRAIN_JOBS, options.namespace, ListOptions(options.selector))).items
 
-    found = [job for job in call(context, options, work) if options.state in (None, read_state(job).word)]
+    found = [job for job in call(context, options, work) if options.state in (None, TrainJob(job).state.word)]
     show(context, options, sort(found))
     if not found and options.output in ("table", "wide"):
         where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
@@ -74,7 +74,7 @@ def build_lines(
     rows = [
         build_row(job, now, wide=wide, all_namespaces=everywhere, gone=job["metadata"]["uid"] in uids) for job in jobs
     ]
-    if find_width(context) is not None and not any(read_progress(job)[0] is not None for job in jobs):
+    if find_width(context) is not None and not any(TrainJob(job).progress[0] is not None for job in jobs):
         # Room for the reason; in a pipe columns are always the same.
         at = header.index("PROGRESS")
         header, rows = header[:at] + header[at + 1 :], [[*row[:at], *row[at + 1 :]] for row in rows]
@@ -126,12 +126,12 @@ class Watcher:
 
     def _print(self, job: Object, *, gone: bool = False) -> None:
         """A change that does not show in the table is none to its reader; ages alone are no change."""
-        if self._options.state not in (None, read_state(job).word):
+        if self._options.state not in (None, TrainJob(job).state.word):
             return
         form, uid = self._options.output, job["metadata"]["uid"]
         key = "gone" if gone else job["metadata"]["resourceVersion"]
         if form in ("table", "wide"):
-            key = f"{gone} {read_state(job)} {(job.get('status') or {}).get('trainerStatus')}"
+            key = f"{gone} {TrainJob(job).state} {(job.get('status') or {}).get('trainerStatus')}"
         if self._shown.get(uid) == key:
             return
         self._shown[uid] = key

@@ -20,7 +20,6 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import Conflict
 from trainmaster.api.training.ends import is_finished
-from trainmaster.api.training.states import DELETING, SUSPENDED, read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
@@ -29,6 +28,7 @@ from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.cli.waiting import add_timeout, limit, read_timeout, wait_until
 from trainmaster.client.contract import Client, DeleteOptions
 from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, list_new_names, repeat
+from trainmaster.jobs.models.trainjobs import DELETING, SUSPENDED, TrainJob
 
 _TRIES = 5
 _REACTION_SECONDS = 10.0
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _check(job: Object, options: argparse.Namespace) -> None:
-    name, state = job["metadata"]["name"], read_state(job)
+    name, state = job["metadata"]["name"], TrainJob(job).state
     if state.word == DELETING:
         raise exits.Failure(f"{name} is being deleted; `trainmaster wait {name} --for deleted`, then submit it again")
     if (state.word == SUSPENDED or job["spec"].get("suspend")) and not is_finished(job):
@@ -144,7 +144,7 @@ class Restart:
         names = [self._options.new_name] if self._options.new_name else list_new_names(meta["name"])
         made = await repeat(self._client, job, names)
         if made is not None:
-            text = f"created: the same as {meta['name']}, which has ended ({read_state(job).word})"
+            text = f"created: the same as {meta['name']}, which has ended ({TrainJob(job).state.word})"
             self._context.say(f"{name_object(TRAIN_JOBS, made['metadata']['name'])} {text}")
             return
         taken = self._options.new_name or f"{meta['name']}-2 and the following"

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 
-from trainmaster.api.training.states import read_state
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call
 from trainmaster.cli.waiting import COMPLETE, GOALS, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     async def work(client: Client) -> list[str]:
         jobs = [await get_trainjob(client, options.namespace, name) for name in options.names]
         for job in jobs:
-            state = read_state(job)
+            state = TrainJob(job).state
             why = f": {state.sentence}" if state.sentence and not state.is_final else ""
             context.note(f"{job['metadata']['name']} is {state.word}{why}")
         return await wait_for(client, jobs, options.goal, seconds)

@@ -14,7 +14,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.server import add_server, explain, find_server, is_cluster
 from trainmaster.cli.serverflags import read_job
-from trainmaster.cli.view.following import Job, show
+from trainmaster.cli.view.following import FollowedJob, show
 from trainmaster.client.http import HttpClient
 from trainmaster.kit.clock import SystemClock
 
@@ -41,7 +41,7 @@ async def _watch(options: argparse.Namespace, context: CommandContext) -> int:
     home = None if is_cluster(options) else context.home(options)
     try:
         trainjob = await client.get(TRAIN_JOBS, options.name, options.namespace)
-        job = Job(options, context, client, SystemClock(), trainjob, home)
+        job = FollowedJob(options, context, client, SystemClock(), trainjob, home)
         return await show(job, options.output_format, fresh=False)
     except NotFound:
         text = (

@@ -122,7 +122,7 @@ async def _show(
     # Loaded after the job is submitted: it starts meanwhile.
     from trainmaster.cli.view import following
 
-    job = following.Job(options, context, client, clock, trainjob, server.home)
+    job = following.FollowedJob(options, context, client, clock, trainjob, server.home)
     form = options.output_format or "text"
     if options.detach:
         return following.say_detached(job, form)

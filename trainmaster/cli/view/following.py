@@ -27,7 +27,7 @@ from trainmaster.kit.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class FollowedJob:
     options: argparse.Namespace
     context: CommandContext
     client: Client
@@ -75,7 +75,7 @@ def _find_kept(home: Home | None, *, fresh: bool) -> Kept | None:
     return KeptLogs(home.history)
 
 
-def say_detached(job: Job, form: str) -> int:
+def say_detached(job: FollowedJob, form: str) -> int:
     """For `run --detach`: the name for programs, the commands for people."""
     address = build_address(job.options, job.name)
     if form == "json":
@@ -87,7 +87,7 @@ def say_detached(job: Job, form: str) -> int:
     return exits.OK
 
 
-def _tell_submitted(job: Job, form: str, model: Model) -> None:
+def _tell_submitted(job: FollowedJob, form: str, model: Model) -> None:
     """A panel has the name in it; in the log of a CI it stands first."""
     screen = model.screen
     if form == "json":
@@ -97,7 +97,7 @@ def _tell_submitted(job: Job, form: str, model: Model) -> None:
         job.context.note(f"trainmaster: {job.name} is submitted ({nodes}, {screen.runtime})")
 
 
-def _find_outputs(job: Job) -> list[str]:
+def _find_outputs(job: FollowedJob) -> list[str]:
     """Where the outputs are, for the last line."""
     if job.home is None:
         return []
@@ -112,7 +112,7 @@ def _find_outputs(job: Job) -> list[str]:
     return [text] if text else []
 
 
-async def show(job: Job, form: str, *, fresh: bool) -> int:
+async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
     """Until it is over; the exit code. `fresh`: it was submitted a moment ago, so there is nothing older to read."""
     # What breaks is told on the screen; log lines would draw over it.
     logging.getLogger("trainmaster").addHandler(logging.NullHandler())

@@ -17,13 +17,13 @@ from typing import Any
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.training.failures import find_traceback
-from trainmaster.api.training.states import shorten_waiting
 from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
 from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
 from trainmaster.cli.view.ranks import STOPPED as RANK_STOPPED
 from trainmaster.cli.view.ranks import WAITING as RANK_WAITING
 from trainmaster.cli.view.ranks import Rank, describe_end, read_rank
+from trainmaster.jobs.models.trainjobs import shorten_waiting
 from trainmaster.kit.clock import parse_time
 
 SUBMITTED, WAITING, STARTING, RUNNING = "Submitted", "Waiting", "Starting", "Running"

@@ -15,16 +15,17 @@ from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import EffectiveTerm, find_deadline, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.places import PodPlace, find_place
-from trainmaster.api.training import states
 from trainmaster.api.training.ends import find_end, is_finished
 from trainmaster.api.training.restarts import read_first
 from trainmaster.api.training.steps import LAUNCHER, NODE
+from trainmaster.jobs.models import trainjobs
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 Thing = Mapping[str, Any]
 PENDING = "Pending"
 STARTING = "Starting"
 """The reason of a job whose Pods are there and do not run yet."""
-STATES = (PENDING, states.SUSPENDED, states.RUNNING, states.COMPLETE, states.FAILED)
+STATES = (PENDING, trainjobs.SUSPENDED, trainjobs.RUNNING, trainjobs.COMPLETE, trainjobs.FAILED)
 WORKER_JOBS = (NODE, LAUNCHER)
 
 
@@ -39,22 +40,22 @@ class JobFacts:
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
 
 
-def read_state(trainjob: Thing) -> states.TrainJobState:
+def read_state(trainjob: Thing) -> trainjobs.TrainJobState:
     """One of STATES, with its reason."""
     meta = {key: value for key, value in trainjob["metadata"].items() if key != "deletionTimestamp"}
-    state = states.read_state({**trainjob, "metadata": meta})
+    state = TrainJob({**trainjob, "metadata": meta}).state
     if state.is_final:
         return state
-    if state.word == states.SUSPENDED and not trainjob["spec"].get("suspend"):
-        return states.TrainJobState(PENDING, "Resuming", "it was resumed, and its workers are being made")
+    if state.word == trainjobs.SUSPENDED and not trainjob["spec"].get("suspend"):
+        return trainjobs.TrainJobState(PENDING, "Resuming", "it was resumed, and its workers are being made")
     if trainjob["spec"].get("suspend"):
-        return states.TrainJobState(
-            states.SUSPENDED, "Suspended", "somebody suspended it; it goes on when it is resumed"
+        return trainjobs.TrainJobState(
+            trainjobs.SUSPENDED, "Suspended", "somebody suspended it; it goes on when it is resumed"
         )
-    if state.word == states.WAITING:
-        return states.TrainJobState(PENDING, state.reason or "Waiting", state.message)
-    if state.word == states.STARTING:
-        return states.TrainJobState(PENDING, STARTING, state.message or "its workers are being made")
+    if state.word == trainjobs.WAITING:
+        return trainjobs.TrainJobState(PENDING, state.reason or "Waiting", state.message)
+    if state.word == trainjobs.STARTING:
+        return trainjobs.TrainJobState(PENDING, STARTING, state.message or "its workers are being made")
     return state
 
 
@@ -73,7 +74,7 @@ def build_summary(trainjob: Thing) -> dict[str, Any]:
         "reason": state.reason or None,
         "message": state.message or None,
         "deleting": "deletionTimestamp" in meta,
-        "nodes": states.count_nodes(trainjob),
+        "nodes": TrainJob(trainjob).nodes,
         "created_at": meta["creationTimestamp"],
         "completed_at": None if end is None else end[1],
         "progress": build_progress(trainjob),
@@ -86,7 +87,7 @@ def build_progress(trainjob: Thing) -> dict[str, Any] | None:
     report = (trainjob.get("status") or {}).get("trainerStatus")
     if not report:
         return None
-    percent, left = states.read_progress(trainjob)
+    percent, left = TrainJob(trainjob).progress
     return {
         "percent": percent,
         "eta_seconds": None if is_finished(trainjob) else left,

@@ -1,0 +1,131 @@
+"""Models of objects: every predicate once, and nothing that the wire may leave out breaks one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainmaster.api.labels import COMPLETION_INDEX, FIRST_ATTEMPT, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items, read_fields, read_labels, read_text
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod, read_running, read_terminated, read_waiting
+from trainmaster.jobs.models.runtimes import TrainingRuntime
+from trainmaster.jobs.models.trainjobs import TrainJob
+
+pytestmark = pytest.mark.unit
+
+MODELS = (ObjectModel, TrainJob, JobSet, Job, Pod, TrainingRuntime)
+
+
+def build(status: Object | None = None, spec: Object | None = None, **meta: Any) -> Object:
+    return {"metadata": {"name": "one", "uid": "u1", **meta}, "spec": spec or {}, "status": status or {}}
+
+
+def build_condition(kind: str, status: str = "True", **more: str) -> Object:
+    return {"type": kind, "status": status, **more}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"metadata": {"name": "one", "uid": "u1"}},
+        {
+            "metadata": {"name": "one", "uid": "u1", "labels": None, "annotations": None, "ownerReferences": None},
+            "spec": None,
+            "status": None,
+        },
+        {
+            "metadata": {"name": "one", "uid": "u1"},
+            "spec": {"trainer": None, "network": None, "failurePolicy": None, "template": None, "containers": None},
+            "status": {"conditions": None, "waiting": None, "jobsStatus": None, "containerStatuses": None},
+        },
+    ],
+)
+def test_what_is_absent_or_null_is_nothing(model: type[ObjectModel], raw: Object) -> None:
+    one = model(raw)
+    read = {name: getattr(one, name) for kind in model.__mro__ for name in vars(kind) if not name.startswith("_")}
+    assert read["name"] == "one" and read["uid"] == "u1"
+    assert not one.labels and not one.owners and not one.conditions and one.controller is None
+    assert not one.is_true("Ready") and one.find_condition("Ready") is None and not one.is_owned_by("u2")
+
+
+def test_ownership_is_by_uid_of_the_controller() -> None:
+    owners = [{"uid": "friend", "name": "one"}, {"uid": "boss", "name": "one", "controller": True}]
+    one = ObjectModel(build(ownerReferences=owners))
+    assert one.is_owned_by("boss") and not one.is_owned_by("friend") and not one.is_owned_by("one")
+
+
+def test_the_end_of_a_trainjob_and_of_its_children() -> None:
+    at = "2026-01-01T00:00:00Z"
+    done = build({"conditions": [build_condition("Complete", lastTransitionTime=at)]})
+    assert TrainJob(done).is_finished and TrainJob(done).end == ("Complete", at) and TrainJob(done).state.is_final
+    over = build({"conditions": [build_condition("Completed")]})
+    assert JobSet(over).is_finished and not Job(over).is_finished
+    end = JobSet(over).end
+    assert end is not None and end["type"] == "Completed"
+    failing = build({"conditions": [build_condition("Failed", "False")]})
+    assert not any(model(failing).is_finished for model in (TrainJob, JobSet, Job))
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "sentence"),
+    [
+        ({}, "Starting", ""),
+        ({"jobsStatus": [{"active": 1}]}, "Starting", "Pods are being started"),
+        ({"jobsStatus": [{"ready": 1}]}, "Running", ""),
+        (
+            {"waiting": {"reason": "Queued", "message": 'job "a": waiting for a GPU'}},
+            "Waiting",
+            "Queued: waiting for a GPU",
+        ),
+        ({"conditions": [build_condition("Suspended")]}, "Suspended", ""),
+        ({"conditions": [build_condition("Complete", reason="AllJobsCompleted", message="jobset")]}, "Complete", ""),
+        (
+            {
+                "conditions": [build_condition("Failed", reason="FailedJobs", message="long")],
+                "failure": {"rank": 1, "exitCode": 3, "message": "ValueError: broken"},
+            },
+            "Failed",
+            "rank 1: exit code 3: ValueError: broken",
+        ),
+        (
+            {
+                "conditions": [build_condition("Failed", reason="DeadlineExceeded", message="too long")],
+                "failure": {"rank": 1, "exitCode": 3},
+            },
+            "Failed",
+            "DeadlineExceeded: too long",
+        ),
+    ],
+)
+def test_the_state_of_a_trainjob(status: Object, word: str, sentence: str) -> None:
+    state = TrainJob(build(status)).state
+    assert (state.word, state.sentence) == (word, sentence)
+    assert TrainJob(build(status, deletionTimestamp="2026-01-01T00:00:00Z")).state.word == "Deleting"
+
+
+def test_attempts_are_counted_over_all_jobsets_of_a_trainjob() -> None:
+    jobset = JobSet(build({"restarts": 2}, {"failurePolicy": {"maxRestarts": 5}}, annotations={FIRST_ATTEMPT: "3"}))
+    assert (jobset.restarts, jobset.first_attempt, jobset.attempt, jobset.max_restarts) == (2, 3, 5, 5)
+    assert JobSet(build(annotations={FIRST_ATTEMPT: "many"})).attempt == 0
+
+
+def test_a_pod_says_which_member_of_its_job_it_is() -> None:
+    marks = {JOBSET_NAME: "one", REPLICATED_JOB_NAME: "node", RESTART_ATTEMPT: "2", COMPLETION_INDEX: "7"}
+    pod = Pod(build({"phase": "Succeeded"}, labels=marks))
+    assert (pod.jobset, pod.step, pod.attempt, pod.index, pod.is_over) == ("one", "node", 2, 7, True)
+    waits = {"state": {"waiting": {"reason": "Queued"}}}
+    assert read_waiting(waits)["reason"] == "Queued" and not read_running(waits) and not read_terminated({})
+
+
+def test_parts_are_read_by_their_path() -> None:
+    obj = build(spec={"network": {"ports": [1]}, "hosts": None})
+    assert read_fields(obj, "spec", "network") == {"ports": [1]} and read_fields(obj, "spec", "hosts", "more") == {}
+    assert list_items(obj, "spec", "network", "ports") == [1] and list_items(obj, "spec", "hosts") == ()
+    assert read_text(obj, "metadata", "name") == "one" and read_text(obj, "status", "reason") == ""
+    assert read_fields(None, "spec") == {} and read_labels({}) == {}

@@ -1,0 +1,89 @@
+"""A JobSet: its ReplicatedJobs, its network, its policies, its attempts, and whether it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.training.restarts import read_first
+from trainmaster.jobs.models.objects import ObjectModel, count
+
+ENDS = ("Completed", "Failed")
+_NOTHING: Object = {}
+
+
+class JobSet(ObjectModel):
+    __slots__ = ()
+
+    @property
+    def replicated_jobs(self) -> Sequence[Fields]:
+        return self.spec.get("replicatedJobs") or ()
+
+    @property
+    def replicated_statuses(self) -> Sequence[Fields]:
+        """`status.replicatedJobsStatus`."""
+        return self.status.get("replicatedJobsStatus") or ()
+
+    @property
+    def is_suspended(self) -> bool:
+        return bool(self.spec.get("suspend"))
+
+    # Its network
+
+    @property
+    def network(self) -> Fields:
+        network: Fields = self.spec.get("network") or _NOTHING
+        return network
+
+    @property
+    def subdomain(self) -> str:
+        """Decided here and not when the JobSet is created, because of generated names."""
+        return str(self.network.get("subdomain") or self.name)
+
+    @property
+    def has_dns(self) -> bool:
+        return self.network.get("enableDNSHostnames") is not False
+
+    # Failures and attempts
+
+    @property
+    def failure_policy(self) -> Fields:
+        policy: Fields = self.spec.get("failurePolicy") or _NOTHING
+        return policy
+
+    @property
+    def max_restarts(self) -> int:
+        return count(self.failure_policy.get("maxRestarts"))
+
+    @property
+    def restart_strategy(self) -> str:
+        return str(self.failure_policy.get("restartStrategy", "Recreate"))
+
+    @property
+    def restarts(self) -> int:
+        """Of this JobSet; a TrainJob that was restarted by a person has had others before it."""
+        return count(self.status.get("restarts"))
+
+    @property
+    def first_attempt(self) -> int:
+        """The number of its first attempt among all attempts of its TrainJob."""
+        return read_first(self.raw)
+
+    @property
+    def attempt(self) -> int:
+        """The present attempt among all of its TrainJob, from 0."""
+        return self.first_attempt + self.restarts
+
+    # Its end
+
+    @property
+    def is_finished(self) -> bool:
+        return any(self.is_true(end) for end in ENDS)
+
+    @property
+    def end(self) -> Fields | None:
+        """The condition that says how it ended; None while it has not."""
+        for condition in self.conditions:
+            if condition.get("type") in ENDS and condition.get("status") == "True":
+                return condition
+        return None

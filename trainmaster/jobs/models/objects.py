@@ -1,0 +1,120 @@
+"""What every object has: a name, an owner, conditions.
+
+A model is a view of one raw object: made in a microsecond, reads when asked, keeps nothing. Whoever needs the same
+answer a thousand times keeps it itself. Nobody changes an object through its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainmaster.api.meta import Fields, Object
+
+_NOTHING: Object = {}
+
+
+class ObjectModel:
+    __slots__ = ("meta", "raw")
+
+    def __init__(self, raw: Fields) -> None:
+        self.raw = raw
+        self.meta: Fields = raw["metadata"]
+
+    @property
+    def kind(self) -> str:
+        return str(self.raw.get("kind", ""))
+
+    @property
+    def name(self) -> str:
+        name: str = self.meta["name"]
+        return name
+
+    @property
+    def namespace(self) -> str:
+        namespace: str = self.meta.get("namespace", "")
+        return namespace
+
+    @property
+    def uid(self) -> str:
+        uid: str = self.meta["uid"]
+        return uid
+
+    @property
+    def resource_version(self) -> str:
+        return str(self.meta.get("resourceVersion", ""))
+
+    @property
+    def created_at(self) -> str:
+        return str(self.meta.get("creationTimestamp", ""))
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        labels: Mapping[str, str] = self.meta.get("labels") or _NOTHING
+        return labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        annotations: Mapping[str, str] = self.meta.get("annotations") or _NOTHING
+        return annotations
+
+    @property
+    def finalizers(self) -> Sequence[str]:
+        return self.meta.get("finalizers") or ()
+
+    @property
+    def is_deleting(self) -> bool:
+        return bool(self.meta.get("deletionTimestamp"))
+
+    @property
+    def spec(self) -> Fields:
+        spec: Fields = self.raw.get("spec") or _NOTHING
+        return spec
+
+    @property
+    def status(self) -> Fields:
+        status: Fields = self.raw.get("status") or _NOTHING
+        return status
+
+    # Conditions
+
+    @property
+    def conditions(self) -> Sequence[Fields]:
+        return self.status.get("conditions") or ()
+
+    def find_condition(self, kind: str) -> Fields | None:
+        for condition in self.conditions:
+            if condition.get("type") == kind:
+                return condition
+        return None
+
+    def is_true(self, kind: str) -> bool:
+        """Whether it has that condition, with the status True."""
+        for condition in self.conditions:
+            if condition.get("type") == kind:
+                return bool(condition.get("status") == "True")
+        return False
+
+    # Owners
+
+    @property
+    def owners(self) -> Sequence[Fields]:
+        return self.meta.get("ownerReferences") or ()
+
+    @property
+    def controller(self) -> Fields | None:
+        """The owner reference of its controller, of which there is at most one."""
+        for owner in self.owners:
+            if owner.get("controller"):
+                return owner
+        return None
+
+    def is_owned_by(self, uid: str) -> bool:
+        """By uid, never by name: one of the same name with another uid is another."""
+        owner = self.controller
+        return owner is not None and owner.get("uid") == uid
+
+
+def count(value: Any) -> int:
+    """A counter of a status, which may be absent."""
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,114 @@
+"""A Pod as jobs see it: how far it is, which member of its job it is, and what its containers say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.numbers import find_count
+from trainmaster.api.pods.phases import OVER
+from trainmaster.jobs.models.objects import ObjectModel
+
+_NOTHING: Object = {}
+
+
+class Pod(ObjectModel):
+    __slots__ = ()
+
+    @property
+    def phase(self) -> str:
+        return str(self.status.get("phase", "Pending"))
+
+    @property
+    def is_over(self) -> bool:
+        """Its containers have ended for good; it holds no resources any more."""
+        return self.status.get("phase") in OVER
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_true("Ready")
+
+    @property
+    def node(self) -> str:
+        """Where it is bound to; "" while it waits for one."""
+        return str(self.spec.get("nodeName") or "")
+
+    @property
+    def started_at(self) -> str:
+        return str(self.status.get("startTime") or "")
+
+    # Which member of its job
+
+    @property
+    def jobset(self) -> str:
+        """The name of its JobSet, by its own word."""
+        return str(self.labels.get(JOBSET_NAME, ""))
+
+    @property
+    def step(self) -> str:
+        """The ReplicatedJob that it belongs to: `node`, `dataset-initializer`."""
+        return str(self.labels.get(REPLICATED_JOB_NAME, ""))
+
+    @property
+    def attempt(self) -> int:
+        """Restarts of its JobSet when it was made."""
+        return find_count(str(self.labels.get(RESTART_ATTEMPT, "0"))) or 0
+
+    @property
+    def index(self) -> int | None:
+        """Within its Job; None for one that has none."""
+        text = self.labels.get(COMPLETION_INDEX) or self.annotations.get(COMPLETION_INDEX)
+        return None if text is None else find_count(str(text))
+
+    # Its containers
+
+    @property
+    def containers(self) -> Sequence[Fields]:
+        return self.spec.get("containers") or ()
+
+    @property
+    def init_containers(self) -> Sequence[Fields]:
+        return self.spec.get("initContainers") or ()
+
+    @property
+    def all_containers(self) -> list[Fields]:
+        """In the order in which they start."""
+        return [*self.init_containers, *self.containers]
+
+    @property
+    def container_statuses(self) -> Sequence[Fields]:
+        return self.status.get("containerStatuses") or ()
+
+    @property
+    def init_container_statuses(self) -> Sequence[Fields]:
+        return self.status.get("initContainerStatuses") or ()
+
+    @property
+    def all_container_statuses(self) -> list[Fields]:
+        return [*self.init_container_statuses, *self.container_statuses]
+
+    @property
+    def volumes(self) -> Sequence[Fields]:
+        return self.spec.get("volumes") or ()
+
+
+def read_waiting(container: Fields) -> Fields:
+    """`state.waiting` of a container's status; empty when it does not wait."""
+    return _read_state(container, "waiting")
+
+
+def read_terminated(container: Fields) -> Fields:
+    """`state.terminated` of a container's status; empty when it has not ended."""
+    return _read_state(container, "terminated")
+
+
+def read_running(container: Fields) -> Fields:
+    """`state.running` of a container's status; empty when it does not run."""
+    return _read_state(container, "running")
+
+
+def _read_state(container: Fields, name: str) -> Fields:
+    state: Fields = container.get("state") or _NOTHING
+    found: Fields = state.get(name) or _NOTHING
+    return found

@@ -1,0 +1,36 @@
+"""A runtime, of a namespace or of the cluster: the JobSet that it describes, and how a framework is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainmaster.api.labels import FRAMEWORK
+from trainmaster.api.meta import Fields
+from trainmaster.api.training.steps import get_ml_policy, get_template_spec
+from trainmaster.jobs.models.objects import ObjectModel
+
+
+class TrainingRuntime(ObjectModel):
+    __slots__ = ()
+
+    @property
+    def framework(self) -> str:
+        return str(self.labels.get(FRAMEWORK, ""))
+
+    @property
+    def jobset_spec(self) -> Fields:
+        """Of the JobSet that a TrainJob gets."""
+        return get_template_spec(self.raw)
+
+    @property
+    def replicated_jobs(self) -> Sequence[Fields]:
+        return self.jobset_spec.get("replicatedJobs") or ()
+
+    @property
+    def ml_policy(self) -> Fields:
+        return get_ml_policy(self.raw)
+
+    @property
+    def max_restarts(self) -> int:
+        policy: Fields = self.jobset_spec.get("failurePolicy") or {}
+        return int(policy.get("maxRestarts") or 0)
