@@ -9,16 +9,19 @@ import pytest
 from trainmaster.api.labels import COMPLETION_INDEX, FIRST_ATTEMPT, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_fields, read_labels, read_text
+from trainmaster.api.storage import DRIVER
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod, read_running, read_terminated, read_waiting
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.volumes import PersistentVolume, PersistentVolumeClaim
 
 pytestmark = pytest.mark.unit
 
-MODELS = (ObjectModel, TrainJob, JobSet, Job, Pod, TrainingRuntime)
+MODELS = (ObjectModel, TrainJob, JobSet, Job, Pod, TrainingRuntime, Node, PersistentVolume, PersistentVolumeClaim)
 
 
 def build(status: Object | None = None, spec: Object | None = None, **meta: Any) -> Object:
@@ -121,6 +124,21 @@ def test_a_pod_says_which_member_of_its_job_it_is() -> None:
     assert (pod.jobset, pod.step, pod.attempt, pod.index, pod.is_over) == ("one", "node", 2, 7, True)
     waits = {"state": {"waiting": {"reason": "Queued"}}}
     assert read_waiting(waits)["reason"] == "Queued" and not read_running(waits) and not read_terminated({})
+
+
+def test_a_node_says_whom_it_keeps_off() -> None:
+    node = Node(build({"allocatable": {"cpu": "4"}}, {"unschedulable": True, "taints": [{"key": "one"}]}))
+    assert node.is_cordoned and node.taints == [{"key": "one"}] and node.allocatable == {"cpu": "4"}
+    assert not Node(build()).is_cordoned
+
+
+def test_a_volume_and_its_claim_name_one_another() -> None:
+    spec = {"claimRef": {"name": "data"}, "csi": {"driver": DRIVER}, "storageClassName": "local"}
+    volume = PersistentVolume(build({"phase": "Bound"}, spec))
+    assert volume.claim["name"] == "data" and volume.is_ours and volume.phase == "Bound"
+    claim = PersistentVolumeClaim(build(None, {"volumeName": "one", "resources": {"requests": {"storage": "1Gi"}}}))
+    assert (claim.volume, claim.requests, claim.phase) == ("one", {"storage": "1Gi"}, "")
+    assert (claim.volume_mode, claim.storage_class, volume.storage_class) == ("Filesystem", "", "local")
 
 
 def test_parts_are_read_by_their_path() -> None:
