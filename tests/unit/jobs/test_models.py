@@ -11,6 +11,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_fields, read_labels, read_text
 from trainmaster.api.storage import DRIVER
 from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.objects import ObjectModel
@@ -21,7 +22,18 @@ from trainmaster.jobs.models.volumes import PersistentVolume, PersistentVolumeCl
 
 pytestmark = pytest.mark.unit
 
-MODELS = (ObjectModel, TrainJob, JobSet, Job, Pod, TrainingRuntime, Node, PersistentVolume, PersistentVolumeClaim)
+MODELS = (
+    ObjectModel,
+    TrainJob,
+    JobSet,
+    Job,
+    Pod,
+    TrainingRuntime,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    ObjectEvent,
+)
 
 
 def build(status: Object | None = None, spec: Object | None = None, **meta: Any) -> Object:
@@ -139,6 +151,18 @@ def test_a_volume_and_its_claim_name_one_another() -> None:
     claim = PersistentVolumeClaim(build(None, {"volumeName": "one", "resources": {"requests": {"storage": "1Gi"}}}))
     assert (claim.volume, claim.requests, claim.phase) == ("one", {"storage": "1Gi"}, "")
     assert (claim.volume_mode, claim.storage_class, volume.storage_class) == ("Filesystem", "", "local")
+
+
+def test_an_event_has_a_time_however_it_was_written() -> None:
+    old = ObjectEvent({**build(), "firstTimestamp": "1", "lastTimestamp": "2", "count": 3, "type": "Warning"})
+    assert (old.first_at, old.last_at, old.time, old.count, old.is_warning) == ("1", "2", "2", 3, True)
+    new = ObjectEvent({**build(), "lastTimestamp": None, "eventTime": "1", "series": {"lastObservedTime": "4"}})
+    assert (new.first_at, new.last_at, new.count, new.type) == ("1", "4", 1, "Normal")
+    assert ObjectEvent({**build(), "firstTimestamp": "1"}).time == "1"
+    about = ObjectEvent(
+        {**build(), "involvedObject": {"kind": "Pod", "name": "one-0"}, "source": {"component": "node"}}
+    )
+    assert (about.about, about.reporter, about.time) == ("Pod/one-0", "node", "")
 
 
 def test_parts_are_read_by_their_path() -> None:
