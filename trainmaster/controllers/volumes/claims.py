@@ -8,19 +8,20 @@ volume's own state is kept by `volumes`; directories are made and removed by the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from fractions import Fraction
 
 from trainmaster.api import quantity
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from trainmaster.api.storage import DEFAULT_CLASS, DRIVER, FINALIZER, PROVISIONED_BY, PROVISIONER
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Patch, Write, WriteRefusal
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_self
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.volumes import PersistentVolume, PersistentVolumeClaim
 from trainmaster.kit.timeline import Now
 
 REPORTER = "persistentvolume-controller"
@@ -33,96 +34,88 @@ _RETRY_SECONDS = 5.0
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
     if refusals:
         return Plan(requeue_after=_RETRY_SECONDS)
-    claim = view.find(PERSISTENT_VOLUME_CLAIMS, request.namespace, request.name)
-    if claim is None or is_terminating(claim):
+    raw = view.find(PERSISTENT_VOLUME_CLAIMS, request.namespace, request.name)
+    if raw is None:
         return NOTHING
-    if claim["spec"].get("volumeName") and _get_phase(claim) in ("Bound", "Lost"):
-        return _follow(view, claim)
+    claim = PersistentVolumeClaim(raw)
+    if claim.is_deleting:
+        return NOTHING
+    if claim.volume and claim.phase in ("Bound", "Lost"):
+        return _follow(view, raw)
     volume = _find_volume(view, claim)
     if volume is not None:
         return _bind(claim, volume, _find_class_name(view, claim))
-    return _provide(view, claim)
+    return _provide(view, raw)
 
 
-def _get_phase(obj: Object) -> str:
-    return str((obj.get("status") or {}).get("phase", ""))
-
-
-def _find_class_name(view: View, claim: Object) -> str | None:
+def _find_class_name(view: View, claim: PersistentVolumeClaim) -> str | None:
     """None: the claim names no class, and there is no default one."""
-    asked = claim["spec"].get("storageClassName")
+    asked = claim.spec.get("storageClassName")
     if asked is not None:
         return str(asked)
-    found = [
-        entry["metadata"]
-        for entry in view.list(STORAGE_CLASSES)
-        if (entry["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
-    ]
+    classes = (ObjectModel(entry) for entry in view.list(STORAGE_CLASSES))
+    found = [entry for entry in classes if entry.annotations.get(DEFAULT_CLASS) == "true"]
     # The newest of several, as upstream.
-    newest = max(found, key=lambda meta: (meta.get("creationTimestamp", ""), meta["name"]), default=None)
-    return newest["name"] if newest else None
+    newest = max(found, key=lambda entry: (entry.created_at, entry.name), default=None)
+    return newest.name if newest else None
 
 
-def _find_volume(view: View, claim: Object) -> Object | None:
-    meta, spec = claim["metadata"], claim["spec"]
-    if name := spec.get("volumeName"):
-        found = view.find(PERSISTENT_VOLUMES, "", name)
-        return found if found is not None and _may_take(found, meta) else None
-    volumes = [entry for entry in view.list(PERSISTENT_VOLUMES) if not is_terminating(entry) and _may_take(entry, meta)]
+def _find_volume(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    if claim.volume:
+        found = view.find(PERSISTENT_VOLUMES, "", claim.volume)
+        named = PersistentVolume(found) if found is not None else None
+        return named if named is not None and _may_take(named, claim) else None
+    every = (PersistentVolume(entry) for entry in view.list(PERSISTENT_VOLUMES))
+    volumes = [volume for volume in every if not volume.is_deleting and _may_take(volume, claim)]
     for volume in volumes:
-        if volume["spec"].get("claimRef"):
+        if volume.claim:
             return volume
-    wanted = spec.get("storageClassName") or ""
-    fitting = [entry for entry in volumes if _fits(entry, spec, wanted)]
-    return min(
-        fitting, key=lambda entry: (_get_size(entry["spec"]["capacity"]), entry["metadata"]["name"]), default=None
-    )
+    fitting = [volume for volume in volumes if _fits(volume, claim)]
+    return min(fitting, key=lambda volume: (_get_size(volume.capacity), volume.name), default=None)
 
 
-def _may_take(volume: Object, claim: Object) -> bool:
-    reference = volume["spec"].get("claimRef")
+def _may_take(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    reference = volume.claim
     if not reference:
         return True
-    same = (reference.get("namespace"), reference.get("name")) == (claim["namespace"], claim["name"])
-    return same and reference.get("uid", claim["uid"]) == claim["uid"]
+    same = (reference.get("namespace"), reference.get("name")) == (claim.namespace, claim.name)
+    return same and reference.get("uid", claim.uid) == claim.uid
 
 
-def _fits(volume: Object, wanted: Object, storage_class: str) -> bool:
-    spec = volume["spec"]
+def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
-        (spec.get("storageClassName") or "") == storage_class
-        and spec.get("volumeMode", "Filesystem") == wanted.get("volumeMode", "Filesystem")
-        and set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ())
-        and _get_size(spec.get("capacity") or {}) >= _get_size((wanted.get("resources") or {}).get("requests") or {})
-        and not wanted.get("selector")
+        volume.storage_class == claim.storage_class
+        and volume.volume_mode == claim.volume_mode
+        and set(claim.access_modes) <= set(volume.access_modes)
+        and _get_size(volume.capacity) >= _get_size(claim.requests)
+        and not claim.spec.get("selector")
     )
 
 
-def _get_size(amounts: Any) -> Any:
+def _get_size(amounts: Fields) -> Fraction:
     return quantity.parse(amounts.get("storage", 0))
 
 
-def _provide(view: View, claim: Object) -> Plan:
+def _provide(view: View, raw: Object) -> Plan:
+    claim = PersistentVolumeClaim(raw)
     name = _find_class_name(view, claim)
-    if not name or claim["spec"].get("volumeName"):
-        return _wait(claim, "FailedBinding", _NO_CLASS if not name else "the volume that it names cannot be had")
+    if not name or claim.volume:
+        return _wait(raw, "FailedBinding", _NO_CLASS if not name else "the volume that it names cannot be had")
     storage_class = view.find(STORAGE_CLASSES, "", name)
     if storage_class is None:
-        return _wait(claim, "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found')
+        return _wait(raw, "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found')
     if storage_class["provisioner"] != PROVISIONER:
         text = (
             "Waiting for a volume to be created either by the external provisioner "
             f"'{storage_class['provisioner']}' or manually by the system administrator."
         )
-        return _wait(claim, "ExternalProvisioning", text)
-    if claim["spec"].get("volumeMode") == "Block":
-        return _wait(
-            claim, "ProvisioningFailed", "volumes of this class are directories: volumeMode must be Filesystem"
-        )
+        return _wait(raw, "ExternalProvisioning", text)
+    if claim.volume_mode == "Block":
+        return _wait(raw, "ProvisioningFailed", "volumes of this class are directories: volumeMode must be Filesystem")
     volume = _build_volume(claim, storage_class)
     made = f"Successfully provisioned volume {volume['metadata']['name']}"
-    plan = _bind(claim, volume, name)
-    note = Note(claim, "ProvisioningSucceeded", made, action="Provisioning")
+    plan = _bind(claim, PersistentVolume(volume), name)
+    note = Note(raw, "ProvisioningSucceeded", made, action="Provisioning")
     return Plan((Create(PERSISTENT_VOLUMES, volume), *plan.writes), plan.status, (note,))
 
 
@@ -131,16 +124,15 @@ def _wait(claim: Object, reason: str, text: str) -> Plan:
     return Plan(notes=(Note(claim, reason, text, warning=reason != "ExternalProvisioning", action="Binding"),))
 
 
-def _build_volume(claim: Object, storage_class: Object) -> Object:
-    meta, spec = claim["metadata"], claim["spec"]
-    name = f"pvc-{meta['uid']}"
+def _build_volume(claim: PersistentVolumeClaim, storage_class: Object) -> Object:
+    name = f"pvc-{claim.uid}"
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}, "finalizers": [FINALIZER]},
         "spec": {
-            "accessModes": list(spec["accessModes"]),
-            "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+            "accessModes": list(claim.spec["accessModes"]),
+            "capacity": {"storage": claim.requests["storage"]},
             "claimRef": build_reference(claim),
             "csi": {"driver": DRIVER, "volumeHandle": name},
             "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
@@ -150,72 +142,57 @@ def _build_volume(claim: Object, storage_class: Object) -> Object:
     }
 
 
-def build_reference(claim: Object) -> Object:
-    meta = claim["metadata"]
+def build_reference(claim: PersistentVolumeClaim) -> Object:
     kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-    return {**kind, "namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+    return {**kind, "namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
 
 
-def _bind(claim: Object, volume: Object, storage_class: str | None) -> Plan:
+def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume, storage_class: str | None) -> Plan:
     """First the volume says whose it is, then the claim says what it has: the next pass sees a crash in between."""
-    meta, name = claim["metadata"], volume["metadata"]["name"]
     writes: list[Write] = []
-    if (volume["spec"].get("claimRef") or {}).get("uid") != meta["uid"]:
-        head = {"uid": volume["metadata"]["uid"], "resourceVersion": volume["metadata"]["resourceVersion"]}
+    if volume.claim.get("uid") != claim.uid:
+        head = {"uid": volume.uid, "resourceVersion": volume.resource_version}
         body = {"metadata": head, "spec": {"claimRef": build_reference(claim)}}
-        writes.append(Patch(PERSISTENT_VOLUMES, "", name, body))
-    if claim["spec"].get("volumeName") != name or BIND_COMPLETED not in (meta.get("annotations") or {}):
-        spec: Object = {"volumeName": name}
-        if "storageClassName" not in claim["spec"] and storage_class is not None:
+        writes.append(Patch(PERSISTENT_VOLUMES, "", volume.name, body))
+    if claim.volume != volume.name or BIND_COMPLETED not in claim.annotations:
+        spec: Object = {"volumeName": volume.name}
+        if "storageClassName" not in claim.spec and storage_class is not None:
             spec["storageClassName"] = storage_class
         marks = {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}
-        body = {"metadata": {"uid": meta["uid"], "annotations": marks}, "spec": spec}
-        writes.append(Patch(PERSISTENT_VOLUME_CLAIMS, meta["namespace"], meta["name"], body))
+        body = {"metadata": {"uid": claim.uid, "annotations": marks}, "spec": spec}
+        writes.append(Patch(PERSISTENT_VOLUME_CLAIMS, claim.namespace, claim.name, body))
     return Plan(tuple(writes), _build_status(claim, volume))
 
 
-def _build_status(claim: Object, volume: Object) -> Patch | None:
-    meta = claim["metadata"]
-    wanted = {
-        "phase": "Bound",
-        "accessModes": list(volume["spec"].get("accessModes") or ()),
-        "capacity": dict(volume["spec"].get("capacity") or {}),
-    }
-    have = claim.get("status") or {}
-    if all(have.get(key) == value for key, value in wanted.items()):
+def _build_status(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Patch | None:
+    wanted = {"phase": "Bound", "accessModes": list(volume.access_modes), "capacity": dict(volume.capacity)}
+    if all(claim.status.get(key) == value for key, value in wanted.items()):
         return None
-    body = {"metadata": {"uid": meta["uid"]}, "status": wanted}
-    return Patch(PERSISTENT_VOLUME_CLAIMS, meta["namespace"], meta["name"], body, "status")
+    body = {"metadata": {"uid": claim.uid}, "status": wanted}
+    return Patch(PERSISTENT_VOLUME_CLAIMS, claim.namespace, claim.name, body, "status")
 
 
-def _follow(view: View, claim: Object) -> Plan:
+def _follow(view: View, raw: Object) -> Plan:
     """A bound claim: it may ask for more room, which a directory has, and its volume may have been taken away."""
-    meta = claim["metadata"]
-    volume = view.find(PERSISTENT_VOLUMES, "", claim["spec"]["volumeName"])
-    if volume is None:
-        if _get_phase(claim) == "Lost":
+    claim = PersistentVolumeClaim(raw)
+    found = view.find(PERSISTENT_VOLUMES, "", claim.volume)
+    if found is None:
+        if claim.phase == "Lost":
             return NOTHING
         text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        body = {"metadata": {"uid": meta["uid"]}, "status": {"phase": "Lost"}}
-        status = Patch(PERSISTENT_VOLUME_CLAIMS, meta["namespace"], meta["name"], body, "status")
-        return Plan((), status, (Note(claim, "ClaimLost", text, warning=True, action="Binding"),))
-    asked = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
-    ours = (volume["spec"].get("csi") or {}).get("driver") == DRIVER
-    if ours and asked is not None and quantity.parse(asked) > _get_size(volume["spec"].get("capacity") or {}):
-        head = {"uid": volume["metadata"]["uid"]}
-        grow = Patch(
-            PERSISTENT_VOLUMES,
-            "",
-            volume["metadata"]["name"],
-            {"metadata": head, "spec": {"capacity": {"storage": asked}}},
-        )
-        return Plan((grow,))
+        body = {"metadata": {"uid": claim.uid}, "status": {"phase": "Lost"}}
+        status = Patch(PERSISTENT_VOLUME_CLAIMS, claim.namespace, claim.name, body, "status")
+        return Plan((), status, (Note(raw, "ClaimLost", text, warning=True, action="Binding"),))
+    volume, asked = PersistentVolume(found), claim.requests.get("storage")
+    if volume.is_ours and asked is not None and quantity.parse(asked) > _get_size(volume.capacity):
+        grow = {"metadata": {"uid": volume.uid}, "spec": {"capacity": {"storage": asked}}}
+        return Plan((Patch(PERSISTENT_VOLUMES, "", volume.name, grow),))
     return Plan((), _build_status(claim, volume))
 
 
 def map_volume(view: View, volume: Object) -> Iterable[Request]:
     """The claim that it names; without one, all claims that wait."""
-    reference = volume["spec"].get("claimRef")
+    reference = PersistentVolume(volume).claim
     if reference:
         return (Request(reference.get("namespace", ""), reference.get("name", "")),)
     return list(_list_waiting(view))
@@ -226,9 +203,9 @@ def map_class(view: View, storage_class: Object) -> Iterable[Request]:
 
 
 def _list_waiting(view: View) -> Iterable[Request]:
-    for claim in view.list(PERSISTENT_VOLUME_CLAIMS):
-        if _get_phase(claim) != "Bound":
-            yield Request(claim["metadata"]["namespace"], claim["metadata"]["name"])
+    for claim in map(PersistentVolumeClaim, view.list(PERSISTENT_VOLUME_CLAIMS)):
+        if claim.phase != "Bound":
+            yield Request(claim.namespace, claim.name)
 
 
 CONTROLLER = Controller(

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import is_over
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
-from trainmaster.api.storage import DRIVER
 from trainmaster.client.view import View
 from trainmaster.client.writes import Delete, Patch, WriteRefusal
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.controllers.volumes.claims import REPORTER, build_reference
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_self
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.volumes import PersistentVolume, PersistentVolumeClaim
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
@@ -30,67 +29,61 @@ _RETRY_SECONDS = 5.0
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
     if refusals:
         return Plan(requeue_after=_RETRY_SECONDS)
-    volume = view.find(PERSISTENT_VOLUMES, "", request.name)
-    if volume is None or is_terminating(volume):
+    raw = view.find(PERSISTENT_VOLUMES, "", request.name)
+    if raw is None:
         return NOTHING
-    reference = volume["spec"].get("claimRef")
+    volume = PersistentVolume(raw)
+    if volume.is_deleting:
+        return NOTHING
+    reference = volume.claim
     if not reference:
         return Plan((), _build_phase(volume, "Available", now))
-    claim = view.find(PERSISTENT_VOLUME_CLAIMS, reference.get("namespace", ""), reference.get("name", ""))
-    if claim is not None and reference.get("uid", claim["metadata"]["uid"]) == claim["metadata"]["uid"]:
+    found = view.find(PERSISTENT_VOLUME_CLAIMS, reference.get("namespace", ""), reference.get("name", ""))
+    claim = PersistentVolumeClaim(found) if found is not None else None
+    if claim is not None and reference.get("uid", claim.uid) == claim.uid:
         return _follow(volume, claim, now)
     if not reference.get("uid"):
         return Plan((), _build_phase(volume, "Available", now))
-    if _get_phase(volume) != "Released":
+    if volume.phase != "Released":
         return Plan((), _build_phase(volume, "Released", now))
-    if _is_ours(volume) and not _list_users(view, reference):
-        meta = volume["metadata"]
-        return Plan((Delete(PERSISTENT_VOLUMES, "", meta["name"], meta["uid"], meta["resourceVersion"]),))
+    if _goes_with_claim(volume) and not _list_users(view, reference):
+        return Plan((Delete(PERSISTENT_VOLUMES, "", volume.name, volume.uid, volume.resource_version),))
     return NOTHING
 
 
-def _follow(volume: Object, claim: Object, now: Now) -> Plan:
-    if claim["spec"].get("volumeName") != volume["metadata"]["name"]:
+def _follow(volume: PersistentVolume, claim: PersistentVolumeClaim, now: Now) -> Plan:
+    if claim.volume != volume.name:
         return NOTHING
     reference = build_reference(claim)
     writes: tuple[Patch, ...] = ()
-    if volume["spec"]["claimRef"].get("uid") != reference["uid"]:
-        body = {"metadata": {"uid": volume["metadata"]["uid"]}, "spec": {"claimRef": reference}}
-        writes = (Patch(PERSISTENT_VOLUMES, "", volume["metadata"]["name"], body),)
+    if volume.claim.get("uid") != reference["uid"]:
+        body = {"metadata": {"uid": volume.uid}, "spec": {"claimRef": reference}}
+        writes = (Patch(PERSISTENT_VOLUMES, "", volume.name, body),)
     return Plan(writes, _build_phase(volume, "Bound", now))
 
 
-def _get_phase(volume: Object) -> str:
-    return str((volume.get("status") or {}).get("phase", ""))
-
-
-def _build_phase(volume: Object, phase: str, now: Now) -> Patch | None:
-    if _get_phase(volume) == phase:
+def _build_phase(volume: PersistentVolume, phase: str, now: Now) -> Patch | None:
+    if volume.phase == phase:
         return None
-    meta = volume["metadata"]
     body = {
-        "metadata": {"uid": meta["uid"]},
+        "metadata": {"uid": volume.uid},
         "status": {"phase": phase, "lastPhaseTransitionTime": format_time(now.wall)},
     }
-    return Patch(PERSISTENT_VOLUMES, "", meta["name"], body, "status")
+    return Patch(PERSISTENT_VOLUMES, "", volume.name, body, "status")
 
 
-def _is_ours(volume: Object) -> bool:
-    spec = volume["spec"]
-    return spec.get("persistentVolumeReclaimPolicy") == "Delete" and (spec.get("csi") or {}).get("driver") == DRIVER
+def _goes_with_claim(volume: PersistentVolume) -> bool:
+    return volume.is_ours and volume.spec.get("persistentVolumeReclaimPolicy") == "Delete"
 
 
-def _list_users(view: View, reference: Object) -> list[str]:
+def _list_users(view: View, reference: Fields) -> list[str]:
     """Pods that mount the claim and may still run."""
-    return [
-        pod["metadata"]["name"]
-        for pod in view.list(PODS, reference["namespace"])
-        if reference["name"] in list_claims(pod) and not is_over(pod)
-    ]
+    pods = map(Pod, view.list(PODS, reference["namespace"]))
+    return [pod.name for pod in pods if reference["name"] in list_claims(pod) and not pod.is_over]
 
 
-def list_claims(pod: Object) -> set[str]:
-    sources = (volume.get("persistentVolumeClaim") for volume in pod["spec"].get("volumes") or ())
+def list_claims(pod: Pod) -> set[str]:
+    sources = (volume.get("persistentVolumeClaim") for volume in pod.volumes)
     return {source["claimName"] for source in sources if source}
 
 
@@ -101,15 +94,14 @@ def map_claim(view: View, claim: Object) -> Iterable[Request]:
 
 def map_pod(view: View, pod: Object) -> Iterable[Request]:
     """Only the end of a Pod matters; most have no claims at all."""
-    names = list_claims(pod)
+    names = list_claims(Pod(pod))
     return _list_named(view, pod["metadata"]["namespace"], names) if names else ()
 
 
 def _list_named(view: View, namespace: str, names: set[str]) -> Iterable[Request]:
-    for volume in view.list(PERSISTENT_VOLUMES):
-        reference = volume["spec"].get("claimRef") or {}
-        if reference.get("namespace") == namespace and reference.get("name") in names:
-            yield Request("", volume["metadata"]["name"])
+    for volume in map(PersistentVolume, view.list(PERSISTENT_VOLUMES)):
+        if volume.claim.get("namespace") == namespace and volume.claim.get("name") in names:
+            yield Request("", volume.name)
 
 
 CONTROLLER = Controller(
