@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_status
 from trainmaster.kit.clock import format_time
 
 Condition = dict[str, Any]
 
 
-def list_conditions(obj: Object) -> list[Condition]:
-    return list((obj.get("status") or {}).get("conditions") or ())
+def list_conditions(obj: Fields) -> list[Condition]:
+    return list(read_status(obj).get("conditions") or ())
 
 
 def find_condition(conditions: Sequence[Mapping[str, Any]], kind: str) -> Mapping[str, Any] | None:

@@ -19,7 +19,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import EVENTS
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.client.contract import Client, PatchType
@@ -84,7 +84,7 @@ class BufferedEventRecorder:
 
     def record(
         self,
-        about: Object,
+        about: Fields,
         reason: str,
         message: str,
         *,
@@ -158,7 +158,7 @@ def shorten(text: str, longest: int) -> str:
 
 
 def build_event(
-    about: Object,
+    about: Fields,
     reason: str,
     message: str,
     now: datetime,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch, Write, WriteRefusal
 from trainmaster.engine.request import Request
@@ -22,7 +22,7 @@ from trainmaster.kit.timeline import Now
 class Note:
     """A Kubernetes event to send once the plan has been carried out."""
 
-    about: Object
+    about: Fields
     """The object as the reconciler saw it; only its reference is kept."""
     reason: str
     message: str

@@ -9,7 +9,7 @@ from trainmaster.api import fields
 from trainmaster.api.admission.contract import Findings, Lookup
 from trainmaster.api.admission.rendering import order
 from trainmaster.api.fields import FieldError
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.training import reserved, torchtune
 from trainmaster.api.training.devices import count_gpus
 from trainmaster.api.training.overrides import merge_metadata
@@ -36,7 +36,7 @@ _PRIORITY_CLASSES = GVR("scheduling.k8s.io", "v1", "priorityclasses")
 _SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 
 
-def check_framework(trainjob: Object, runtime: Object, filled: Object) -> Findings:
+def check_framework(trainjob: Fields, runtime: Fields, filled: Object) -> Findings:
     """`filled` is the template with the TrainJob's values."""
     name, policy = find_policy(runtime)
     check = _CHECKS.get(name, _check_other)
@@ -45,7 +45,7 @@ def check_framework(trainjob: Object, runtime: Object, filled: Object) -> Findin
     return findings
 
 
-def check_gang(trainjob: Object, runtime: Object, lookup: Lookup) -> list[FieldError]:
+def check_gang(trainjob: Fields, runtime: Fields, lookup: Lookup) -> list[FieldError]:
     if "volcano" not in (get_runtime_spec(runtime).get("podGroupPolicy") or {}):
         return []
     errors: list[FieldError] = []
@@ -63,7 +63,7 @@ def check_gang(trainjob: Object, runtime: Object, lookup: Lookup) -> list[FieldE
 
 
 def _check_torch(
-    findings: Findings, trainjob: Object, runtime: Object, filled: Object, policy: Mapping[str, Any]
+    findings: Findings, trainjob: Fields, runtime: Fields, filled: Object, policy: Mapping[str, Any]
 ) -> None:
     trainer = trainjob["spec"].get("trainer") or {}
     _check_words(findings, trainer)
@@ -84,7 +84,7 @@ def _check_torch(
         findings.errors += _check_torchtune(trainjob, runtime, filled)
 
 
-def _let_in_num_nodes(findings: Findings, trainjob: Object, runtime: Object, filled: Object) -> list[str]:
+def _let_in_num_nodes(findings: Findings, trainjob: Fields, runtime: Fields, filled: Object) -> list[str]:
     """PET_NNODES that says what is true anyway comes from a recipe that many people use."""
     nodes = str(_count_nodes(trainjob, runtime, filled))
     env = trainjob["spec"]["trainer"]["env"]
@@ -95,7 +95,7 @@ def _let_in_num_nodes(findings: Findings, trainjob: Object, runtime: Object, fil
     return []
 
 
-def _count_nodes(trainjob: Object, runtime: Object, filled: Object) -> int:
+def _count_nodes(trainjob: Fields, runtime: Fields, filled: Object) -> int:
     trainer = find_trainer(filled)
     parallelism = 1
     if trainer is not None:
@@ -110,7 +110,7 @@ def _refuse_env(findings: Findings, trainer: Mapping[str, Any], taken: Iterable[
         findings.errors.append(fields.invalid("spec.trainer.env", order(trainer["env"]), text))
 
 
-def _refuse_runtime(trainjob: Object, text: str) -> FieldError:
+def _refuse_runtime(trainjob: Fields, text: str) -> FieldError:
     return fields.invalid("spec.runtimeRef", order(trainjob["spec"]["runtimeRef"]), text)
 
 
@@ -120,7 +120,7 @@ def _check_words(findings: Findings, trainer: Mapping[str, Any]) -> None:
         findings.errors.append(fields.invalid(_NUM_PROC, asked, "must have an int value or [auto cpu gpu]"))
 
 
-def _check_torchtune(trainjob: Object, runtime: Object, filled: Object) -> list[FieldError]:
+def _check_torchtune(trainjob: Fields, runtime: Fields, filled: Object) -> list[FieldError]:
     spec = trainjob["spec"]
     trainer = spec["trainer"]
     args = [str(arg) for arg in trainer.get("args") or ()]
@@ -164,7 +164,7 @@ def _check_qlora(trainer: Mapping[str, Any], filled: Object, name: str, model: s
 
 
 def _check_mpi(
-    findings: Findings, trainjob: Object, runtime: Object, filled: Object, policy: Mapping[str, Any]
+    findings: Findings, trainjob: Fields, runtime: Fields, filled: Object, policy: Mapping[str, Any]
 ) -> None:
     trainer = trainjob["spec"].get("trainer") or {}
     if isinstance(trainer.get("numProcPerNode"), str):
@@ -186,7 +186,7 @@ def _check_mpi(
 
 
 def _check_xgboost(
-    findings: Findings, trainjob: Object, runtime: Object, filled: Object, policy: Mapping[str, Any]
+    findings: Findings, trainjob: Fields, runtime: Fields, filled: Object, policy: Mapping[str, Any]
 ) -> None:
     trainer = trainjob["spec"].get("trainer") or {}
     _check_words(findings, trainer)
@@ -197,7 +197,7 @@ def _check_xgboost(
 
 
 def _check_flux(
-    findings: Findings, trainjob: Object, runtime: Object, filled: Object, policy: Mapping[str, Any]
+    findings: Findings, trainjob: Fields, runtime: Fields, filled: Object, policy: Mapping[str, Any]
 ) -> None:
     _check_words(findings, trainjob["spec"].get("trainer") or {})
     for job in list_jobs(get_template_spec(runtime)):
@@ -207,7 +207,7 @@ def _check_flux(
 
 
 def _check_other(
-    findings: Findings, trainjob: Object, runtime: Object, filled: Object, policy: Mapping[str, Any]
+    findings: Findings, trainjob: Fields, runtime: Fields, filled: Object, policy: Mapping[str, Any]
 ) -> None:
     """plain and JAX: the number of processes per node means nothing to them."""
     trainer = trainjob["spec"].get("trainer") or {}
@@ -217,7 +217,7 @@ def _check_other(
         findings.warnings.append(f"{_NUM_PROC} has no effect with this runtime ({name})")
 
 
-_CHECKS: Mapping[str, Callable[[Findings, Object, Object, Object, Mapping[str, Any]], None]] = {
+_CHECKS: Mapping[str, Callable[[Findings, Fields, Fields, Object, Fields], None]] = {
     "torch": _check_torch,
     "mpi": _check_mpi,
     "xgboost": _check_xgboost,

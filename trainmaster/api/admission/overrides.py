@@ -13,7 +13,7 @@ from typing import Any
 from trainmaster.api import fields
 from trainmaster.api.admission.rendering import order
 from trainmaster.api.fields import FieldError
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods import defaults
 from trainmaster.api.pods.validation import check_template
 from trainmaster.api.training import overrides
@@ -42,7 +42,7 @@ _UNKNOWN_JOB = {
 _FRAMEWORK_VOLUMES = {"mpi": {NODE: ("mpi-ssh-auth",), LAUNCHER: ("mpi-ssh-auth", "mpi-hostfile")}}
 
 
-def check_overrides(trainjob: Object, runtime: Object) -> list[FieldError]:
+def check_overrides(trainjob: Fields, runtime: Fields) -> list[FieldError]:
     """Names and forms; what the Pods then look like is `check_pods`' question."""
     spec = trainjob["spec"]
     errors = _check_managers(spec.get("runtimePatches") or ())
@@ -134,7 +134,7 @@ def _name_list(items: Sequence[str]) -> str:
     return ", ".join(items) or "none"
 
 
-def _check_mounts(trainjob: Object, runtime: Object) -> list[FieldError]:
+def _check_mounts(trainjob: Fields, runtime: Fields) -> list[FieldError]:
     """A mounted volume must come from somewhere: the runtime, an override, a claim template, the framework."""
     merged = overrides.merge_jobs(dict(get_template_spec(runtime)), trainjob)
     errors: list[FieldError] = []
@@ -154,7 +154,7 @@ def _check_mounts(trainjob: Object, runtime: Object) -> list[FieldError]:
     return errors
 
 
-def list_volumes(job: Mapping[str, Any], runtime: Object) -> list[str]:
+def list_volumes(job: Mapping[str, Any], runtime: Fields) -> list[str]:
     pod = ((job.get("template") or {}).get("spec") or {}).get("template") or {}
     known = [volume["name"] for volume in (pod.get("spec") or {}).get("volumes") or ()]
     for policy in get_template_spec(runtime).get("volumeClaimPolicies") or ():
@@ -163,7 +163,7 @@ def list_volumes(job: Mapping[str, Any], runtime: Object) -> list[str]:
     return known
 
 
-def check_pods(trainjob: Object, runtime: Object, spec: Object) -> list[FieldError]:
+def check_pods(trainjob: Fields, runtime: Fields, spec: Object) -> list[FieldError]:
     """Whether the Pods of the filled-in template would be accepted; they are made long after the TrainJob.
 
     Fills defaults into `spec`, which the caller has to throw away.
@@ -185,7 +185,7 @@ def check_pods(trainjob: Object, runtime: Object, spec: Object) -> list[FieldErr
     return errors
 
 
-def _attribute(error: FieldError, trainjob: Object, job: str) -> FieldError:
+def _attribute(error: FieldError, trainjob: Fields, job: str) -> FieldError:
     """Says it about the field of the TrainJob that brought it about."""
     trainer = trainjob["spec"].get("trainer") or {}
     text = f"the Pods of job {job} would be refused: {error}"

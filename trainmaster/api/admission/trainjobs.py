@@ -21,7 +21,7 @@ from trainmaster.api.labels import ANCESTOR_STEP
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import RetentionPolicy, read_policy
 from trainmaster.api.lifecycle.terms import check_enforced, find_ttl
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
 from trainmaster.api.training import names, overrides, snapshots
 from trainmaster.api.training.steps import (
@@ -44,7 +44,7 @@ from trainmaster.api.training.template import fill_template
 _INITIALIZER_VOLUME = "initializer"
 
 
-def admit_create(trainjob: Object, lookup: Lookup, *, embedded: bool) -> Findings:
+def admit_create(trainjob: Fields, lookup: Lookup, *, embedded: bool) -> Findings:
     reference = (trainjob.get("spec") or {}).get("runtimeRef") or {}
     gvr = snapshots.find_runtime_gvr(reference)
     if gvr is None or not reference.get("name"):
@@ -91,7 +91,7 @@ def _admit_change(new: Object, old: Object, lookup: Lookup) -> Findings:
     return findings
 
 
-def find_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
+def find_runtime(trainjob: Fields, lookup: Lookup) -> Object | None:
     """What the job runs from: its snapshot, else the live runtime, if there is one."""
     text = find_snapshot(trainjob, lookup)
     if text is None:
@@ -102,7 +102,7 @@ def find_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
         return None
 
 
-def find_snapshot(trainjob: Object, lookup: Lookup) -> str | None:
+def find_snapshot(trainjob: Fields, lookup: Lookup) -> str | None:
     """The text of the job's own snapshot."""
     snapshot = lookup.find(CONFIG_MAPS, trainjob["metadata"]["namespace"], snapshots.get_name(trainjob))
     if snapshot is None:
@@ -112,7 +112,7 @@ def find_snapshot(trainjob: Object, lookup: Lookup) -> str | None:
     return text if trainjob["metadata"].get("uid") in owners and isinstance(text, str) else None
 
 
-def find_live_runtime(trainjob: Object, lookup: Lookup) -> Object | None:
+def find_live_runtime(trainjob: Fields, lookup: Lookup) -> Object | None:
     """The runtime that the TrainJob names, as it is now."""
     reference = (trainjob.get("spec") or {}).get("runtimeRef") or {}
     gvr = snapshots.find_runtime_gvr(reference)
@@ -126,7 +126,7 @@ def _read_policy(lookup: Lookup) -> RetentionPolicy:
     return read_policy(lookup.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)).policy
 
 
-def check_against_runtime(trainjob: Object, runtime: Object, *, embedded: bool) -> Findings:
+def check_against_runtime(trainjob: Fields, runtime: Fields, *, embedded: bool) -> Findings:
     """All rules that need the TrainJob and its runtime and nothing else."""
     errors = _check_initializers(trainjob, runtime) + check_overrides(trainjob, runtime)
     if errors:
@@ -156,11 +156,11 @@ def _refuse_missing(reference: Mapping[str, Any]) -> FieldError:
     return fields.invalid(path, order(reference), text)
 
 
-def _refuse_runtime(trainjob: Object, text: str) -> FieldError:
+def _refuse_runtime(trainjob: Fields, text: str) -> FieldError:
     return fields.invalid("spec.runtimeRef", order(trainjob["spec"]["runtimeRef"]), text)
 
 
-def _check_initializers(trainjob: Object, runtime: Object) -> list[FieldError]:
+def _check_initializers(trainjob: Fields, runtime: Fields) -> list[FieldError]:
     errors: list[FieldError] = []
     wanted = trainjob["spec"].get("initializer") or {}
     spec = get_template_spec(runtime)
@@ -187,7 +187,7 @@ def _check_initializers(trainjob: Object, runtime: Object) -> list[FieldError]:
     return errors
 
 
-def _check_name(trainjob: Object, runtime: Object, filled: Object) -> list[FieldError]:
+def _check_name(trainjob: Fields, runtime: Fields, filled: Object) -> list[FieldError]:
     counts = names.count_pods(filled)
     trainer = find_trainer(filled)
     nodes = decide_num_nodes(trainjob, runtime, counts[trainer["name"]][1] if trainer is not None else 1)
@@ -202,7 +202,7 @@ def _check_name(trainjob: Object, runtime: Object, filled: Object) -> list[Field
     return [] if text is None else [fields.invalid("metadata.name", trainjob["metadata"]["name"], text)]
 
 
-def _warn(trainjob: Object, runtime: Object) -> list[str]:
+def _warn(trainjob: Fields, runtime: Fields) -> list[str]:
     texts = []
     name = runtime["metadata"]["name"]
     labels = runtime["metadata"].get("labels") or {}
