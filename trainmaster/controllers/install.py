@@ -21,6 +21,7 @@ import orjson
 import trainmaster
 from trainmaster.api.labels import SHIPPED_HASH
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_annotations
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.client.contract import Client, PatchType, WriteOptions
@@ -80,7 +81,7 @@ async def _install(client: Client, name: str, text: str) -> None:
         await _seal(client, await client.create(CLUSTER_TRAINING_RUNTIMES, manifest, options=_MANAGER))
         log.info("shipped runtime installed", extra={"action": "runtimes.installed", "runtime": name})
         return
-    annotations = old["metadata"].get("annotations") or {}
+    annotations = read_annotations(old)
     if annotations.get(SOURCE_HASH) == source and SHIPPED_HASH in annotations:
         return
     if SOURCE_HASH not in annotations or annotations.get(SHIPPED_HASH, "") not in ("", compute_hash(old["spec"])):
@@ -93,9 +94,8 @@ async def _install(client: Client, name: str, text: str) -> None:
 
 
 def _annotate(manifest: Object, source: str) -> Object:
-    meta = manifest["metadata"]
-    annotations = {**(meta.get("annotations") or {}), SOURCE_HASH: source}
-    return {**manifest, "metadata": {**meta, "annotations": annotations}}
+    annotations = {**read_annotations(manifest), SOURCE_HASH: source}
+    return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
 
 
 async def _seal(client: Client, stored: Object) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 
 
-def build_owner_reference(owner: Object) -> dict[str, Any]:
+def build_owner_reference(owner: Fields) -> Object:
     meta = owner["metadata"]
     return {
         "apiVersion": owner["apiVersion"],
@@ -20,7 +17,7 @@ def build_owner_reference(owner: Object) -> dict[str, Any]:
     }
 
 
-def find_controller(obj: Object) -> Mapping[str, Any] | None:
+def find_controller(obj: Fields) -> Fields | None:
     """The owner reference of the controller, of which there is at most one."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
@@ -28,10 +25,10 @@ def find_controller(obj: Object) -> Mapping[str, Any] | None:
     return None
 
 
-def is_owned_by(obj: Object, uid: str) -> bool:
+def is_owned_by(obj: Fields, uid: str) -> bool:
     reference = find_controller(obj)
     return reference is not None and reference.get("uid") == uid
 
 
-def is_terminating(obj: Object) -> bool:
+def is_terminating(obj: Fields) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))

@@ -7,15 +7,14 @@ from the absence of conditions. JobSets and Jobs carry it as an annotation, whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import orjson
 
 from trainmaster.api.labels import WAITING
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_annotations
 from trainmaster.kit.clock import format_time
 
 PASSING = frozenset({"Queued", "RestartBackOff", "LeftoverPod", "ClaimTerminating"})
@@ -29,7 +28,7 @@ class Waiting:
     until: str = ""
     """When it will be over by itself, where that is known; RFC 3339."""
 
-    def to_wire(self, before: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
+    def to_wire(self, before: Fields | None, now: datetime) -> Object:
         since = format_time(now)
         if before and before.get("reason") == self.reason and isinstance(before.get("since"), str):
             since = before["since"]
@@ -37,9 +36,9 @@ class Waiting:
         return {"reason": self.reason, "message": self.message, "since": since, **until}
 
 
-def find_annotated(obj: Object) -> Mapping[str, Any] | None:
+def find_annotated(obj: Fields) -> Fields | None:
     """What a JobSet or Job says about itself; None when it does not wait, or the annotation is not ours to read."""
-    text = (obj["metadata"].get("annotations") or {}).get(WAITING)
+    text = read_annotations(obj).get(WAITING)
     if not text:
         return None
     try:
@@ -50,11 +49,11 @@ def find_annotated(obj: Object) -> Mapping[str, Any] | None:
     return value if is_ours else None
 
 
-def build_annotation_patch(obj: Object, waiting: Waiting | None, now: datetime) -> dict[str, Any] | None:
+def build_annotation_patch(obj: Fields, waiting: Waiting | None, now: datetime) -> Object | None:
     """The metadata patch that makes the annotation true; None when it is already."""
     before = find_annotated(obj)
     if waiting is None:
-        if WAITING not in (obj["metadata"].get("annotations") or {}):
+        if WAITING not in read_annotations(obj):
             return None
         return {"metadata": {"uid": obj["metadata"]["uid"], "annotations": {WAITING: None}}}
     after = waiting.to_wire(before, now)

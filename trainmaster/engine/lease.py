@@ -14,9 +14,9 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_spec
 from trainmaster.api.resources import LEASES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client
@@ -54,7 +54,7 @@ class Lease:
         self._settings = settings
         self._clock = clock
         self._ids = ids
-        self._seen: tuple[Any, Any] | None = None
+        self._seen: tuple[str | None, str | None] | None = None
         self._seen_at = 0.0
         self._renewed_at = 0.0
 
@@ -118,22 +118,22 @@ class Lease:
         self._note(await self._client.update(LEASES, {**found, "spec": self._build_spec(found)}, settings.namespace))
         return True
 
-    def _is_free(self, lease: Object) -> bool:
-        spec = lease.get("spec") or {}
+    def _is_free(self, lease: Fields) -> bool:
+        spec = read_spec(lease)
         if not spec.get("holderIdentity") or spec["holderIdentity"] == self._settings.identity:
             return True
         lasts = spec.get("leaseDurationSeconds") or self._settings.duration
         return self._clock.boot() - self._seen_at > lasts
 
-    def _note(self, lease: Object) -> None:
+    def _note(self, lease: Fields) -> None:
         """Remembers when this record was first seen; its own times are another machine's and are not looked at."""
-        spec = lease.get("spec") or {}
+        spec = read_spec(lease)
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
         if record != self._seen:
             self._seen, self._seen_at = record, self._clock.boot()
 
-    def _build_spec(self, before: Object) -> Object:
-        spec = before.get("spec") or {}
+    def _build_spec(self, before: Fields) -> Object:
+        spec = read_spec(before)
         now = format_micro_time(self._clock.now())
         mine = spec.get("holderIdentity") == self._settings.identity
         transitions = spec.get("leaseTransitions") or 0
@@ -151,7 +151,7 @@ class Lease:
         try:
             async with asyncio.timeout(settings.period):
                 found = await self._client.get(LEASES, settings.name, settings.namespace)
-                spec = found.get("spec") or {}
+                spec = read_spec(found)
                 if spec.get("holderIdentity") == settings.identity:
                     spec = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._client.update(LEASES, {**found, "spec": spec}, settings.namespace)

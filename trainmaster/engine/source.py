@@ -14,6 +14,7 @@ from typing import TypeAlias
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.view import View
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.objects import ObjectModel
 
 Mapper: TypeAlias = Callable[[View, Object], Iterable[Request]]
 
@@ -29,18 +30,18 @@ def is_report(obj: Object, *, own: bool) -> bool:
     """Whether a change is one of many that are on their way, so that looking a little later sees more: what an object
     says while it works, or that a child was made. Not so what people wait for: a new object, one that is deleted, a
     failure, an end. `own`: the object is of the kind that the controller looks at."""
-    metadata, status = obj["metadata"], obj.get("status")
-    if "deletionTimestamp" in metadata:
+    one = ObjectModel(obj)
+    if one.is_deleting:
         return False
-    if status:
+    if status := one.status:
         if status.get("phase") == "Failed":
             return False
-        for condition in status.get("conditions") or ():
+        for condition in one.conditions:
             if condition.get("type") in _ENDS and condition.get("status") == "True":
                 return False
     elif own:
         return False
-    return own or any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
+    return own or one.controller is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,10 @@ def map_to_owner(kind: str) -> Mapper:
     """The controller of the object, if it is of that kind (names are unique within our own API groups)."""
 
     def map_owner(view: View, obj: Object) -> Iterable[Request]:
-        for reference in obj["metadata"].get("ownerReferences") or ():
-            if reference.get("controller") and reference.get("kind") == kind:
-                return (Request(obj["metadata"].get("namespace", ""), reference["name"]),)
-        return ()
+        one = ObjectModel(obj)
+        owner = one.controller
+        if owner is None or owner.get("kind") != kind:
+            return ()
+        return (Request(one.namespace, owner["name"]),)
 
     return map_owner
