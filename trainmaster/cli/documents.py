@@ -14,7 +14,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -107,12 +106,13 @@ def _read(context: CommandContext, name: str) -> Iterator[tuple[str, str]]:
 
 def parse(source: str, text: str) -> Iterator[ManifestDocument]:
     """All documents of a text. What follows a syntax error is not read: nobody knows where it ends."""
-    loader: Any = None
+    loader: _Loader | None = None
     try:
         loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
-            yield from _build(source, loader, node)
+            if node is not None:
+                yield from _build(source, loader, node)
     except yaml.YAMLError as error:
         yield _broken(source, error)
     finally:
@@ -129,7 +129,7 @@ def _broken(source: str, error: yaml.YAMLError) -> ManifestDocument:
     return ManifestDocument(source, line, problems=[DocumentProblem(f"not YAML: {where}{said}", line=line)])
 
 
-def _build(source: str, loader: Any, node: yaml.Node) -> Iterator[ManifestDocument]:
+def _build(source: str, loader: _Loader, node: yaml.Node) -> Iterator[ManifestDocument]:
     document = ManifestDocument(source, node.start_mark.line + 1)
     try:
         _Walker(document).walk(node, "", ())

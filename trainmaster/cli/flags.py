@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from trainmaster.app.home import Home
 from trainmaster.app.settings import Effective, SettingsError, load
@@ -27,7 +26,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def load_settings(options: argparse.Namespace, context: CommandContext, home: Home) -> Effective:
-    flags: dict[str, tuple[str, Any]] = {}
+    flags: dict[str, tuple[str, object]] = {}
     for flag, (key, _, _) in _FLAGS.items():
         value = getattr(options, flag.lstrip("-").replace("-", "_"))
         if value is not None:

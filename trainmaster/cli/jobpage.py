@@ -5,19 +5,16 @@ Pure: from objects to lines. Used by `trainmaster describe`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from trainmaster.api.code import CODE_DIGEST, GIT_COMMIT, GIT_DIRTY
-from trainmaster.api.conditions import list_conditions
 from trainmaster.api.labels import RERUN_OF
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.places import PodPlace, find_place
-from trainmaster.api.training.ends import find_end
 from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS
 from trainmaster.cli import terminal
 from trainmaster.cli.context import CommandContext
@@ -25,6 +22,9 @@ from trainmaster.cli.jobs import show_age, style_state
 from trainmaster.cli.output import build_table
 from trainmaster.cli.spans import show_span
 from trainmaster.jobs.models import trainjobs
+from trainmaster.jobs.models.events import ObjectEvent
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_terminated, read_waiting
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import parse_time
 
@@ -42,12 +42,12 @@ _NOTES = {
 class JobStory:
     """What is known of one job. Everything but the TrainJob may be missing."""
 
-    trainjob: Object
+    trainjob: TrainJob
     now: datetime
     runtime: Object | None = None
-    jobset: Object | None = None
-    pods: Sequence[Object] = ()
-    events: Sequence[Object] = ()
+    jobset: JobSet | None = None
+    pods: Sequence[Pod] = ()
+    events: Sequence[ObjectEvent] = ()
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
     outputs: str = ""
     """The command that lists what it wrote, where there is one."""
@@ -75,53 +75,49 @@ def _paint(context: CommandContext, text: str, style: str) -> str:
 
 
 def _tell_state(context: CommandContext, story: JobStory) -> Iterator[str]:
-    meta, state = story.trainjob["metadata"], TrainJob(story.trainjob).state
+    job, state = story.trainjob, story.trainjob.state
     word = _paint(context, state.word, style_state(state.word))
-    yield f"TrainJob {meta['namespace']}/{meta['name']}: {word}"
+    yield f"TrainJob {job.namespace}/{job.name}: {word}"
     if state.sentence:
         yield from (f"  {line}" for line in terminal.wrap(context, state.sentence, 2))
 
 
 def _tell_facts(story: JobStory) -> Iterator[str]:
-    job, meta = story.trainjob, story.trainjob["metadata"]
-    reference = job["spec"]["runtimeRef"]
+    job, created = story.trainjob, story.trainjob.created_at
+    reference = job.runtime
     facts = [("Runtime", f"{reference['name']} ({reference.get('kind', 'ClusterTrainingRuntime')})")]
-    nodes = TrainJob(job).nodes
-    facts.append(("Nodes", str(nodes) if nodes else "as the runtime says"))
-    facts.append(("Created", f"{meta['creationTimestamp']} ({show_age(meta['creationTimestamp'], story.now)} ago)"))
-    end = find_end(job)
+    facts.append(("Nodes", str(job.nodes) if job.nodes else "as the runtime says"))
+    facts.append(("Created", f"{created} ({show_age(created, story.now)} ago)"))
+    end = job.end
     if end is not None:
-        took = show_span((parse_time(end[1]) - parse_time(meta["creationTimestamp"])).total_seconds())
+        took = show_span((parse_time(end[1]) - parse_time(created)).total_seconds())
         facts.append(("Ended", f"{end[1]} (after {took})"))
     restarts = _describe_restarts(story.jobset)
     if restarts:
         facts.append(("Restarts", restarts))
-    percent, left = TrainJob(job).progress
+    percent, left = job.progress
     if percent is not None:
         rest = "" if end is not None or left is None else f", {show_span(left)} left"
         facts.append(("Progress", f"{percent}%{rest}"))
     facts += list(_describe_terms(story))
-    annotations = meta.get("annotations") or {}
-    facts += [(name, terminal.clean(annotations[key])) for key, name in _NOTES.items() if key in annotations]
+    notes = job.annotations
+    facts += [(name, terminal.clean(notes[key])) for key, name in _NOTES.items() if key in notes]
     width = max(len(name) for name, _ in facts) + 3
     yield from (f"{name + ':':<{width}}{value}" for name, value in facts)
 
 
-def _describe_restarts(jobset: Object | None) -> str:
-    if jobset is None:
+def _describe_restarts(jobset: JobSet | None) -> str:
+    if jobset is None or not (jobset.restarts or jobset.max_restarts):
         return ""
-    count = int((jobset.get("status") or {}).get("restarts") or 0)
-    most = (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts")
-    if not count and not most:
-        return ""
-    return f"{count} of {most}" if most is not None else str(count)
+    is_limited = jobset.failure_policy.get("maxRestarts") is not None
+    return f"{jobset.restarts} of {jobset.max_restarts}" if is_limited else str(jobset.restarts)
 
 
 def _describe_terms(story: JobStory) -> Iterator[tuple[str, str]]:
-    deadline = find_deadline(story.trainjob, story.runtime)
+    deadline = find_deadline(story.trainjob.raw, story.runtime)
     if deadline is not None:
         yield "Deadline", f"{show_span(deadline.seconds)} of activity ({deadline.source})"
-    ttl = find_ttl(story.trainjob, story.runtime, story.policy)
+    ttl = find_ttl(story.trainjob.raw, story.runtime, story.policy)
     if ttl is None:
         yield "Retention", "kept until somebody deletes it"
     else:
@@ -129,7 +125,7 @@ def _describe_terms(story: JobStory) -> Iterator[tuple[str, str]]:
 
 
 def _tell_ranks(context: CommandContext, story: JobStory) -> list[str]:
-    placed = [(place, pod) for pod in story.pods if (place := find_place(pod)) is not None]
+    placed = [(place, pod) for pod in story.pods if (place := find_place(pod.raw)) is not None]
     if not placed:
         return []
     header = ("RANK", "STATE", "EXIT", "RESTARTS", "ATTEMPT", "NODE", "POD", "AGE")
@@ -137,7 +133,7 @@ def _tell_ranks(context: CommandContext, story: JobStory) -> list[str]:
     return build_table(context, header, rows, styles={"STATE": _style_phase}, indent=2)
 
 
-def _sort_key(place: PodPlace) -> tuple[Any, ...]:
+def _sort_key(place: PodPlace) -> tuple[int, str, int, int, str]:
     return place.attempt, place.job, place.job_index, place.index, place.pod
 
 
@@ -145,38 +141,36 @@ def _style_phase(word: str) -> str:
     return {"Running": terminal.GOOD, "Succeeded": terminal.GOOD, "Pending": terminal.WAIT}.get(word, terminal.BAD)
 
 
-def _build_rank(place: PodPlace, pod: Object, now: datetime) -> tuple[str, ...]:
-    status = pod.get("status") or {}
+def _build_rank(place: PodPlace, pod: Pod, now: datetime) -> tuple[str, ...]:
     word, code = describe_pod(pod)
-    restarts = sum(int(one.get("restartCount") or 0) for one in status.get("containerStatuses") or ())
+    restarts = sum(int(one.get("restartCount") or 0) for one in pod.container_statuses)
     return (
         f"{place.job} {place.index}",
         word,
         code,
         str(restarts),
         str(place.attempt),
-        pod["spec"].get("nodeName") or "-",
+        pod.node or "-",
         place.pod,
-        show_age(pod["metadata"].get("creationTimestamp"), now),
+        show_age(pod.created_at, now),
     )
 
 
-def describe_pod(pod: Mapping[str, Any]) -> tuple[str, str]:
+def describe_pod(pod: Pod) -> tuple[str, str]:
     """(state in a word, exit code or -)"""
-    status = pod.get("status") or {}
-    word, code = str(status.get("phase") or "Pending"), "-"
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        state = one.get("state") or {}
-        ended = state.get("terminated") or (one.get("lastState") or {}).get("terminated")
-        if ended and (ended.get("exitCode") or "terminated" in state):
+    word, code = pod.phase, "-"
+    for one in pod.all_container_statuses:
+        terminated = read_terminated(one)
+        ended = terminated or read_last_terminated(one)
+        if ended and (ended.get("exitCode") or terminated):
             code = str(ended.get("exitCode", "-"))
-        if word in ("Pending", "Running") and (state.get("waiting") or {}).get("reason"):
-            word = state["waiting"]["reason"]
-        elif word == "Failed" and (state.get("terminated") or {}).get("reason") not in (None, "Error", "Completed"):
-            word = state["terminated"]["reason"]
-    if word in ("Pending", "Failed") and status.get("reason"):
-        word = status["reason"]
-    return ("Terminating" if pod["metadata"].get("deletionTimestamp") else word), code
+        if word in ("Pending", "Running") and read_waiting(one).get("reason"):
+            word = read_waiting(one)["reason"]
+        elif word == "Failed" and terminated.get("reason") not in (None, "Error", "Completed"):
+            word = terminated["reason"]
+    if word in ("Pending", "Failed") and pod.reason:
+        word = pod.reason
+    return ("Terminating" if pod.is_deleting else word), code
 
 
 def _tell_conditions(context: CommandContext, story: JobStory) -> list[str]:
@@ -188,7 +182,7 @@ def _tell_conditions(context: CommandContext, story: JobStory) -> list[str]:
             show_age(condition.get("lastTransitionTime"), story.now),
             _shorten(condition.get("message", ""), FIRST_FAILURE),
         )
-        for condition in list_conditions(story.trainjob)
+        for condition in story.trainjob.conditions
     ]
     return build_table(context, ("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows, indent=2) if rows else []
 
@@ -201,8 +195,8 @@ def _shorten(message: str, *ends: str) -> str:
 
 
 def _tell_failure(story: JobStory) -> list[str]:
-    failure = (story.trainjob.get("status") or {}).get("failure") or {}
-    if not failure.get("message"):
+    failure = story.trainjob.failure
+    if failure is None or not failure.get("message"):
         return []
     code = f"exit code {failure['exitCode']}" if failure.get("exitCode") is not None else failure.get("reason", "")
     who = f"{failure.get('replicatedJob') or failure.get('job')} {failure.get('rank', 0)}"
@@ -213,28 +207,19 @@ def _tell_failure(story: JobStory) -> list[str]:
 def _tell_events(context: CommandContext, story: JobStory) -> list[str]:
     """The newest last; what is long stands below its head, so that it can be read on any terminal."""
     lines = []
-    for event in sorted(story.events, key=_get_last)[-_EVENTS:]:
-        about, count = event.get("involvedObject") or {}, int(event.get("count") or 1)
-        times = f" (x{count})" if count > 1 else ""
-        age = show_age(_get_last(event) or None, story.now)
-        warning = event.get("type") == "Warning"
-        reason = terminal.clean(event.get("reason", ""))
-        head = _paint(context, reason, terminal.WAIT) if warning else reason
-        lines.append(f"{age:<6} {head}{times}  {about.get('kind', '')}/{about.get('name', '')}")
-        lines += [f"       {line}" for line in terminal.wrap(context, _shorten(event.get("message", "")), 9)]
+    for event in sorted(story.events, key=lambda event: event.time)[-_EVENTS:]:
+        times = f" (x{event.count})" if event.count > 1 else ""
+        age = show_age(event.time, story.now)
+        reason = terminal.clean(event.reason)
+        head = _paint(context, reason, terminal.WAIT) if event.is_warning else reason
+        lines.append(f"{age:<6} {head}{times}  {event.about}")
+        lines += [f"       {line}" for line in terminal.wrap(context, _shorten(event.message), 9)]
     return lines
 
 
-def _get_last(event: Object) -> str:
-    series = event.get("series") or {}
-    found = event.get("lastTimestamp") or series.get("lastObservedTime") or event.get("eventTime")
-    return str(found or event.get("firstTimestamp") or event["metadata"].get("creationTimestamp") or "")
-
-
 def _tell_next(story: JobStory) -> list[str]:
-    meta = story.trainjob["metadata"]
-    where = "" if meta["namespace"] == "default" else f" -n {meta['namespace']}"
-    name, word = meta["name"] + where, TrainJob(story.trainjob).state.word
+    job = story.trainjob
+    name = job.name if job.namespace == "default" else f"{job.name} -n {job.namespace}"
     commands = {
         trainjobs.WAITING: [("explain", "why it does not run, and what would start it")],
         trainjobs.STARTING: [("logs -f", "what it prints, from the start")],
@@ -243,7 +228,7 @@ def _tell_next(story: JobStory) -> list[str]:
         trainjobs.FAILED: [("logs", "what it printed last"), ("restart", "submit it again under a new name")],
         trainjobs.COMPLETE: [("logs", "what it printed last")],
         trainjobs.DELETING: [("doctor trainjob", "what keeps it, when it does not go")],
-    }[word]
+    }[job.state.word]
     lines = [(f"trainmaster {command} {name}", text) for command, text in commands]
     if story.outputs:
         lines.append((f"{story.outputs} {name}", "what it wrote"))

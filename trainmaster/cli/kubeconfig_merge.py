@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items
 from trainmaster.cli import exits
 from trainmaster.kit.clock import Clock
 
@@ -72,9 +73,7 @@ def remove_from(target: Path, home: Path, *, clock: Clock) -> Merged:
 # ---- what it should say (pure) ------------------------------------------------
 
 
-def add_context(
-    config: Mapping[str, Any], name: str, entry: Mapping[str, Mapping[str, Any]], home: str, *, use: bool
-) -> dict[str, Any]:
+def add_context(config: Fields, name: str, entry: Mapping[str, Fields], home: str, *, use: bool) -> Object:
     """`entry`: the cluster, user and context of the home. The context becomes current when asked for, or when there is
     none."""
     after = copy.deepcopy(dict(config))
@@ -105,7 +104,7 @@ def add_context(
     return after
 
 
-def drop_contexts(config: Mapping[str, Any], home: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+def drop_contexts(config: Fields, home: str) -> tuple[Object, tuple[str, ...]]:
     """Without all that was added for that home; the names of its contexts."""
     after = copy.deepcopy(dict(config))
     removed: list[str] = []
@@ -120,16 +119,16 @@ def drop_contexts(config: Mapping[str, Any], home: str) -> tuple[dict[str, Any],
     return after, tuple(removed)
 
 
-def _list(config: dict[str, Any], section: str) -> list[dict[str, Any]]:
+def _list(config: Object, section: str) -> list[Object]:
     found = config.get(section)
     if found is None:
         found = config[section] = []
     return found
 
 
-def _find_home(entry: Mapping[str, Any], section: str) -> str:
+def _find_home(entry: Fields, section: str) -> str:
     """The home that an entry was made for; "" when it was not made by us."""
-    for one in (entry.get(section[:-1]) or {}).get("extensions") or ():
+    for one in list_items(entry, section[:-1], "extensions"):
         if isinstance(one, Mapping) and one.get("name") == MARK and isinstance(one.get("extension"), Mapping):
             return str(one["extension"].get("home", ""))
     return ""
@@ -138,9 +137,9 @@ def _find_home(entry: Mapping[str, Any], section: str) -> str:
 # ---- files ----------------------------------------------------------------------
 
 
-def _read_own(path: Path) -> dict[str, dict[str, Any]]:
+def _read_own(path: Path) -> dict[str, Object]:
     config = _read(path)
-    named = {section: {one["name"]: one[section[:-1]] for one in config.get(section) or ()} for section in _SECTIONS}
+    named = {section: {one["name"]: one[section[:-1]] for one in list_items(config, section)} for section in _SECTIONS}
     context = named["contexts"].get(config.get("current-context"))
     if context is None:
         raise exits.Failure(f"{path} has no current context: delete it, and the next `trainmaster up` writes it anew")
@@ -152,7 +151,7 @@ def _read_own(path: Path) -> dict[str, dict[str, Any]]:
     return {"cluster": cluster, "user": user, "context": context}
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Object:
     try:
         text = path.read_text()
     except FileNotFoundError:
@@ -171,7 +170,7 @@ def _read(path: Path) -> dict[str, Any]:
     return config
 
 
-def _is_section(value: Any, section: str) -> bool:
+def _is_section(value: object, section: str) -> bool:
     if value is None:
         return True
     return isinstance(value, list) and all(
@@ -200,7 +199,7 @@ def _locked(target: Path) -> Iterator[None]:
         lock.unlink(missing_ok=True)
 
 
-def _replace(target: Path, before: Mapping[str, Any], after: Mapping[str, Any], clock: Clock) -> Path | None:
+def _replace(target: Path, before: Fields, after: Fields, clock: Clock) -> Path | None:
     """Where the old content is kept; None when there was none, or nothing to change."""
     if before == after:
         return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.cli import terminal
@@ -21,7 +20,7 @@ _LEAST = 8
 """A column is not shortened below this; then the last one is left out."""
 
 
-def print_data(context: CommandContext, data: Any, form: str) -> None:
+def print_data(context: CommandContext, data: object, form: str) -> None:
     if form == "json":
         context.say(json.dumps(data, indent=2, ensure_ascii=False))
     else:

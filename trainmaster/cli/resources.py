@@ -6,10 +6,9 @@ The kinds that jobs are made of are known here; others are asked of the server, 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from trainmaster.api import resources
-from trainmaster.api.meta import GVR
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.manifests import Manifest
@@ -51,7 +50,7 @@ async def find_resource(client: Client, document: Manifest) -> tuple[GVR, bool]:
     raise exits.Failure(f"{text}; `kubectl api-resources` lists what it has")
 
 
-async def _discover(client: HttpClient, group: str, version: str) -> list[dict[str, Any]]:
+async def _discover(client: HttpClient, group: str, version: str) -> list[Object]:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
         answer = json.loads((await client.request("GET", path)).body)

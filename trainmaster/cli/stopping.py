@@ -7,12 +7,8 @@ and the controllers carry it down. Suspending keeps the jobs: resume one with sp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from trainmaster.api.labels import MIRROR
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.app.home import ServerInfo
@@ -21,9 +17,11 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod
 
 _SUSPEND = {"spec": {"suspend": True}}
-_FINISHED_PHASES = ("Succeeded", "Failed")
+_ENDS = ("Complete", "Completed", "Failed")
 
 
 def stop_jobs(info: ServerInfo, timeout: float, context: CommandContext) -> None:
@@ -53,60 +51,46 @@ async def suspend_all(client: Client) -> int:
     """Suspends all jobs at the top of their chain and deletes Pods without a controller; returns how many."""
     count = 0
     for gvr in (TRAIN_JOBS, JOB_SETS, JOBS):
-        for job in (await client.list(gvr)).items:
+        for job in map(ObjectModel, (await client.list(gvr)).items):
             if is_stoppable(job):
-                metadata = job["metadata"]
                 try:
-                    await client.patch(gvr, metadata["name"], PatchType.MERGE, _SUSPEND, metadata["namespace"])
+                    await client.patch(gvr, job.name, PatchType.MERGE, _SUSPEND, job.namespace)
                 except NotFound:
                     continue  # deleted meanwhile: stopped, too
                 count += 1
-    for pod in (await client.list(PODS)).items:
-        metadata = pod["metadata"]
-        if not _has_controller(metadata) and _is_running(pod):
-            options = DeleteOptions(uid=metadata["uid"])
+    for pod in map(Pod, (await client.list(PODS)).items):
+        if pod.controller is None and _is_running(pod):
             try:
-                await client.delete(PODS, metadata["name"], metadata["namespace"], options)
+                await client.delete(PODS, pod.name, pod.namespace, DeleteOptions(uid=pod.uid))
             except NotFound:
                 continue
             count += 1
     return count
 
 
-def is_stoppable(job: Object) -> bool:
-    """Unfinished, not suspended yet, and controlled by nobody."""
-    conditions = job.get("status", {}).get("conditions", [])
-    finished = any(
-        condition.get("type") in ("Complete", "Completed", "Failed") and condition.get("status") == "True"
-        for condition in conditions
-    )
-    suspended = job.get("spec", {}).get("suspend") is True
-    return not finished and not suspended and not _has_controller(job["metadata"])
+def is_stoppable(job: ObjectModel) -> bool:
+    """Unfinished, not suspended yet, and controlled by nobody. A TrainJob, a JobSet or a Job."""
+    is_finished = any(job.is_true(end) for end in _ENDS)
+    return not is_finished and not job.spec.get("suspend") and job.controller is None
 
 
-def _has_controller(metadata: Mapping[str, Any]) -> bool:
-    return any(owner.get("controller") for owner in metadata.get("ownerReferences", []))
-
-
-def _is_running(pod: Object) -> bool:
-    """The Pods that show parts of the control plane are none of the jobs'."""
-    is_mirror = MIRROR in (pod["metadata"].get("annotations") or {})
-    return not is_mirror and pod.get("status", {}).get("phase") not in _FINISHED_PHASES
+def _is_running(pod: Pod) -> bool:
+    return not pod.is_mirror and not pod.is_over
 
 
 async def wait_for_pods(client: Client) -> None:
     """Returns when no Pod runs any more."""
     listed = await client.list(PODS)
-    running = {pod["metadata"]["uid"] for pod in listed.items if _is_running(pod)}
+    running = {pod.uid for pod in map(Pod, listed.items) if _is_running(pod)}
     if not running:
         return
     async with client.watch(PODS, options=WatchOptions(resource_version=listed.resource_version)) as events:
         async for event in events:
-            uid = event.object["metadata"]["uid"]
-            if event.type == "DELETED" or not _is_running(event.object):
-                running.discard(uid)
+            pod = Pod(event.object)
+            if event.type == "DELETED" or not _is_running(pod):
+                running.discard(pod.uid)
             else:
-                running.add(uid)
+                running.add(pod.uid)
             if not running:
                 return
     await wait_for_pods(client)  # the watch reached its time limit

@@ -17,6 +17,7 @@ from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.diagnosis import Case, CheckResult, examine
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_status
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import snapshots
@@ -126,7 +127,7 @@ async def _list_forbidden(client: Client, namespace: str) -> list[tuple[str, str
             "spec": {"resourceAttributes": attributes},
         }
         answer = await client.create(REVIEWS, body)
-        if not (answer.get("status") or {}).get("allowed"):
+        if not read_status(answer).get("allowed"):
             found.append((verb, gvr.qualified))
     return found
 

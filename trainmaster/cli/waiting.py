@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS
@@ -93,7 +92,7 @@ async def wait_for(client: Client, jobs: Sequence[Object], goal: str, seconds: f
     return [problem for problem in await limit(waits, seconds, f"not all are {goal}") if problem]
 
 
-async def limit(waits: Sequence[Coroutine[Any, Any, str]], seconds: float | None, text: str) -> list[str]:
+async def limit(waits: Sequence[Awaitable[str]], seconds: float | None, text: str) -> list[str]:
     try:
         async with asyncio.timeout(seconds):
             return list(await asyncio.gather(*waits))

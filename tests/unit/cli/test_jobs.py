@@ -27,6 +27,8 @@ from trainmaster.cli.jobs import add_names, build_row
 from trainmaster.cli.manifests import Manifest
 from trainmaster.cli.spans import show_span
 from trainmaster.client.joblogs import Line, LogMark
+from trainmaster.jobs.models.events import ObjectEvent
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
@@ -90,7 +92,9 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(width: int) -> None:
     failure = {"message": "Traceback\nValueError", "rank": 0, "replicatedJob": "node", "attempt": 2, "exitCode": 1}
     job = make_job(conditions=[make_condition("Failed", LONG)], failure=failure)
     context = CommandContext({"COLUMNS": str(width), "NO_COLOR": "1"}, Terminal(), io.StringIO())
-    lines = list(build_page(context, JobStory(job, NOW, pods=[pod], events=events)))
+    lines = list(
+        build_page(context, JobStory(TrainJob(job), NOW, pods=[Pod(pod)], events=[ObjectEvent(one) for one in events]))
+    )
     assert [line for line in lines if len(line) > width] == []
     text = "\n".join(lines)
     assert text.count("tick") == 40, "nothing of a long message is lost"
@@ -113,7 +117,8 @@ def test_people_read_who_failed_how_and_the_last_words_once() -> None:
     events = [{**event, "metadata": {}, "involvedObject": {"kind": "TrainJob", "name": "a"}}]
     want = "rank 1: exit code 1: ValueError: broken data in shard 3"
     assert build_row(job, NOW, wide=False, all_namespaces=False)[-1] == want
-    page = "\n".join(build_page(CommandContext({}, io.StringIO(), io.StringIO()), JobStory(job, NOW, events=events)))
+    story = JobStory(TrainJob(job), NOW, events=[ObjectEvent(one) for one in events])
+    page = "\n".join(build_page(CommandContext({}, io.StringIO(), io.StringIO()), story))
     assert page.startswith(f"TrainJob default/a: Failed\n  {want}\n")
     assert page.count("Traceback") == 1
     assert "jobset failed (first failed job: a-node-0)\n" in page
@@ -189,7 +194,7 @@ def make_pod_status(phase: str, state: Object, **more: object) -> Object:
     ids=["runs", "cannot start", "failed", "out of memory", "evicted", "restarted"],
 )
 def test_a_rank_shows_how_its_pod_is_and_how_it_ended(status: Object, want: tuple[str, str]) -> None:
-    assert describe_pod({"metadata": {}, "status": status}) == want
+    assert describe_pod(Pod({"metadata": {}, "status": status})) == want
 
 
 @pytest.mark.parametrize(

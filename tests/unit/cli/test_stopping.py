@@ -11,6 +11,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.cli.stopping import is_stoppable, suspend_all, wait_for_pods
 from trainmaster.client.contract import PatchType
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -37,7 +38,7 @@ def make_job(**spec: Any) -> Object:
     ],
 )
 def test_only_unfinished_jobs_at_the_top_of_their_chain_are_stopped(change: Object, want: bool) -> None:
-    assert is_stoppable({**make_job(), **change}) is want
+    assert is_stoppable(ObjectModel({**make_job(), **change})) is want
 
 
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "command": ["true"]}]}}

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.labels import COMPLETION_INDEX, FIRST_ATTEMPT, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.labels import (
+    COMPLETION_INDEX,
+    FIRST_ATTEMPT,
+    JOBSET_NAME,
+    MIRROR,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+)
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_fields, read_labels, read_text
 from trainmaster.api.storage import DRIVER
@@ -15,7 +22,7 @@ from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.objects import ObjectModel
-from trainmaster.jobs.models.pods import Pod, read_running, read_terminated, read_waiting
+from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_running, read_terminated, read_waiting
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.volumes import PersistentVolume, PersistentVolumeClaim
@@ -136,6 +143,15 @@ def test_a_pod_says_which_member_of_its_job_it_is() -> None:
     assert (pod.jobset, pod.step, pod.attempt, pod.index, pod.is_over) == ("one", "node", 2, 7, True)
     waits = {"state": {"waiting": {"reason": "Queued"}}}
     assert read_waiting(waits)["reason"] == "Queued" and not read_running(waits) and not read_terminated({})
+
+
+def test_a_pod_says_how_far_it_is_and_why() -> None:
+    pod = Pod(build({"phase": "Failed", "reason": "Evicted"}))
+    assert (pod.phase, pod.reason, pod.is_running, pod.is_mirror) == ("Failed", "Evicted", False, False)
+    assert Pod(build({"phase": "Running"})).is_running and Pod(build({"phase": None})).phase == "Pending"
+    assert Pod(build(annotations={MIRROR: "apiserver"})).is_mirror
+    again = {"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 3}}}
+    assert read_last_terminated(again) == {"exitCode": 3} and not read_terminated(again)
 
 
 def test_a_node_says_whom_it_keeps_off() -> None:

@@ -17,10 +17,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainmaster.api.fidelity import Classed, list_used
 from trainmaster.api.kinds import Fidelity, Kind
+from trainmaster.api.meta import Object
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.documents import DocumentProblem, ManifestDocument, add_files, read_documents
@@ -116,7 +117,7 @@ def _advise(one: Classed) -> str:
     return f"not carried out on one machine{note}; remove it, or run the job on a cluster"
 
 
-def _explain_unknown(server: Rehearsal, obj: dict[str, Any]) -> str:
+def _explain_unknown(server: Rehearsal, obj: Object) -> str:
     version, name = obj.get("apiVersion"), obj.get("kind")
     if not isinstance(version, str) or not isinstance(name, str) or not version or not name:
         missing = " and ".join(
@@ -140,7 +141,7 @@ def _find_path(text: str) -> str:
     return found[0] if found else ""
 
 
-def to_data(report: CheckReport) -> dict[str, Any]:
+def to_data(report: CheckReport) -> dict[str, object]:
     document, obj = report.document, report.document.obj or {}
     meta = obj.get("metadata")
     meta = meta if isinstance(meta, dict) else {}

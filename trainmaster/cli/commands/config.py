@@ -6,7 +6,6 @@ A key that does not exist, in the file or in the environment, is an error. docs/
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from trainmaster.app.settings import list_settings
 from trainmaster.cli import exits
@@ -23,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     effective = load_settings(options, context, context.home(options))
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key in list_settings():
         group, _, name = key.partition(".")
         value = getattr(getattr(effective.settings, group), name)
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     return exits.OK
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     if isinstance(value, list):
         return ",".join(value) or "-"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -83,8 +83,7 @@ async def _delete(client: Client, job: Object, context: CommandContext, *, wait:
 
 def _describe(options: argparse.Namespace, job: Object) -> str:
     state = TrainJob(job).state
-    active = sum(entry.get("active", 0) for entry in (job.get("status") or {}).get("jobsStatus") or ())
-    running = not state.is_final and active
+    running = not state.is_final and any(step.get("active") for step in TrainJob(job).steps)
     if options.dry_run:
         return f"would be deleted ({state.word}{', its Pods would be stopped' if running else ''})"
     return f"deleted ({'its Pods are stopped' if running else 'it was ' + state.word})"

@@ -13,7 +13,6 @@ import asyncio
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import get_phase
 from trainmaster.api.resources import (
     CONFIG_MAPS,
     EVENTS,
@@ -26,8 +25,12 @@ from trainmaster.cli.jobpage import JobStory, build_page
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.client.joblogs import is_owned, list_pods
+from trainmaster.client.joblogs import list_pods
 from trainmaster.client.lookups import find_readable, find_runtime
+from trainmaster.jobs.models.events import ObjectEvent
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
 
 _EVENTS_OF_PODS = 8
@@ -64,18 +67,18 @@ async def collect(client: Client, namespace: str, name: str, outputs: str = "") 
         find_readable(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE),
         list_pods(client, trainjob),
     )
-    if jobset is not None and not is_owned(jobset, trainjob["metadata"]["uid"]):
+    if jobset is not None and not JobSet(jobset).is_owned_by(trainjob["metadata"]["uid"]):
         jobset = None
-    troubled = sorted(pods, key=lambda pod: get_phase(pod) in ("Running", "Succeeded"))
+    troubled = sorted(pods, key=lambda pod: Pod(pod).phase in ("Running", "Succeeded"))
     about = [trainjob, *([jobset] if jobset else []), *troubled[:_EVENTS_OF_PODS]]
     events = await asyncio.gather(*(_list_events(client, namespace, obj["metadata"]["uid"]) for obj in about))
     return JobStory(
-        trainjob,
+        TrainJob(trainjob),
         SystemClock().now(),
         runtime=runtime,
-        jobset=jobset,
-        pods=pods,
-        events=[event for found in events for event in found],
+        jobset=JobSet(jobset) if jobset is not None else None,
+        pods=[Pod(pod) for pod in pods],
+        events=[ObjectEvent(event) for found in events for event in found],
         policy=read_policy(config).policy,
         outputs=outputs,
     )

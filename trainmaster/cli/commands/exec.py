@@ -30,6 +30,7 @@ from trainmaster.cli.server import add_server, call, find_server
 from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.pod_exec import STDERR, ExecOptions, ExecSession, open_exec
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.scopes import Scope
 
 _PIECE = 64 * 1024
@@ -103,7 +104,7 @@ async def find_pod(client: Client, namespace: str, name: str, rank: int | None, 
     await get_trainjob(client, namespace, name)
     listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{JOBSET_NAME}={name}"))
     places = [(place, pod) for pod in listed.items if (place := find_place(pod)) is not None]
-    running = [(place, pod) for place, pod in places if (pod.get("status") or {}).get("phase") == "Running"]
+    running = [(place, pod) for place, pod in places if Pod(pod).is_running]
     newest = max((place.attempt for place, _ in running), default=0)
     running = [(place, pod) for place, pod in running if place.attempt == newest]
     jobs = {place.job for place, _ in running}

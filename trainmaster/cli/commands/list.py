@@ -131,7 +131,7 @@ class Watcher:
         form, uid = self._options.output, job["metadata"]["uid"]
         key = "gone" if gone else job["metadata"]["resourceVersion"]
         if form in ("table", "wide"):
-            key = f"{gone} {TrainJob(job).state} {(job.get('status') or {}).get('trainerStatus')}"
+            key = f"{gone} {TrainJob(job).state} {TrainJob(job).report}"
         if self._shown.get(uid) == key:
             return
         self._shown[uid] = key

@@ -12,8 +12,8 @@ import argparse
 from collections.abc import Mapping
 from datetime import datetime
 
-from trainmaster.api.conditions import is_true, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import NODES
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_home, add_output
@@ -21,6 +21,7 @@ from trainmaster.cli.jobs import find_near, show_age
 from trainmaster.cli.output import print_objects, print_table
 from trainmaster.cli.server import add_cluster, call
 from trainmaster.client.contract import Client, ListOptions
+from trainmaster.jobs.models.nodes import Node
 from trainmaster.kit.clock import SystemClock
 
 _INSTANCE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
@@ -73,12 +74,12 @@ def _style(word: str) -> str:
     return terminal.GOOD if word == "Ready" else terminal.BAD if word.startswith("NotReady") else terminal.WAIT
 
 
-def build_row(node: Object, now: datetime, *, wide: bool = False) -> list[str]:
-    labels: Mapping[str, str] = node["metadata"].get("labels") or {}
-    status = node.get("status") or {}
-    info, amounts = status.get("nodeInfo") or {}, status.get("allocatable") or status.get("capacity") or {}
+def build_row(raw: Fields, now: datetime, *, wide: bool = False) -> list[str]:
+    node = Node(raw)
+    labels, info = node.labels, read_fields(node.status, "nodeInfo")
+    amounts = node.allocatable or node.capacity
     row = [
-        node["metadata"]["name"],
+        node.name,
         describe_status(node),
         _first(labels, _INSTANCE),
         labels.get("kubernetes.io/arch") or info.get("architecture") or "-",
@@ -93,14 +94,14 @@ def build_row(node: Object, now: datetime, *, wide: bool = False) -> list[str]:
             labels.get("nvidia.com/gpu.product", "-"),
             _first(labels, _ZONE),
             info.get("kubeletVersion") or "-",
-            show_age(node["metadata"].get("creationTimestamp"), now),
+            show_age(node.created_at, now),
         ]
     return row
 
 
-def describe_status(node: Object) -> str:
-    word = "Ready" if is_true(list_conditions(node), "Ready") else "NotReady"
-    return f"{word},SchedulingDisabled" if (node.get("spec") or {}).get("unschedulable") else word
+def describe_status(node: Node) -> str:
+    word = "Ready" if node.is_true("Ready") else "NotReady"
+    return f"{word},SchedulingDisabled" if node.is_cordoned else word
 
 
 def count_gpus(amounts: Mapping[str, str]) -> int:

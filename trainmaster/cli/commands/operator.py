@@ -12,13 +12,14 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.client.kubeconfig import ConfigError, find_config
 
+T = TypeVar("T")
 _SYSTEM_NAMESPACE = "trainmaster-system"
 
 
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     return exits.OK
 
 
-def _decide_progress(options: argparse.Namespace, context: CommandContext, make: Callable[..., Any]) -> Any:
+def _decide_progress(options: argparse.Namespace, context: CommandContext, make: Callable[..., T]) -> T | None:
     """On wherever Pods can reach us: that is known in a Pod, and otherwise has to be said."""
     url, namespace = options.progress_url, options.lease_namespace
     if options.no_progress or options.companion:

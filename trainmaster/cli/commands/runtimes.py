@@ -15,14 +15,15 @@ from collections.abc import Sequence
 from trainmaster.api.labels import FRAMEWORK
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
-from trainmaster.api.training.ends import is_finished
-from trainmaster.api.training.steps import find_policy, get_ml_policy, get_template_spec
+from trainmaster.api.training.steps import find_policy
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import find_near, show_age
 from trainmaster.cli.output import print_objects, print_table
 from trainmaster.cli.server import add_server, call
 from trainmaster.client.contract import Client
+from trainmaster.jobs.models.runtimes import TrainingRuntime
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
 
 _SHOWN = 3
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
                 raise exits.Failure(f'there is no runtime "{name}"{hint}', exits.NOT_FOUND)
         runtimes = [runtime for runtime in runtimes if runtime["metadata"]["name"] in options.names]
     if options.output in ("table", "wide"):
-        _show(context, options, runtimes, jobs)
+        _show(context, options, [TrainingRuntime(one) for one in runtimes], [TrainJob(job) for job in jobs])
     else:
         _print_objects(context, options, runtimes)
     return exits.OK
@@ -70,7 +71,9 @@ def _print_objects(context: CommandContext, options: argparse.Namespace, runtime
     print_objects(context, CLUSTER_TRAINING_RUNTIMES, runtimes, options.output, single=single)
 
 
-def _show(context: CommandContext, options: argparse.Namespace, runtimes: list[Object], jobs: list[Object]) -> None:
+def _show(
+    context: CommandContext, options: argparse.Namespace, runtimes: list[TrainingRuntime], jobs: list[TrainJob]
+) -> None:
     if not runtimes:
         context.note("there are no runtimes; `trainmaster submit -f RUNTIME.yaml` makes one")
         return
@@ -78,39 +81,36 @@ def _show(context: CommandContext, options: argparse.Namespace, runtimes: list[O
     header = ["NAME", "NAMESPACE", "FRAMEWORK", "NODES", *(["POLICY", "RESTARTS"] if wide else []), "AGE", "IN USE BY"]
     rows = []
     for runtime in runtimes:
-        meta, policy = runtime["metadata"], find_policy(runtime)[0] or "-"
-        most = (get_template_spec(runtime).get("failurePolicy") or {}).get("maxRestarts", 0)
+        policy = find_policy(runtime.raw)[0] or "-"
         rows.append(
             [
-                meta["name"],
-                meta.get("namespace") or "(all)",
-                (meta.get("labels") or {}).get(FRAMEWORK, "-"),
-                str(get_ml_policy(runtime).get("numNodes") or "-"),
-                *([policy, str(most)] if wide else []),
-                show_age(meta.get("creationTimestamp"), now),
+                runtime.name,
+                runtime.namespace or "(all)",
+                runtime.labels.get(FRAMEWORK, "-"),
+                str(runtime.ml_policy.get("numNodes") or "-"),
+                *([policy, str(runtime.max_restarts)] if wide else []),
+                show_age(runtime.created_at, now),
                 _describe_use(runtime, jobs),
             ]
         )
     print_table(context, header, rows)
 
 
-def _describe_use(runtime: Object, jobs: Sequence[Object]) -> str:
+def _describe_use(runtime: TrainingRuntime, jobs: Sequence[TrainJob]) -> str:
     users = [job for job in jobs if _uses(job, runtime)]
     if not users:
         return "-"
-    active = [job["metadata"]["name"] for job in users if not is_finished(job)]
+    active = [job.name for job in users if not job.is_finished]
     over = len(users) - len(active)
     named = ", ".join(active[:_SHOWN]) + (f" and {len(active) - _SHOWN} more" if len(active) > _SHOWN else "")
     ended = f"{over} ended" if over else ""
     return "; ".join(text for text in (named, ended) if text)
 
 
-def _uses(job: Object, runtime: Object) -> bool:
-    reference, meta = job["spec"]["runtimeRef"], runtime["metadata"]
-    kind = reference.get("kind", _CLUSTER_WIDE)
-    own = meta.get("namespace", "")
+def _uses(job: TrainJob, runtime: TrainingRuntime) -> bool:
+    kind = "TrainingRuntime" if runtime.namespace else _CLUSTER_WIDE
     return bool(
-        reference.get("name") == meta["name"]
-        and kind == (_CLUSTER_WIDE if not own else "TrainingRuntime")
-        and own in ("", job["metadata"]["namespace"])
+        job.runtime.get("name") == runtime.name
+        and job.runtime.get("kind", _CLUSTER_WIDE) == kind
+        and runtime.namespace in ("", job.namespace)
     )

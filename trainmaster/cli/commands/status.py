@@ -10,7 +10,6 @@ import http.client
 import ssl
 import urllib.parse
 from dataclasses import asdict
-from typing import Any
 
 from trainmaster.app.home import Home, ServerInfo
 from trainmaster.cli import exits
@@ -33,7 +32,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if info is None:
         return _report_absent(options, context, home)
     problem = find_problem(info, home)
-    data: dict[str, Any] = {"running": True, "ready": not problem, **asdict(info)}
+    data: dict[str, object] = {"running": True, "ready": not problem, **asdict(info)}
     if problem:
         data["problem"] = problem
     damages = list_damages(home.store)

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from trainmaster.api import quantity
 from trainmaster.api.devices import list_shares
 from trainmaster.api.labels import JOBSET_NAME
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.places import find_place
 from trainmaster.api.pods.requests import CPU, GPU, count_requests, read_amounts
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits, terminal
@@ -28,6 +29,7 @@ from trainmaster.cli.output import build_table, print_data
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client, ListOptions
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import SystemClock
 
 POD_METRICS = GVR("metrics.k8s.io", "v1beta1", "pods")
@@ -103,7 +105,7 @@ async def look(
     """What the Pods of the jobs use, by job, attempt and rank."""
     selector = ListOptions(label_selector=f"{JOBSET_NAME} in ({','.join(names)})" if names else JOBSET_NAME)
     pods = (await client.list(PODS, namespace, selector)).items
-    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
+    running = [pod for pod in pods if Pod(pod).is_running]
     measured = await _measure(client, namespace, selector) if running else {}
     found = []
     for pod in running:
@@ -114,7 +116,7 @@ async def look(
     return sorted(found, key=lambda one: (one.namespace, one.job, one.role, one.rank, one.pod))
 
 
-async def _measure(client: Client, namespace: str, selector: ListOptions) -> dict[tuple[str, str], Object]:
+async def _measure(client: Client, namespace: str, selector: ListOptions) -> dict[tuple[str, str], Fields]:
     try:
         items = (await client.list(POD_METRICS, namespace, selector)).items
     except StatusError as error:
@@ -125,20 +127,19 @@ async def _measure(client: Client, namespace: str, selector: ListOptions) -> dic
     return {(item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in items}
 
 
-def _build(pod: Object, measured: Object | None, loads: Mapping[str, tuple[int | None, int]]) -> PodUsage | None:
-    place = find_place(pod)
+def _build(raw: Object, measured: Fields | None, loads: Mapping[str, tuple[int | None, int]]) -> PodUsage | None:
+    pod, place = Pod(raw), find_place(raw)
     if place is None:
         return None
-    meta = pod["metadata"]
-    requests, limits = count_requests(pod["spec"]), _add_limits(pod)
-    gpus = tuple(GpuUsage(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(pod))
+    requests, limits = count_requests(pod.spec), _add_limits(pod)
+    gpus = tuple(GpuUsage(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(raw))
     return PodUsage(
-        namespace=meta["namespace"],
-        job=meta["labels"][JOBSET_NAME],
+        namespace=pod.namespace,
+        job=pod.jobset,
         role=place.job,
         rank=place.index,
         attempt=place.attempt,
-        pod=meta["name"],
+        pod=pod.name,
         cpu=None if measured is None else float(_add(measured, CPU)),
         memory=None if measured is None else int(_add(measured, "memory")),
         cpu_asked=(requests.get(CPU) or limits.get(CPU, 0)) / 1000,
@@ -148,15 +149,15 @@ def _build(pod: Object, measured: Object | None, loads: Mapping[str, tuple[int |
     )
 
 
-def _add(measured: Object, name: str) -> float:
-    usages = (container.get("usage") or {} for container in measured.get("containers") or ())
+def _add(measured: Fields, name: str) -> float:
+    usages = (read_fields(container, "usage") for container in list_items(measured, "containers"))
     return float(sum(quantity.parse(usage.get(name, "0")) for usage in usages))
 
 
-def _add_limits(pod: Object) -> dict[str, int]:
+def _add_limits(pod: Pod) -> dict[str, int]:
     total: dict[str, int] = {}
-    for container in pod["spec"].get("containers") or ():
-        for name, amount in read_amounts((container.get("resources") or {}).get("limits")).items():
+    for container in pod.containers:
+        for name, amount in read_amounts(read_fields(container, "resources", "limits")).items():
             total[name] = total.get(name, 0) + amount
     return total
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
-from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items
 from trainmaster.api.training.failures import find_traceback
 from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
@@ -23,7 +22,7 @@ from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
 from trainmaster.cli.view.ranks import STOPPED as RANK_STOPPED
 from trainmaster.cli.view.ranks import WAITING as RANK_WAITING
 from trainmaster.cli.view.ranks import Rank, describe_end, read_rank
-from trainmaster.jobs.models.trainjobs import shorten_waiting
+from trainmaster.jobs.models.trainjobs import TrainJob, shorten_waiting
 from trainmaster.kit.clock import parse_time
 
 SUBMITTED, WAITING, STARTING, RUNNING = "Submitted", "Waiting", "Starting", "Running"
@@ -74,7 +73,7 @@ class Screen:
     """12/40, where the program says so."""
     metrics: dict[str, list[float]] = field(default_factory=dict)
     """Name to all that was reported since we look, the newest last."""
-    failure: Mapping[str, Any] | None = None
+    failure: Fields | None = None
     offline: str = ""
     """Why the server does not answer; "" while it does."""
 
@@ -102,21 +101,21 @@ class Model:
     # ---- what is told ---------------------------------------------------------
 
     def see_trainjob(self, trainjob: Object) -> None:
-        uid = trainjob["metadata"].get("uid", "")
+        job = TrainJob(trainjob)
+        uid = job.meta.get("uid", "")
         if self._uid not in ("", uid):
             self.see_deleted()  # this is another one, of the same name
             return
         self._uid = uid
-        screen, spec, status = self.screen, trainjob["spec"], trainjob.get("status") or {}
-        trainer = spec.get("trainer") or {}
-        screen.runtime = _DERIVED.sub("", spec["runtimeRef"]["name"])
-        screen.nodes = trainer.get("numNodes") or 1
-        screen.processes = str(trainer.get("numProcPerNode", ""))
-        screen.created = trainjob["metadata"].get("creationTimestamp", "")
-        screen.failure = status.get("failure")
-        self._see_progress(status.get("trainerStatus") or {})
+        screen = self.screen
+        screen.runtime = _DERIVED.sub("", job.runtime["name"])
+        screen.nodes = job.nodes or 1
+        screen.processes = str(job.trainer.get("numProcPerNode", ""))
+        screen.created = job.created_at
+        screen.failure = job.failure
+        self._see_progress(job.report)
         before = screen.state, screen.reason
-        self._find_state(trainjob, status)
+        self._find_state(job)
         if (screen.state, screen.reason) != before:
             self._tell("state", _describe_state(screen))
 
@@ -157,30 +156,29 @@ class Model:
 
     # ---- state ----------------------------------------------------------------
 
-    def _find_state(self, trainjob: Object, status: Mapping[str, Any]) -> None:
-        screen, conditions = self.screen, list_conditions(trainjob)
+    def _find_state(self, job: TrainJob) -> None:
+        screen = self.screen
         screen.reason = screen.message = screen.until = ""
         for kind in (COMPLETE, FAILED):
-            condition = find_condition(conditions, kind)
+            condition = job.find_condition(kind)
             if condition is not None and condition.get("status") == "True":
                 screen.state, screen.ended = kind, condition.get("lastTransitionTime", "")
                 screen.reason, screen.message = condition.get("reason", ""), condition.get("message", "")
                 return
-        suspended = find_condition(conditions, SUSPENDED)
-        waiting = status.get("waiting") or {}
-        if suspended is not None and suspended.get("status") == "True":
+        waiting = job.waiting
+        if job.is_true(SUSPENDED):
             screen.state, screen.message = SUSPENDED, "nothing of it runs until it is resumed"
         elif waiting:
             screen.state = RESTARTING if waiting.get("reason") == "RestartBackOff" else WAITING
             screen.reason, screen.message = waiting.get("reason", ""), shorten_waiting(waiting.get("message", ""))
             screen.until = waiting.get("until", "")
         else:
-            screen.state = self._state_of_ranks(trainjob)
+            screen.state = self._state_of_ranks(job)
 
-    def _state_of_ranks(self, trainjob: Object) -> str:
+    def _state_of_ranks(self, job: TrainJob) -> str:
         if any(rank.state == RANK_RUNNING for rank in self.screen.ranks):
             return RUNNING
-        active = any(entry.get("active") for entry in (trainjob.get("status") or {}).get("jobsStatus") or ())
+        active = any(step.get("active") for step in job.steps)
         if self.screen.state == RUNNING or (active and not self.screen.ranks):
             return RUNNING if self.screen.state == RUNNING else STARTING
         return STARTING if self.screen.ranks or active or self.screen.state == STARTING else SUBMITTED
@@ -218,13 +216,12 @@ class Model:
             self._told.add((rank.uid, rank.state, rank.detail))
             self._tell("rank", text)
 
-    def _see_progress(self, report: Mapping[str, Any]) -> None:
+    def _see_progress(self, report: Fields) -> None:
         screen, when = self.screen, str(report.get("lastUpdatedTime", ""))
         percent, remaining = report.get("progressPercentage"), report.get("estimatedRemainingSeconds")
         screen.remaining = remaining
-        values = {
-            entry["name"]: number for entry in report.get("metrics") or () if (number := _read(entry)) is not None
-        }
+        metrics: Sequence[Fields] = list_items(report, "metrics")
+        values = {entry["name"]: number for entry in metrics if (number := _read(entry)) is not None}
         step, total = values.pop(STEP, None), values.pop(TOTAL, None)
         if step is not None:
             screen.step = show(step) if total is None else f"{step:.0f}/{total:.0f}"
@@ -243,7 +240,7 @@ class Model:
         self._news.append(JobNews(kind, text))
 
 
-def _read(metric: Mapping[str, Any]) -> float | None:
+def _read(metric: Fields) -> float | None:
     try:
         number = float(metric.get("value", ""))
     except ValueError:
@@ -269,7 +266,7 @@ def _describe_state(screen: Screen) -> str:
     return f"{text}: {screen.message}" if screen.message and screen.state not in (FAILED, COMPLETE) else text
 
 
-def describe_failure(failure: Mapping[str, Any], word: str = "rank") -> str:
+def describe_failure(failure: Fields, word: str = "rank") -> str:
     """rank 1 ended with exit code 7; rank 0 was ended by SIGKILL (OOMKilled)."""
     job = failure.get("replicatedJob", "node")
     who = f"{word} {failure['rank']}" if "rank" in failure and job == "node" else f"{job} {failure.get('rank', 0)}"
@@ -278,7 +275,7 @@ def describe_failure(failure: Mapping[str, Any], word: str = "rank") -> str:
     return f"{who} {verb} {how}"
 
 
-def find_exit_code(failure: Mapping[str, Any] | None) -> int | None:
+def find_exit_code(failure: Fields | None) -> int | None:
     """That of the first failing rank, 128 + signal; None when no rank is to blame."""
     if failure is None:
         return None

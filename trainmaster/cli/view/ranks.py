@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from trainmaster.api import labels
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_text
 from trainmaster.api.training.restarts import read_first
+from trainmaster.jobs.models.pods import Pod, read_running, read_terminated, read_waiting
 
 WAITING, STARTING, RUNNING = "waiting", "starting", "running"
 STOPPING, STOPPED, DONE, FAILED = "stopping", "stopped", "done", "failed"
@@ -36,23 +37,22 @@ class Rank:
         return self.job, self.index
 
 
-def read_rank(pod: Object) -> Rank:
-    meta, status = pod["metadata"], pod.get("status") or {}
-    marks = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}
-    container = _find_container(status)
-    state = (container or {}).get("state") or {}
-    word, detail = _describe(pod, status, state)
-    ended = state.get("terminated") or {}
+def read_rank(raw: Object) -> Rank:
+    pod = Pod(raw)
+    marks = {**pod.annotations, **pod.labels}
+    container = _find_container(pod)
+    word, detail = _describe(pod, container)
+    ended = read_terminated(container)
     return Rank(
         job=marks.get(labels.REPLICATED_JOB_NAME, "node"),
         index=_read_number(marks, labels.JOB_INDEX) + _read_number(marks, labels.COMPLETION_INDEX),
-        attempt=read_first(pod) + _read_number(marks, labels.RESTART_ATTEMPT),
+        attempt=read_first(raw) + _read_number(marks, labels.RESTART_ATTEMPT),
         state=word,
-        pod=meta["name"],
-        uid=meta["uid"],
+        pod=pod.name,
+        uid=pod.uid,
         detail=detail,
-        started=(state.get("running") or {}).get("startedAt") or ended.get("startedAt") or "",
-        finished=ended.get("finishedAt") or "",
+        started=read_text(read_running(container), "startedAt") or read_text(ended, "startedAt"),
+        finished=read_text(ended, "finishedAt"),
     )
 
 
@@ -61,42 +61,41 @@ def _read_number(marks: Mapping[str, str], key: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _find_container(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The one that says most: the first that failed, else the one that trains."""
-    entries = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+def _find_container(pod: Pod) -> Fields:
+    """The status that says most: of the first that failed, else of the one that trains; empty before there is one."""
+    entries = pod.all_container_statuses
     for entry in entries:
-        if ((entry.get("state") or {}).get("terminated") or {}).get("exitCode") not in _QUIET:
-            return dict(entry)
+        if read_terminated(entry).get("exitCode") not in _QUIET:
+            return entry
     for entry in entries:
-        if (entry.get("state") or {}).get("waiting", {}).get("message"):
-            return dict(entry)
-    return next((dict(entry) for entry in reversed(entries) if entry.get("name") == "node"), None)
+        if read_waiting(entry).get("message"):
+            return entry
+    return next((entry for entry in reversed(entries) if entry.get("name") == "node"), {})
 
 
-def _describe(pod: Object, status: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[str, str]:
-    phase = status.get("phase", "Pending")
-    if phase == "Succeeded":
+def _describe(pod: Pod, container: Fields) -> tuple[str, str]:
+    if pod.phase == "Succeeded":
         return DONE, ""
-    if phase == "Failed" and "deletionTimestamp" in pod["metadata"]:
+    if pod.phase == "Failed" and pod.is_deleting:
         return STOPPED, ""  # it was asked to end, because another rank failed or somebody wanted it
-    if phase == "Failed":
-        return FAILED, describe_end(state.get("terminated") or {}) or str(status.get("reason", ""))
-    if "deletionTimestamp" in pod["metadata"]:
+    if pod.phase == "Failed":
+        return FAILED, describe_end(read_terminated(container)) or pod.reason
+    if pod.is_deleting:
         return STOPPING, ""
-    if phase == "Running":
+    if pod.is_running:
         return RUNNING, ""
-    waiting = state.get("waiting") or {}
+    waiting = read_waiting(container)
     if waiting.get("reason") in _ORDINARY and waiting.get("message"):
         return WAITING, str(waiting["message"])
     if waiting and waiting.get("reason") not in _ORDINARY:
         return WAITING, ": ".join(text for text in (waiting.get("reason"), waiting.get("message")) if text)
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return WAITING, str(condition.get("message") or condition.get("reason") or "")
-    return (STARTING, "") if pod["spec"].get("nodeName") else (WAITING, "")
+    scheduled = pod.find_condition("PodScheduled")
+    if scheduled is not None and scheduled.get("status") == "False":
+        return WAITING, read_text(scheduled, "message") or read_text(scheduled, "reason")
+    return (STARTING, "") if pod.node else (WAITING, "")
 
 
-def describe_end(ended: Mapping[str, Any]) -> str:
+def describe_end(ended: Fields) -> str:
     """exit code 7, SIGKILL (OOMKilled), ..."""
     code = ended.get("exitCode")
     if code is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, MIRROR, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.numbers import find_count
 from trainmaster.api.pods.phases import OVER
@@ -18,7 +18,7 @@ class Pod(ObjectModel):
 
     @property
     def phase(self) -> str:
-        return str(self.status.get("phase", "Pending"))
+        return str(self.status.get("phase") or "Pending")
 
     @property
     def is_over(self) -> bool:
@@ -26,8 +26,22 @@ class Pod(ObjectModel):
         return self.status.get("phase") in OVER
 
     @property
+    def is_running(self) -> bool:
+        return bool(self.status.get("phase") == "Running")
+
+    @property
     def is_ready(self) -> bool:
         return self.is_true("Ready")
+
+    @property
+    def is_mirror(self) -> bool:
+        """It shows a part of the control plane, and belongs to no job."""
+        return MIRROR in self.annotations
+
+    @property
+    def reason(self) -> str:
+        """Why it is in its phase, where that is not for its containers to say: `Evicted`."""
+        return str(self.status.get("reason") or "")
 
     @property
     def node(self) -> str:
@@ -95,20 +109,25 @@ class Pod(ObjectModel):
 
 def read_waiting(container: Fields) -> Fields:
     """`state.waiting` of a container's status; empty when it does not wait."""
-    return _read_state(container, "waiting")
+    return _read_state(container, "state", "waiting")
 
 
 def read_terminated(container: Fields) -> Fields:
     """`state.terminated` of a container's status; empty when it has not ended."""
-    return _read_state(container, "terminated")
+    return _read_state(container, "state", "terminated")
 
 
 def read_running(container: Fields) -> Fields:
     """`state.running` of a container's status; empty when it does not run."""
-    return _read_state(container, "running")
+    return _read_state(container, "state", "running")
 
 
-def _read_state(container: Fields, name: str) -> Fields:
-    state: Fields = container.get("state") or _NOTHING
+def read_last_terminated(container: Fields) -> Fields:
+    """`lastState.terminated` of a container's status: how its run before this one ended; empty when there was none."""
+    return _read_state(container, "lastState", "terminated")
+
+
+def _read_state(container: Fields, which: str, name: str) -> Fields:
+    state: Fields = container.get(which) or _NOTHING
     found: Fields = state.get(name) or _NOTHING
     return found
