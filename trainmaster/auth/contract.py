@@ -5,11 +5,12 @@ Everything is synchronous and answers from memory: both run on every request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.contract import ActingIdentity
+from trainmaster.edge.messages import PeerCertificate
 
 RBAC_GROUP = "rbac.authorization.k8s.io"
 ROLES = GVR(RBAC_GROUP, "v1", "roles")
@@ -47,7 +48,7 @@ class ObjectReader(Protocol):
 
 
 class Authenticator(Protocol):
-    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> ActingIdentity | None:
+    def identify(self, authorization: str | None, certificate: PeerCertificate | None) -> ActingIdentity | None:
         """Who sends this; None without credentials. StatusError 401 for credentials that are wrong."""
         ...
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trainmaster.api import status
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import list_items, read_text
 from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, RBAC_GROUP, ROLE_BINDINGS, ROLES
-from trainmaster.auth.rbac import AccessRule, RbacAuthorizer, RoleRef, parse_rules
+from trainmaster.auth.rbac import AccessRule, RbacAuthorizer, parse_ref, parse_rules
 from trainmaster.client.contract import ActingIdentity
 
 
@@ -21,7 +22,7 @@ def check_write(
     """StatusError 403 when the write would grant the writer, or anybody, more than the writer has."""
     if gvr.group != RBAC_GROUP or MASTERS in identity.groups:
         return
-    name = str((new.get("metadata") or {}).get("name", ""))
+    name = read_text(new, "metadata", "name")
     if gvr in (ROLES, CLUSTER_ROLES):
         if old is not None and old.get("rules") == new.get("rules") and _selectors(old) == _selectors(new):
             return
@@ -34,8 +35,7 @@ def check_write(
         same = ("roleRef", "subjects")
         if old is not None and all(old.get(key) == new.get(key) for key in same):
             return
-        ref = new.get("roleRef") or {}
-        role = RoleRef(namespace if ref.get("kind") == "Role" else "", str(ref.get("name", "")))
+        role = parse_ref(new, namespace)
         plural = "roles" if role.namespace else "clusterroles"
         if authorizer.allows(identity, "bind", RBAC_GROUP, plural, namespace, role.name):
             return
@@ -52,8 +52,8 @@ def check_write(
 _EVERYTHING = AccessRule(frozenset({"*"}), frozenset({"*"}), frozenset({"*"}))
 
 
-def _selectors(role: Object) -> object:
-    return (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or None
+def _selectors(role: Object) -> Sequence[Fields]:
+    return list_items(role, "aggregationRule", "clusterRoleSelectors")
 
 
 def _refusal(

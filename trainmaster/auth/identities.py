@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from trainmaster.api import status
 from trainmaster.auth.contract import AUTHENTICATED
 from trainmaster.client.contract import ActingIdentity
+from trainmaster.edge.messages import PeerCertificate
 
 _MAX_TOKEN = 16 * 1024
 _REMEMBERED = 1000
@@ -55,7 +56,7 @@ class StaticTokens:
         return None if identity is None else (identity, ())
 
 
-def read_certificate(certificate: Mapping[str, Any]) -> ActingIdentity | None:
+def read_certificate(certificate: PeerCertificate) -> ActingIdentity | None:
     """The identity in a verified client certificate (the form of `ssl.SSLSocket.getpeercert`)."""
     user = ""
     groups: list[str] = []
@@ -76,7 +77,7 @@ class Credentials:
         self._remembered: dict[str, tuple[TokenSource, str]] = {}
         """Header to the source that knew its token, which is asked first next time. It decides anew every time."""
 
-    def identify(self, authorization: str | None, certificate: Mapping[str, Any] | None) -> ActingIdentity | None:
+    def identify(self, authorization: str | None, certificate: PeerCertificate | None) -> ActingIdentity | None:
         if certificate is not None:
             identity = read_certificate(certificate)
             if identity is not None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -83,14 +83,14 @@ class Pki:
         certificate, key = _issue(user, groups, None, issuer, issuer_key, self._clock.now(), days)
         return _certificate_pem(certificate).decode(), _key_pem(key).decode()
 
-    def _read_record(self) -> dict[str, Any]:
+    def _read_record(self) -> dict[str, object]:
         try:
             record = orjson.loads(self._record.read_bytes())
         except (OSError, orjson.JSONDecodeError):
             return {}
         return record if isinstance(record, dict) else {}
 
-    def _is_due(self, record: dict[str, Any], name: str, pair: Pair) -> bool:
+    def _is_due(self, record: dict[str, object], name: str, pair: Pair) -> bool:
         if not pair.certificate.exists() or not pair.key.exists():
             return True
         try:
@@ -99,7 +99,7 @@ class Pki:
             return True
         return self._clock.now() + timedelta(days=_RENEW_DAYS) >= expires
 
-    def _make_ca(self, record: dict[str, Any]) -> None:
+    def _make_ca(self, record: dict[str, object]) -> None:
         now = self._clock.now()
         certificate, key = _issue("trainmaster-ca", (), None, None, None, now, _CA_DAYS)
         _write(self.ca.key, _key_pem(key), 0o600)
@@ -108,7 +108,7 @@ class Pki:
 
     def _make_leaf(
         self,
-        record: dict[str, Any],
+        record: dict[str, object],
         name: str,
         pair: Pair,
         user: str,

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import list_items, read_fields, read_labels
 from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, POLICY_KINDS, ROLES, PolicySource
 from trainmaster.client.contract import ActingIdentity
 
@@ -61,11 +61,11 @@ class RoleRef:
     name: str
 
 
-def _strings(value: Any) -> frozenset[str]:
+def _strings(value: object) -> frozenset[str]:
     return frozenset(item for item in value if isinstance(item, str)) if isinstance(value, list) else frozenset()
 
 
-def parse_rules(raw_rules: Any) -> list[AccessRule]:
+def parse_rules(raw_rules: object) -> list[AccessRule]:
     rules = []
     for raw in raw_rules if isinstance(raw_rules, list) else []:
         if isinstance(raw, Mapping):
@@ -81,14 +81,14 @@ def parse_rules(raw_rules: Any) -> list[AccessRule]:
     return rules
 
 
-def _parse_ref(binding: Object, namespace: str) -> RoleRef:
-    ref = binding.get("roleRef") or {}
+def parse_ref(binding: Fields, namespace: str) -> RoleRef:
+    ref = read_fields(binding, "roleRef")
     return RoleRef(namespace if ref.get("kind") == "Role" else "", str(ref.get("name", "")))
 
 
-def subjects(binding: Object, namespace: str) -> Iterator[tuple[str, str]]:
+def subjects(binding: Fields, namespace: str) -> Iterator[tuple[str, str]]:
     """The binding's subjects as ("User" | "Group", name); ServiceAccounts are users with a long name."""
-    for subject in binding.get("subjects") or []:
+    for subject in list_items(binding, "subjects"):
         kind, name = subject.get("kind"), str(subject.get("name", ""))
         if kind == "ServiceAccount":
             yield "User", f"system:serviceaccount:{subject.get('namespace') or namespace}:{name}"
@@ -129,7 +129,7 @@ class RbacAuthorizer:
                 if not granted[subject]:
                     del granted[subject]
         if obj is not None:
-            ref, who = _parse_ref(obj, namespace), list(subjects(obj, namespace))
+            ref, who = parse_ref(obj, namespace), list(subjects(obj, namespace))
             self._bindings[key] = (ref, who)
             for subject in who:
                 granted.setdefault(subject, []).append(ref)
@@ -146,9 +146,9 @@ class RbacAuthorizer:
         self._labels.pop(ref.name, None)
         self._aggregates.pop(ref.name, None)
         if obj is not None:
-            self._labels[ref.name] = obj["metadata"].get("labels") or {}
-            selectors = (obj.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
-            labels = [selector.get("matchLabels") or {} for selector in selectors]
+            self._labels[ref.name] = read_labels(obj)
+            selectors = list_items(obj, "aggregationRule", "clusterRoleSelectors")
+            labels = [read_fields(selector, "matchLabels") for selector in selectors]
             if any(labels):
                 self._aggregates[ref.name] = [wanted for wanted in labels if wanted]
 

@@ -7,11 +7,11 @@ review and returns the object with its status.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from trainmaster.api import fields, status
 from trainmaster.api.fields import FieldError
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import list_items, read_fields, read_metadata, read_spec, read_text
 from trainmaster.auth.contract import MASTERS, Authenticator
 from trainmaster.auth.rbac import AccessRule, RbacAuthorizer
 from trainmaster.client.contract import ActingIdentity
@@ -43,20 +43,20 @@ class Reviews:
     # authorization.k8s.io
 
     def _self_access(self, identity: ActingIdentity, review: Object) -> Object:
-        spec = review.get("spec") or {}
+        spec = read_spec(review)
         _check_attributes("SelfSubjectAccessReview", spec, [])
         return self._decide(identity, spec)
 
     def _subject_access(self, identity: ActingIdentity, review: Object) -> Object:
-        spec = review.get("spec") or {}
+        spec = read_spec(review)
         _check_attributes("SubjectAccessReview", spec, _subject_errors(spec))
         return self._decide(_subject(spec), spec)
 
     def _local_access(self, identity: ActingIdentity, review: Object) -> Object:
-        spec = review.get("spec") or {}
+        spec = read_spec(review)
         errors = _subject_errors(spec)
-        resource = spec.get("resourceAttributes") or {}
-        namespace = (review.get("metadata") or {}).get("namespace", "")
+        resource = read_fields(spec, "resourceAttributes")
+        namespace = read_metadata(review).get("namespace", "")
         if spec.get("nonResourceAttributes"):
             errors.append(fields.invalid("spec.nonResourceAttributes", None, "disallowed on this kind of request"))
         if resource.get("namespace") != namespace:
@@ -65,25 +65,25 @@ class Reviews:
         _check_attributes("LocalSubjectAccessReview", spec, errors)
         return self._decide(_subject(spec), spec)
 
-    def _decide(self, identity: ActingIdentity, spec: Object) -> Object:
+    def _decide(self, identity: ActingIdentity, spec: Fields) -> Object:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if resource:
-            name = str(resource.get("resource") or "")
+            name = read_text(resource, "resource")
             if resource.get("subresource"):
                 name += f"/{resource['subresource']}"
-            namespace = str(resource.get("namespace") or "")
+            namespace = read_text(resource, "namespace")
             allowed = self._authorizer.allows(
                 identity,
-                str(resource.get("verb") or ""),
-                str(resource.get("group") or ""),
+                read_text(resource, "verb"),
+                read_text(resource, "group"),
                 name,
                 namespace,
-                str(resource.get("name") or ""),
+                read_text(resource, "name"),
             )
             missing = [] if allowed else self._authorizer.missing_roles(identity, namespace)
         else:
             assert path is not None
-            allowed = self._authorizer.allows_path(identity, str(path.get("verb") or ""), str(path.get("path") or ""))
+            allowed = self._authorizer.allows_path(identity, read_text(path, "verb"), read_text(path, "path"))
             missing = []
         answer: Object = {"allowed": allowed}
         if missing:
@@ -91,7 +91,7 @@ class Reviews:
         return answer
 
     def _self_rules(self, identity: ActingIdentity, review: Object) -> Object:
-        namespace = str((review.get("spec") or {}).get("namespace") or "")
+        namespace = read_text(review, "spec", "namespace")
         if not namespace:
             raise status.bad_request("no namespace on request")
         rules = list(self._authorizer.rules_for(identity, namespace))
@@ -113,11 +113,11 @@ class Reviews:
         return {"userInfo": describe_user(identity)}
 
     def _token(self, identity: ActingIdentity, review: Object) -> Object:
-        spec = review.get("spec") or {}
+        spec = read_spec(review)
         token = spec.get("token")
         if not token or not isinstance(token, str):
             raise status.bad_request("token is required for TokenReview in authentication")
-        audiences = tuple(value for value in spec.get("audiences") or [] if isinstance(value, str))
+        audiences = tuple(value for value in list_items(spec, "audiences") if isinstance(value, str))
         found = self._authenticator.review(token, audiences)
         if found is None:
             return {"user": {}, "error": "invalid bearer token"}
@@ -139,24 +139,22 @@ def describe_user(identity: ActingIdentity) -> Object:
     return user
 
 
-def _subject(spec: Object) -> ActingIdentity:
-    extra = {str(key): tuple(values) for key, values in (spec.get("extra") or {}).items()}
-    return ActingIdentity(
-        str(spec.get("user") or ""), str(spec.get("uid") or ""), tuple(spec.get("groups") or ()), extra
-    )
+def _subject(spec: Fields) -> ActingIdentity:
+    extra = {str(key): tuple(values) for key, values in read_fields(spec, "extra").items()}
+    return ActingIdentity(read_text(spec, "user"), read_text(spec, "uid"), tuple(list_items(spec, "groups")), extra)
 
 
-def _subject_errors(spec: Object) -> list[FieldError]:
+def _subject_errors(spec: Fields) -> list[FieldError]:
     if spec.get("user") or spec.get("groups"):
         return []
-    return [fields.invalid("spec.user", spec.get("user") or "", "at least one of user or group must be specified")]
+    return [fields.invalid("spec.user", read_text(spec, "user"), "at least one of user or group must be specified")]
 
 
-def _check_attributes(kind: str, spec: Object, errors: list[FieldError]) -> None:
+def _check_attributes(kind: str, spec: Fields, errors: list[FieldError]) -> None:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if bool(resource) == bool(path):
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        wrong: Any = resource if resource else None
+        wrong = resource or None
         errors.append(fields.invalid("spec.resourceAttributes", wrong, text))
     if errors:
         raise status.invalid(AUTHORIZATION, kind, "", errors)

@@ -17,12 +17,13 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from trainmaster.api import fields, status
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import read_spec
 from trainmaster.auth.contract import AUTHENTICATED, ObjectReader
 from trainmaster.client.contract import ActingIdentity
 from trainmaster.kit.clock import Clock, format_time
@@ -98,7 +99,7 @@ class ServiceAccountTokens:
         account = self._reader.find(SERVICE_ACCOUNTS, namespace, name)
         if account is None:
             raise status.not_found(SERVICE_ACCOUNTS, name)
-        spec = review.get("spec") or {}
+        spec = read_spec(review)
         audiences = spec.get("audiences") or [DEFAULT_AUDIENCE]
         seconds = spec.get("expirationSeconds", _DEFAULT)
         self._check(audiences, seconds)
@@ -132,7 +133,7 @@ class ServiceAccountTokens:
             "status": {"token": self._sign(claims), "expirationTimestamp": expires},
         }
 
-    def _check(self, audiences: Any, seconds: Any) -> None:
+    def _check(self, audiences: object, seconds: object) -> None:
         errors = []
         if not isinstance(audiences, list) or not all(isinstance(value, str) and value for value in audiences):
             errors.append(fields.invalid("spec.audiences", audiences, "must be a list of non-empty strings"))
@@ -149,7 +150,7 @@ class ServiceAccountTokens:
         if errors:
             raise status.invalid("authentication.k8s.io", "TokenRequest", "", errors)
 
-    def _bind(self, namespace: str, ref: Any) -> Object:
+    def _bind(self, namespace: str, ref: Fields | None) -> Object:
         if not ref:
             return {}
         kind, name, uid = (str(ref.get(key) or "") for key in ("kind", "name", "uid"))

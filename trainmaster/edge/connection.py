@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from trainmaster.edge.bodies import BodyChannel
 from trainmaster.edge.gatekeeper import Visitor
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal, IncomingRequest
+from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal, IncomingRequest, PeerCertificate
 from trainmaster.edge.parsing import ParsingStage, RequestParser
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol, Generic[R]):
         self.closing = False
         self.phase = Phase.OPENED
         self.since = application.tick
-        self.peer: Mapping[str, Any] | None = None
+        self.peer: PeerCertificate | None = None
         self.task: asyncio.Task[None] | None = None
         """Set by the application while a task serves this connection; cancelled when the peer goes away."""
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, TypedDict
 
 if TYPE_CHECKING:
     from trainmaster.edge.bodies import BodyChannel
     from trainmaster.edge.gatekeeper import Visitor
 
 NOT_REPEATED: Mapping[str, Sequence[str]] = {}
+
+
+class PeerCertificate(TypedDict, total=False):
+    """What is read of a verified client certificate, in the form of `ssl.SSLSocket.getpeercert`."""
+
+    subject: tuple[tuple[tuple[str, str], ...], ...]
+    notAfter: str
 
 
 class EdgeRefusal(Exception):
@@ -37,7 +44,7 @@ class IncomingRequest:
         """Of those headers that came more than once every value, in order, unjoined."""
         self.body = body
         self.keep_alive = True
-        self.peer: Mapping[str, Any] | None = None
+        self.peer: PeerCertificate | None = None
         """The client certificate as `ssl` decodes it, verified against our CA; None without one."""
         self.visitor: Visitor | None = None
         """Whose connection it came on."""

@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import replace
 from email.utils import format_datetime
 from types import TracebackType
-from typing import Any
 
 from trainmaster.api import status
 from trainmaster.api.status import StatusError
@@ -42,7 +41,7 @@ from trainmaster.apiserver.http.streams.handler import UpgradeResponse, is_sessi
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Gatekeeper
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.messages import EdgeRefusal, PeerCertificate
 from trainmaster.edge.server import EdgeServer, open_listener
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
@@ -135,7 +134,7 @@ class ApiServer(EdgeServer[ApiRequest]):
             if connection.peer is not None and self._is_over(connection.peer):
                 connection.forget_certificate()
 
-    def _is_over(self, certificate: Mapping[str, Any]) -> bool:
+    def _is_over(self, certificate: PeerCertificate) -> bool:
         ends = certificate.get("notAfter")
         return ends is not None and ssl.cert_time_to_seconds(ends) <= self._clock.unix()
 
