@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
@@ -158,7 +158,7 @@ class Registry(Protocol):
         namespace: str,
         name: str,
         patch_type: PatchType,
-        patch: Any,
+        patch: object,
         options: WriteOptions,
         *,
         subresource: str = "",

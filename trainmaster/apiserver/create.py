@@ -8,6 +8,7 @@ from __future__ import annotations
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_text
 from trainmaster.apiserver import intake, metadata, stored
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes
 from trainmaster.apiserver.contract import Call, Written
@@ -52,13 +53,13 @@ def store_new(
         # Before admission and `prepare`: what the server fills in afterwards belongs to nobody, as upstream.
         intake.track(state, call, kind, None, obj, options)
     attributes = Attributes(
-        call, kind, AdmissionOperation.CREATE, namespace, meta.get("name") or "", obj, None, dry_run=options.dry_run
+        call, kind, AdmissionOperation.CREATE, namespace, read_text(meta, "name"), obj, None, dry_run=options.dry_run
     )
     state.admission.mutate(attributes)
     name_new(state, kind, obj)
     # Needs the name (a Job's labels) and what admission decided (a Pod's class of service).
     kind.prepare(obj)
-    attributes.name = meta.get("name") or ""
+    attributes.name = read_text(meta, "name")
     intake.validate(kind, obj, None)
     call.warnings.extend(kind.warnings(obj, None))
     standing = state.find(kind, namespace, meta["name"])

@@ -14,6 +14,7 @@ import orjson
 from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import list_items, read_status
 from trainmaster.apiserver import metadata, stored
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes
 from trainmaster.apiserver.contract import Call, DeleteResult
@@ -121,13 +122,13 @@ def decide_deletion(state: RegistryState, kind: Kind, old: Object, options: Dele
         _begin(state, meta, grace or 0)
         if kind.gvr == _NAMESPACES:
             meta.pop("deletionGracePeriodSeconds")
-            new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+            new["status"] = {**read_status(old), "phase": "Terminating"}
     return new
 
 
 def _finalizers(kind: Kind, meta: Object, options: DeleteOptions) -> list[str]:
     """The finalizers after the policy has been added or taken back."""
-    names = list(meta.get("finalizers") or [])
+    names = list(list_items(meta, "finalizers"))
     policy = options.propagation
     if not policy:
         if kind.gvr != _JOBS or "deletionTimestamp" in meta or metadata.FOREGROUND in names or metadata.ORPHAN in names:

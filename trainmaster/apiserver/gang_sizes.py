@@ -7,14 +7,14 @@ Pods before the quota refuses the first one too many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import orjson
 
 from trainmaster.api import quantity, status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_fields, read_spec
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.tenancy import NAME, OBJECT_BYTES, build_raise_advice
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
@@ -38,35 +38,34 @@ class GangSizes(Plugin):
         record = self._state.store.get("resourcequotas", f"{attributes.namespace}/{NAME}")
         if record is None:
             return
-        hard: Mapping[str, Any] = self._state.parsed.get(record)["spec"].get("hard") or {}
+        hard = read_fields(self._state.parsed.get(record), "spec", "hard")
         problem = find_problem(attributes.namespace, list(list_gangs(attributes.kind, attributes.new)), hard)
         if problem:
             raise status.forbidden(attributes.kind.gvr, attributes.name, problem)
 
 
-def list_gangs(kind: Kind, obj: Object) -> Iterator[tuple[int, Object]]:
+def list_gangs(kind: Kind, obj: Fields) -> Iterator[tuple[int, Fields]]:
     """(Pods, what each is made from), for every job in the object."""
-    spec: Mapping[str, Any] = obj.get("spec") or {}
+    spec = read_spec(obj)
     if kind.gvr == TRAIN_JOBS:
         # All that stands in a TrainJob may end up in every one of its Pods.
-        yield int((spec.get("trainer") or {}).get("numNodes") or 1), {**spec, "metadata": obj["metadata"]}
+        yield int(read_fields(spec, "trainer").get("numNodes") or 1), {**spec, "metadata": obj["metadata"]}
     elif kind.gvr == JOBS:
-        yield int(spec.get("parallelism") or 1), spec.get("template") or {}
+        yield int(spec.get("parallelism") or 1), read_fields(spec, "template")
     elif kind.gvr == JOB_SETS:
         yield from _list_replicated(spec)
     else:
-        template: Mapping[str, Any] = (spec.get("template") or {}).get("spec") or {}
-        yield int((spec.get("mlPolicy") or {}).get("numNodes") or 1), {}
-        yield from _list_replicated(template)
+        yield int(read_fields(spec, "mlPolicy").get("numNodes") or 1), {}
+        yield from _list_replicated(read_fields(spec, "template", "spec"))
 
 
-def _list_replicated(spec: Mapping[str, Any]) -> Iterator[tuple[int, Object]]:
-    for job in spec.get("replicatedJobs") or ():
-        template = (job.get("template") or {}).get("spec") or {}
-        yield int(job.get("replicas") or 1) * int(template.get("parallelism") or 1), template.get("template") or {}
+def _list_replicated(spec: Fields) -> Iterator[tuple[int, Fields]]:
+    for job in list_items(spec, "replicatedJobs"):
+        template = read_fields(job, "template", "spec")
+        yield int(job.get("replicas") or 1) * int(template.get("parallelism") or 1), read_fields(template, "template")
 
 
-def find_problem(tenant: str, gangs: list[tuple[int, Object]], hard: Mapping[str, Any]) -> str:
+def find_problem(tenant: str, gangs: list[tuple[int, Fields]], hard: Fields) -> str:
     """Why the tenant could never have these Pods; "" when it could."""
     pods = sum(number for number, _ in gangs)
     if "pods" in hard and pods > quantity.parse(hard["pods"]):

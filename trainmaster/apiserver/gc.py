@@ -14,10 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items
 from trainmaster.api.status import NotFound
 from trainmaster.apiserver import delete, stored, update
 from trainmaster.apiserver.contract import Call
@@ -53,7 +53,7 @@ class _Item:
 
     @property
     def deleting_dependents(self) -> bool:
-        return "deletionTimestamp" in self.metadata and FOREGROUND in (self.metadata.get("finalizers") or ())
+        return _awaits_dependents(self.metadata)
 
 
 class GarbageCollector:
@@ -124,7 +124,7 @@ class GarbageCollector:
                 return False
         return True
 
-    def _add_owners(self, owners: Sequence[dict[str, Any]], record: StoredRecord) -> None:
+    def _add_owners(self, owners: Sequence[Fields], record: StoredRecord) -> None:
         """An owner may have waited for this dependent."""
         for owner in owners:
             found = self._locate(owner, record)
@@ -136,7 +136,7 @@ class GarbageCollector:
             item = self._find(place)
             if item is None:
                 return
-            finalizers = item.metadata.get("finalizers") or ()
+            finalizers = list_items(item.metadata, "finalizers")
             if "deletionTimestamp" in item.metadata:
                 if ORPHAN in finalizers:
                     self._orphan_dependents(item)
@@ -172,7 +172,7 @@ class GarbageCollector:
                 item = self._find((item.record.bucket, item.record.name)) or item
             self._delete(item, "Foreground")
             return
-        finalizers = item.metadata.get("finalizers") or ()
+        finalizers = list_items(item.metadata, "finalizers")
         policy = "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
         self._delete(item, policy)
 
@@ -188,19 +188,19 @@ class GarbageCollector:
             found = None if record is None else self._state.parsed.get(record)["metadata"]
             if found is None or found["uid"] != owner["uid"]:
                 dangling.add(owner["uid"])
-            elif "deletionTimestamp" in found and FOREGROUND in (found.get("finalizers") or ()):
+            elif _awaits_dependents(found):
                 waiting.add(owner["uid"])
             else:
                 solid.add(owner["uid"])
         return solid, waiting, dangling
 
-    def _kind_of(self, owner: dict[str, Any], dependent: Kind) -> Kind | None:
+    def _kind_of(self, owner: Fields, dependent: Kind) -> Kind | None:
         kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
         if kind is None or (kind.namespaced and not dependent.namespaced):
             return None
         return kind
 
-    def _locate(self, owner: dict[str, Any], dependent: StoredRecord) -> StoredRecord | None:
+    def _locate(self, owner: Fields, dependent: StoredRecord) -> StoredRecord | None:
         """The record at the coordinates that a reference gives; its uid may be another."""
         kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
         if kind is None:
@@ -236,11 +236,11 @@ class GarbageCollector:
         for place in self._list_dependents(item):
             dependent = self._find(place)
             if dependent is not None:
-                owners = dependent.metadata.get("ownerReferences") or []
+                owners = list_items(dependent.metadata, "ownerReferences")
                 self._rewrite(dependent, ownerReferences=[owner for owner in owners if owner["uid"] != item.uid])
         self._rewrite(item, finalizers=[name for name in item.metadata["finalizers"] if name != ORPHAN])
 
-    def _rewrite(self, item: _Item, **metadata: Any) -> None:
+    def _rewrite(self, item: _Item, **metadata: Sequence[object]) -> None:
         """Stores the item with other metadata; empty lists go away."""
         changed = {**item.metadata, **metadata}
         for name, value in metadata.items():
@@ -259,12 +259,17 @@ class GarbageCollector:
             return
 
 
+def _awaits_dependents(metadata: Fields) -> bool:
+    """Deleted in the foreground: it stays until the dependents that block it are gone."""
+    return "deletionTimestamp" in metadata and FOREGROUND in list_items(metadata, "finalizers")
+
+
 def _is_unfinished(record: StoredRecord) -> bool:
     """Deleted, and held by a finalizer that the garbage collector works off."""
     memo: stored.RecordMemo | None = record.memo
     if memo is not None and memo.obj is not None:
         metadata = memo.obj["metadata"]
-        return "deletionTimestamp" in metadata and not _WORKED_OFF.isdisjoint(metadata.get("finalizers") or ())
+        return "deletionTimestamp" in metadata and not _WORKED_OFF.isdisjoint(list_items(metadata, "finalizers"))
     value = record.value
     if b'"foregroundDeletion"' not in value and b'"orphan"' not in value:
         return False

@@ -6,8 +6,6 @@ words of its refusals.
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
 from trainmaster.api import fields, status, validation
@@ -19,6 +17,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.patches import apply as server_side_apply
 from trainmaster.api.patches import json_patch, managed_fields, merge, strategic
 from trainmaster.api.patches.managed_fields import Writer
+from trainmaster.api.reading import read_metadata
 from trainmaster.apiserver import metadata
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.state import RegistryState
@@ -65,9 +64,11 @@ def decode(call: Call, kind: Kind, obj: Object, options: WriteOptions) -> None:
         obj["metadata"] = {}
 
 
-def is_clean_status(kind: Kind, obj: Object, patch: Object) -> bool:
+def is_clean_status(kind: Kind, obj: Object, patch: object) -> bool:
     """The patch is one of status and locks alone, and the status needs nothing from decoding."""
-    locks = patch.get("metadata") or {}
+    if not isinstance(patch, dict):
+        return False
+    locks = read_metadata(patch)
     if not patch.keys() <= _STATUS_PARTS or not isinstance(locks, dict) or not _LOCKS.issuperset(locks):
         return False
     return is_clean(kind, obj, "status")
@@ -121,7 +122,7 @@ def track(
         meta.pop("managedFields", None)
 
 
-def patched(kind: Kind, old: Object, patch_type: PatchType, body: Any) -> Object:
+def patched(kind: Kind, old: Object, patch_type: PatchType, body: object) -> Object:
     match patch_type:
         case PatchType.JSON:
             return json_patch.apply(old, body)
@@ -139,15 +140,19 @@ def decode_applied(call: Call, kind: Kind, body: Object, options: WriteOptions) 
     decode(call, kind, decoded, options)
     if not kind.custom:
         return decoded
-    wanted: Object = _restrict(decoded, body)
+    wanted = _restrict_fields(decoded, body)
     wanted.setdefault("metadata", {})
     return wanted
 
 
-def _restrict(decoded: Any, given: Any) -> Any:
-    """Of the decoded value what was given."""
+def _restrict_fields(decoded: Object, given: Object) -> Object:
+    """Of the decoded fields those that were given."""
+    return {name: _restrict(decoded[name], value) for name, value in given.items() if name in decoded}
+
+
+def _restrict(decoded: object, given: object) -> object:
     if isinstance(decoded, dict) and isinstance(given, dict):
-        return {name: _restrict(decoded[name], value) for name, value in given.items() if name in decoded}
+        return _restrict_fields(decoded, given)
     if isinstance(decoded, list) and isinstance(given, list) and len(decoded) == len(given):
         return [_restrict(one, other) for one, other in zip(decoded, given, strict=True)]
     return decoded

@@ -7,7 +7,7 @@ meets anything out of the ordinary: then `patch` goes the long way, which also w
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
@@ -26,7 +26,7 @@ _TEXTS = frozenset(("annotations", "labels"))
 
 
 def find_written(
-    state: RegistryState, call: Call, kind: Kind, record: StoredRecord, patch: Any, options: WriteOptions
+    state: RegistryState, call: Call, kind: Kind, record: StoredRecord, patch: object, options: WriteOptions
 ) -> Written | None:
     """The result of the patch; None when this is not the way for it."""
     if kind.light is None or type(patch) is not dict or not patch or not patch.keys() <= _PARTS:
@@ -62,7 +62,7 @@ def find_written(
     return Written(written.value, written.revision)
 
 
-def _is_light(light: dict[str, Any], patch: Object, old: Object) -> bool:
+def _is_light(light: Mapping[str, Callable[[str], list[str]]], patch: Object, old: Object) -> bool:
     """Locks that hold, texts, and light fields that were not set before, each with a value that is fine."""
     head, spec = patch.get("metadata", {}), patch.get("spec", {})
     if type(head) is not dict or type(spec) is not dict:
@@ -80,5 +80,5 @@ def _is_light(light: dict[str, Any], patch: Object, old: Object) -> bool:
     return True
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return value is None or type(value) is str

@@ -6,13 +6,13 @@ per Pod. Refusals carry upstream's sentences. Bounds of the type PersistentVolum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 from trainmaster.api import quantity, status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.apiserver.quotas import show
@@ -56,22 +56,22 @@ class LimitRanges(Plugin):
             text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
             raise status.forbidden(PODS, attributes.name, text)
 
-    def _find(self, attributes: Attributes) -> list[list[Object]]:
+    def _find(self, attributes: Attributes) -> list[Sequence[Fields]]:
         records = self._store.scan(_BUCKET, f"{attributes.namespace}/")
-        return [stored.parse(record.value)["spec"].get("limits") or [] for record in records]
+        return [list_items(stored.parse(record.value), "spec", "limits") for record in records]
 
 
-def _fill_in(pod: Object, limit: Object) -> None:
+def _fill_in(pod: Object, limit: Fields) -> None:
     notes: list[str] = []
     for container in [*pod["spec"].get("containers", []), *pod["spec"].get("initContainers", [])]:
         resources = container.setdefault("resources", {})
         for section, source, word in (("requests", "defaultRequest", "request"), ("limits", "default", "limit")):
-            known = resources.get(section) or {}
+            known = read_fields(resources, section)
             # A limit alone is its own request; the default is for containers that name neither.
-            skip = (resources.get("limits") or {}) if section == "requests" else {}
+            skip = read_fields(resources, "limits") if section == "requests" else {}
             added = {
                 name: value
-                for name, value in (limit.get(source) or {}).items()
+                for name, value in read_fields(limit, source).items()
                 if name not in known and name not in skip
             }
             if section == "requests":
@@ -86,12 +86,12 @@ def _fill_in(pod: Object, limit: Object) -> None:
         annotations.setdefault(_ANNOTATION, "LimitRanger plugin set: " + "; ".join(notes))
 
 
-def _amounts(container: Object, section: str) -> dict[str, Fraction]:
-    found: Mapping[str, Any] = (container.get("resources") or {}).get(section) or {}
+def _amounts(container: Fields, section: str) -> dict[str, Fraction]:
+    found = read_fields(container, "resources", section)
     return {name: quantity.parse(value) for name, value in found.items()}
 
 
-def _total(spec: Object, section: str) -> dict[str, Fraction]:
+def _total(spec: Fields, section: str) -> dict[str, Fraction]:
     total: dict[str, Fraction] = {}
     for container in spec.get("containers", []):
         for name, value in _amounts(container, section).items():
@@ -102,10 +102,10 @@ def _total(spec: Object, section: str) -> dict[str, Fraction]:
     return total
 
 
-def _check(limit: Object, requests: dict[str, Fraction], limits: dict[str, Fraction]) -> list[str]:
+def _check(limit: Fields, requests: dict[str, Fraction], limits: dict[str, Fraction]) -> list[str]:
     errors: list[str] = []
     what = limit["type"]
-    for name, bound in sorted((limit.get("min") or {}).items()):
+    for name, bound in sorted(read_fields(limit, "min").items()):
         least, shown = quantity.parse(bound), quantity.canonical(bound)
         if name not in requests:
             errors.append(f"minimum {name} usage per {what} is {shown}.  No request is specified")
@@ -114,7 +114,7 @@ def _check(limit: Object, requests: dict[str, Fraction], limits: dict[str, Fract
             errors.append(text)
         elif name in limits and limits[name] < least:
             errors.append(f"minimum {name} usage per {what} is {shown}, but limit is {show(limits[name], bound)}")
-    for name, bound in sorted((limit.get("max") or {}).items()):
+    for name, bound in sorted(read_fields(limit, "max").items()):
         most, shown = quantity.parse(bound), quantity.canonical(bound)
         if name not in limits:
             errors.append(f"maximum {name} usage per {what} is {shown}.  No limit is specified")
@@ -126,9 +126,9 @@ def _check(limit: Object, requests: dict[str, Fraction], limits: dict[str, Fract
     return errors + _check_ratio(limit, requests, limits)
 
 
-def _check_ratio(limit: Object, requests: dict[str, Fraction], limits: dict[str, Fraction]) -> list[str]:
+def _check_ratio(limit: Fields, requests: dict[str, Fraction], limits: dict[str, Fraction]) -> list[str]:
     errors: list[str] = []
-    for name, bound in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
+    for name, bound in sorted(read_fields(limit, "maxLimitRequestRatio").items()):
         asked, most = requests.get(name, Fraction(0)), limits.get(name, Fraction(0))
         kind = f"{name} max limit to request ratio per {limit['type']} is {quantity.canonical(bound)}"
         if not asked or not most:

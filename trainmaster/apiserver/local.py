@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import orjson
 
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_text
 from trainmaster.api.status import StatusError, from_object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.contract import Call, Frame, Frames
@@ -39,6 +40,7 @@ from trainmaster.client.writes import Applied, Create, Delete, Patch, Write, Wri
 
 SYSTEM = ActingIdentity("system:trainmaster", groups=("system:masters", "system:authenticated"))
 _AGENT = "trainmaster"
+T = TypeVar("T")
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """(Pod name, namespace, options): the log as the node has it."""
@@ -120,7 +122,7 @@ class LocalClient:
     async def update(
         self, gvr: GVR, obj: Object, namespace: str = "", *, subresource: str = "", options: WriteOptions | None = None
     ) -> Object:
-        name = str((obj.get("metadata") or {}).get("name") or "")
+        name = read_text(obj, "metadata", "name")
         kind = self._admit("update", gvr, namespace, name, subresource)
         call = self._call()
         written = self._registry.update(
@@ -133,7 +135,7 @@ class LocalClient:
         gvr: GVR,
         name: str,
         patch_type: PatchType,
-        patch: Any,
+        patch: object,
         namespace: str = "",
         *,
         subresource: str = "",
@@ -252,9 +254,10 @@ class LocalClient:
         )
 
 
-def _copy(obj: Any) -> Any:
+def _copy(obj: T) -> T:
     """The registry keeps what it is given; the caller keeps its own."""
-    return orjson.loads(orjson.dumps(obj))
+    copied: T = orjson.loads(orjson.dumps(obj))
+    return copied
 
 
 def _detach(obj: Object) -> Object:

@@ -6,12 +6,11 @@ checks it twice and reports both).
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainmaster.api import fields, status
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items, read_text
 from trainmaster.kit.ids import Ids
 
 # 63 characters of a DNS label, less the five of the suffix.
@@ -79,8 +78,8 @@ def update_errors(metadata: Object, old: Object) -> list[FieldError]:
     """Changes of metadata that are refused."""
     errors: list[FieldError] = []
     if "deletionTimestamp" in old:
-        known = old.get("finalizers") or []
-        added = [name for name in metadata.get("finalizers") or [] if name not in known]
+        known = list_items(old, "finalizers")
+        added = [name for name in list_items(metadata, "finalizers") if name not in known]
         if added:
             words = ", ".join(fields.render_value(name) for name in sorted(added))
             errors.append(
@@ -97,7 +96,7 @@ def update_errors(metadata: Object, old: Object) -> list[FieldError]:
 
 
 def invalid(kind: Kind, obj: Object, errors: list[FieldError]) -> status.Invalid:
-    return status.invalid(kind.group, kind.kind, obj["metadata"].get("name") or "", errors)
+    return status.invalid(kind.group, kind.kind, read_text(obj, "metadata", "name"), errors)
 
 
 def options_invalid(options_kind: str, errors: list[FieldError]) -> status.Invalid:
@@ -129,5 +128,5 @@ def _is_binding(new: Object, old: Object) -> bool:
     return _without(new["spec"], ("nodeName",)) == spec
 
 
-def _without(obj: Object, names: tuple[str, ...]) -> dict[str, Any]:
+def _without(obj: Object, names: tuple[str, ...]) -> Object:
     return {name: value for name, value in obj.items() if name not in names}

@@ -7,8 +7,9 @@ Kept current by a store subscription, so it is right whenever other code runs. U
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from trainmaster.api.meta import Fields
 from trainmaster.apiserver import stored
 from trainmaster.store.contract import Event, EventType, Store
 
@@ -69,13 +70,13 @@ class OwnerIndex:
             self._drop([owner for owner in before if owner.get("uid") not in kept], place)
             self._add(after, place)
 
-    def _add(self, owners: Sequence[dict[str, Any]], place: Place) -> None:
+    def _add(self, owners: Sequence[Fields], place: Place) -> None:
         controllers = {owner.get("uid", "") for owner in owners if owner.get("controller")}
         for owner in owners:
             uid = owner.get("uid", "")
             self._dependents.setdefault(uid, {})[place] = uid in controllers
 
-    def _drop(self, owners: Iterable[dict[str, Any]], place: Place) -> None:
+    def _drop(self, owners: Iterable[Fields], place: Place) -> None:
         for owner in owners:
             uid = owner.get("uid", "")
             places = self._dependents.get(uid)

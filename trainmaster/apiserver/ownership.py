@@ -11,13 +11,13 @@ and its own controllers) and namespaces that are no tenant's are not touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
@@ -44,14 +44,14 @@ class Ownership(Plugin):
         new = attributes.new
         if new is None or not attributes.namespace or attributes.operation is AdmissionOperation.DELETE:
             return
-        meta, before = new["metadata"], (attributes.old or {}).get("metadata") or {}
-        owners = meta.get("ownerReferences") or ()
+        owners = list_items(new, "metadata", "ownerReferences")
+        before = list_items(attributes.old, "metadata", "ownerReferences")
         looks_inside = attributes.kind.gvr in _TEMPLATES and not attributes.subresource
-        if owners == (before.get("ownerReferences") or ()) and not looks_inside:
+        if owners == before and not looks_inside:
             return
         if MASTERS in attributes.call.identity.groups or not self._is_tenant(attributes.namespace):
             return
-        problems = list(self._find_owner_problems(attributes, owners, before.get("ownerReferences") or ()))
+        problems = list(self._find_owner_problems(attributes, owners, before))
         if looks_inside:
             prefixes = _ON_PODS if attributes.kind.gvr == PODS else _IN_TEMPLATES
             known = set(find_marks(attributes.old or {}, prefixes))
@@ -66,7 +66,7 @@ class Ownership(Plugin):
         return record is not None and is_tenant(self._state.parsed.get(record))
 
     def _find_owner_problems(
-        self, attributes: Attributes, owners: Sequence[Object], before: Sequence[Object]
+        self, attributes: Attributes, owners: Sequence[Fields], before: Sequence[Fields]
     ) -> Iterator[str]:
         for number, owner in enumerate(owners):
             if owner in before:
@@ -78,17 +78,17 @@ class Ownership(Plugin):
             elif not self._exists(kind, attributes.namespace, owner):
                 yield f"{place}: there is no {owner.get('kind')} {owner.get('name')} with that uid in this namespace"
 
-    def _exists(self, kind: Kind | None, namespace: str, owner: Mapping[str, Any]) -> bool:
+    def _exists(self, kind: Kind | None, namespace: str, owner: Fields) -> bool:
         record = None if kind is None else self._state.find(kind, namespace, str(owner.get("name", "")))
         return record is not None and bool(self._state.parsed.get(record)["metadata"]["uid"] == owner.get("uid"))
 
 
-def find_marks(obj: Any, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+def find_marks(obj: object, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """(place, key, value) of labels and annotations that controllers write, of the object and the templates in it.
 
     Not recursive: a tenant decides how deep an object is.
     """
-    left: list[tuple[str, Any]] = [("", obj)]
+    left: list[tuple[str, object]] = [("", obj)]
     while left:
         place, value = left.pop()
         if isinstance(value, list):

@@ -7,7 +7,6 @@ of an object that does not exist creates it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
@@ -34,7 +33,7 @@ class PatchTarget:
 
 
 def patch(
-    state: RegistryState, call: Call, target: PatchTarget, patch_type: PatchType, body: Any, options: WriteOptions
+    state: RegistryState, call: Call, target: PatchTarget, patch_type: PatchType, body: object, options: WriteOptions
 ) -> Written:
     kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
     check_options(patch_type, options)
@@ -96,7 +95,7 @@ def _decode(
     return new
 
 
-def apply(state: RegistryState, call: Call, target: PatchTarget, body: Any, options: WriteOptions) -> Written:
+def apply(state: RegistryState, call: Call, target: PatchTarget, body: object, options: WriteOptions) -> Written:
     """Server-side apply: the body holds what this manager wants, and nothing else."""
     if not isinstance(body, dict):
         text = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"

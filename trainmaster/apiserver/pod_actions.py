@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 
@@ -17,6 +16,7 @@ from trainmaster.api.conditions import build_condition, list_conditions, set_con
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_fields, read_metadata, read_status
 from trainmaster.api.validation import names
 from trainmaster.apiserver import update
 from trainmaster.apiserver.contract import Call, Written
@@ -35,10 +35,10 @@ def build_binder(state: RegistryState) -> SubresourceCreator:
         problem = _find_obstacle(pod)
         if problem:
             raise status.conflict(_BINDING, name, f"pod {name} {problem}")
-        given = obj.get("metadata") or {}
+        given = read_metadata(obj)
         for field in ("labels", "annotations"):
             if given.get(field):
-                pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **given[field]}
+                pod["metadata"][field] = {**read_fields(pod, "metadata", field), **given[field]}
         pod["spec"]["nodeName"] = node
         with state.store.transaction():
             _replace(state, call, kind, pod, options)
@@ -64,7 +64,7 @@ def _read_target(name: str, obj: Object) -> str:
     errors: list[FieldError] = []
     if target.get("kind") not in (None, "", "Node"):
         errors.append(fields.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
-    node = target.get("name") or ""
+    node = target.get("name")
     if not isinstance(node, str) or not node:
         errors.append(fields.required("target.name"))
     else:
@@ -78,7 +78,7 @@ def build_evictor(state: RegistryState) -> SubresourceCreator:
     def evict(call: Call, kind: Kind, namespace: str, name: str, obj: Object, options: WriteOptions) -> Written:
         if obj.get("kind", "Eviction") != "Eviction":
             raise status.bad_request("the body of an eviction must be an Eviction")
-        if (obj.get("metadata") or {}).get("name", name) != name:
+        if read_metadata(obj).get("name", name) != name:
             raise status.bad_request("name in URL does not match name in Eviction object")
         asked = _read_options(obj.get("deleteOptions"), dry_run=options.dry_run)
         pod = _read_pod(state, kind, namespace, name)
@@ -92,11 +92,11 @@ def build_evictor(state: RegistryState) -> SubresourceCreator:
     return evict
 
 
-def _read_options(value: Any, *, dry_run: bool) -> DeleteOptions:
+def _read_options(value: object, *, dry_run: bool) -> DeleteOptions:
     given = value or {}
     if not isinstance(given, Mapping):
         raise status.bad_request("deleteOptions must be an object")
-    grace, wanted = given.get("gracePeriodSeconds"), given.get("preconditions") or {}
+    grace, wanted = given.get("gracePeriodSeconds"), read_fields(given, "preconditions")
     if not isinstance(grace, int | None) or isinstance(grace, bool) or not isinstance(wanted, Mapping):
         raise status.bad_request("deleteOptions: wrong type of field")
     return DeleteOptions(
@@ -121,7 +121,7 @@ def _set(
     pod = _read_pod(state, kind, meta["namespace"], meta["name"])
     full = build_condition(facts[0], True, facts[1], facts[2], state.clock.now())
     condition = {key: value for key, value in full.items() if value}
-    pod["status"] = {**(pod.get("status") or {}), "conditions": set_condition(list_conditions(pod), condition)}
+    pod["status"] = {**read_status(pod), "conditions": set_condition(list_conditions(pod), condition)}
     return _replace(state, call, kind, pod, options, "status")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.lifecycle.policy import KEYS, NAME, NAMESPACE, read_policy
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.apiserver.admission import Attributes, Plugin
 
@@ -23,7 +24,7 @@ class PolicyAdmission(Plugin):
         errors = list(read_policy(attributes.new).errors)
         errors += [
             fields.not_supported(f"data.{key}", key, KEYS)
-            for key in attributes.new.get("data") or {}
+            for key in read_fields(attributes.new, "data")
             if key not in KEYS
         ]
         if errors:

@@ -8,12 +8,13 @@ once; numbers of objects are shown, and follow once a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.quotas import Usage
+from trainmaster.api.reading import read_fields
 from trainmaster.api.tenancy import OBJECT_BYTES, PIDS, STORAGE
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.quotas import BUCKET, PODS, QUOTAS, list_counts, measure_content, show
@@ -135,8 +136,8 @@ class QuotaController:
         assert kind is not None
         for record in self._state.store.scan(BUCKET, f"{namespace}/"):
             quota = self._state.parsed.get(record)
-            hard: Mapping[str, str] = quota["spec"].get("hard") or {}
-            before: Mapping[str, str] = (quota.get("status") or {}).get("used") or {}
+            hard = read_fields(quota, "spec", "hard")
+            before = read_fields(quota, "status", "used")
             usage = self._find_usage(namespace)
             used = {
                 name: before.get(name, "0") if name in _MEASURED_BY_NODE else show(usage.get(name, Fraction(0)), limit)

@@ -17,6 +17,7 @@ from trainmaster.api import fields, quantity, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
+from trainmaster.api.reading import read_fields
 from trainmaster.api.tenancy import NAME, OBJECT_BYTES, TENANT, build_raise_advice
 from trainmaster.apiserver import metadata, stored
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
@@ -70,13 +71,13 @@ class QuotaAdmission(Plugin):
 
     def _charge(self, attributes: Attributes, quota: Object, wanted: Usage) -> Object | None:
         """The quota with the new object on its account; None when nothing needs to be written down."""
-        hard: Mapping[str, str] = quota["spec"].get("hard") or {}
+        hard = read_fields(quota, "spec", "hard")
         concerned = sorted(name for name in hard if name in wanted)
         if not concerned:
             return None
         if attributes.kind.gvr == PODS:
             _check_specified(attributes, quota["metadata"]["name"], hard)
-        ledger: Mapping[str, str] = quota.get("status", {}).get("used") or {}
+        ledger = read_fields(quota, "status", "used")
         counted = list_counts(attributes.kind)
         number = Fraction(self._state.store.count(stored.bucket(attributes.kind), f"{attributes.namespace}/"))
         used, after, over = {}, dict(ledger), []
@@ -95,7 +96,7 @@ class QuotaAdmission(Plugin):
 
     def _check_bytes(self, attributes: Attributes, quota: Object) -> None:
         """Objects are measured only where not much is left."""
-        limit = (quota["spec"].get("hard") or {}).get(OBJECT_BYTES)
+        limit = read_fields(quota, "spec", "hard").get(OBJECT_BYTES)
         if limit is None:
             return
         used, most = self._state.store.measure(attributes.namespace), quantity.parse(limit)
@@ -164,7 +165,7 @@ def measure_content(kind: Kind, obj: Object) -> Usage:
     if kind.gvr == PODS:
         return {"pods": Fraction(1), **measure_pod(obj["spec"])}
     if kind.plural == "persistentvolumeclaims" and not kind.group:
-        requests = (obj["spec"].get("resources") or {}).get("requests") or {}
+        requests = read_fields(obj, "spec", "resources", "requests")
         return {"requests.storage": quantity.parse(requests.get("storage", "0"))}
     return {}
 

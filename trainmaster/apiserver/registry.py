@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
@@ -187,7 +186,7 @@ class ObjectRegistry:
         namespace: str,
         name: str,
         patch_type: PatchType,
-        patch_body: Any,
+        patch_body: object,
         options: WriteOptions,
         *,
         subresource: str = "",

@@ -13,6 +13,7 @@ from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import ALLOW_DELETE_IN_USE, DERIVED
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_annotations, read_labels
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training.snapshots import find_runtime_gvr
 from trainmaster.apiserver import stored
@@ -46,9 +47,9 @@ class RuntimeUse(Plugin):
 
     def _may_go(self, runtime: Object) -> bool:
         meta = runtime["metadata"]
-        if "deletionTimestamp" in meta or (meta.get("labels") or {}).get(DERIVED) == "true":
+        if "deletionTimestamp" in meta or read_labels(runtime).get(DERIVED) == "true":
             return True
-        if (meta.get("annotations") or {}).get(ALLOW_DELETE_IN_USE) == "true":
+        if read_annotations(runtime).get(ALLOW_DELETE_IN_USE) == "true":
             return True
         record = self._store.get(stored.bucket_of(_NAMESPACES), meta.get("namespace", ""))
         return record is not None and "deletionTimestamp" in stored.parse(record.value)["metadata"]

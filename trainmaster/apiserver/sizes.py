@@ -9,7 +9,6 @@ An object that is larger already (written by a version without these limits) may
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from trainmaster.api.status import StatusError
 
@@ -24,7 +23,7 @@ class ObjectLimits:
     most_bytes: int = 1536 * 1024
     most_values: int = 30_000
 
-    def check_stored(self, value: Any, raw: bytes, previous: bytes | None) -> None:
+    def check_stored(self, value: object, raw: bytes, previous: bytes | None) -> None:
         """StatusError 413 when `value`, whose JSON text is `raw`, is too large to stand in place of `previous`."""
         if len(raw) > self.most_bytes and (previous is None or len(raw) > max(len(previous), self.most_bytes)):
             raise refuse_bytes(len(raw), self.most_bytes)
@@ -46,7 +45,7 @@ def refuse_values(most: int) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
 
 
-def has_more_values(value: Any, raw: bytes, most: int) -> bool:
+def has_more_values(value: object, raw: bytes, most: int) -> bool:
     """Whether `value`, whose JSON text is `raw`, holds more than `most` values; cheap for nearly every text."""
     if len(raw) <= most * _BYTES_OF_A_VALUE:
         return False
@@ -54,7 +53,7 @@ def has_more_values(value: Any, raw: bytes, most: int) -> bool:
     return _exceeds(value, most)
 
 
-def _exceeds(value: Any, most: int) -> bool:
+def _exceeds(value: object, most: int) -> bool:
     left, waiting = most, [value] if isinstance(value, dict | list) else []
     while waiting:
         item = waiting.pop()

@@ -7,7 +7,7 @@ part of the object in the patch) nothing is done here, and `patch` goes the long
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 from trainmaster.api import validation
 from trainmaster.api.decoding import is_clean
@@ -24,7 +24,7 @@ _LOCKS = frozenset(("uid", "resourceVersion"))
 
 
 def find_written(
-    state: RegistryState, call: Call, kind: Kind, record: StoredRecord, patch: Any, options: WriteOptions
+    state: RegistryState, call: Call, kind: Kind, record: StoredRecord, patch: object, options: WriteOptions
 ) -> Written | None:
     """The result of the patch; None when this is not the way for it."""
     old = state.parsed.get(record)
@@ -52,7 +52,7 @@ def find_written(
     return Written(written.value, written.revision)
 
 
-def _is_plain(patch: Any, old: Object) -> bool:
+def _is_plain(patch: object, old: Object) -> TypeGuard[Object]:
     """Of status alone, and of the object that stands there."""
     if type(patch) is not dict or type(patch.get("status")) is not dict:
         return False

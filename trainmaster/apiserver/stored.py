@@ -10,7 +10,6 @@ Names of records are "namespace/name", or "name" for cluster-scoped kinds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import orjson
 
@@ -111,7 +110,7 @@ def _peek(value: bytes, mark: bytes) -> str:
     return value[found : value.index(b'"', found)].decode()
 
 
-def peek_owners(value: bytes) -> list[dict[str, Any]]:
+def peek_owners(value: bytes) -> list[Object]:
     """metadata.ownerReferences, parsed alone."""
     found = value.find(_OWNERS)
     if found < 0 or found > _end_of_plain(value):
@@ -119,7 +118,7 @@ def peek_owners(value: bytes) -> list[dict[str, Any]]:
     found += len(_OWNERS) - 1
     end = value.find(b"]", found)
     try:
-        owners: list[dict[str, Any]] = orjson.loads(value[found : end + 1])
+        owners: list[Object] = orjson.loads(value[found : end + 1])
     except orjson.JSONDecodeError:
         # A bracket inside a string ended the slice early.
         owners = parse(value)["metadata"]["ownerReferences"]
@@ -169,7 +168,7 @@ def labels_of(record: StoredRecord) -> Mapping[str, str]:
     return memo_of(record).labels
 
 
-def owners_of(record: StoredRecord) -> Sequence[dict[str, Any]]:
+def owners_of(record: StoredRecord) -> Sequence[Object]:
     memo: RecordMemo | None = record.memo
     if memo is None or memo.obj is None:
         return peek_owners(record.value)

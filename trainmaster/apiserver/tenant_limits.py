@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.tenancy import NAME
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.apiserver.state import RegistryState
@@ -28,15 +29,15 @@ class TenantLimits(Plugin):
             return
         record = self._state.store.get("resourcequotas", f"{attributes.namespace}/{NAME}")
         if record is not None:
-            hard = self._state.parsed.get(record)["spec"].get("hard") or {}
+            hard = read_fields(self._state.parsed.get(record), "spec", "hard")
             limit_requests(attributes.new, [name for name in _RESOURCES if f"limits.{name}" in hard])
 
 
 def limit_requests(pod: Object, names: list[str]) -> None:
     spec = pod["spec"]
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        resources = container.get("resources") or {}
-        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    for container in (*list_items(spec, "containers"), *list_items(spec, "initContainers")):
+        resources = read_fields(container, "resources")
+        requests, limits = read_fields(resources, "requests"), read_fields(resources, "limits")
         missing = {name: requests[name] for name in names if name in requests and name not in limits}
         if missing:
             container["resources"] = {**resources, "limits": {**limits, **missing}}

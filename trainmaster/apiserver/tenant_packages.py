@@ -8,7 +8,6 @@ and on Pods, so that nothing gets around it. The owner's namespaces are not touc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from trainmaster.api import fields, packages, status
 from trainmaster.api.kinds import Kind
@@ -58,7 +57,7 @@ def find_problems(obj: Object) -> list[fields.FieldError]:
 def _find_annotations(obj: Object) -> Iterator[tuple[str, str]]:
     """Templates nest in templates; without recursion, because the object is somebody's input. A Pod has none."""
     whole = obj.get("kind") != "Pod"
-    left: list[tuple[str, Any]] = [("", obj if whole else {"metadata": obj["metadata"]})]
+    left: list[tuple[str, object]] = [("", obj if whole else {"metadata": obj["metadata"]})]
     while left:
         place, value = left.pop()
         if isinstance(value, dict):
@@ -70,5 +69,5 @@ def _find_annotations(obj: Object) -> Iterator[tuple[str, str]]:
             left += [(f"{place}[{number}]", one) for number, one in enumerate(value) if _is_nested("", one)]
 
 
-def _is_nested(key: str, value: Any) -> bool:
+def _is_nested(key: str, value: object) -> bool:
     return isinstance(value, dict | list) and key not in ("annotations", "labels", "managedFields", "status")

@@ -13,6 +13,7 @@ from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.patches import managed_fields
+from trainmaster.api.reading import read_text
 from trainmaster.apiserver import intake, metadata, stored
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes
 from trainmaster.apiserver.contract import Call, Written
@@ -100,7 +101,7 @@ def check_uid(kind: Kind, new: Object, old: Object) -> None:
 
 
 def check_resource_version(kind: Kind, new: Object, old: Object) -> None:
-    asked = new["metadata"].get("resourceVersion") or ""
+    asked = read_text(new["metadata"], "resourceVersion")
     name = old["metadata"]["name"]
     if asked in ("", "0"):
         if kind.custom or kind.plural in _CONDITIONAL:

@@ -7,13 +7,13 @@ say is filled in; what it says otherwise is refused with all reasons at once. Na
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import DEVICES, MIRROR
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_annotations, read_fields
 from trainmaster.api.resources import PODS
 from trainmaster.api.tenancy import find_unix_user
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
@@ -40,7 +40,7 @@ class Walls(Plugin):
         if problems:
             text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems)}"
             raise status.forbidden(PODS, attributes.name, text)
-        context = dict(attributes.new["spec"].get("securityContext") or {})
+        context = read_fields(attributes.new, "spec", "securityContext")
         attributes.new["spec"]["securityContext"] = {**context, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
 
     def _find_user(self, namespace: str) -> int | None:
@@ -48,39 +48,40 @@ class Walls(Plugin):
         return None if record is None else find_unix_user(self._state.parsed.get(record))
 
 
-def find_problems(pod: Object, user: int) -> Iterator[str]:
+def find_problems(pod: Fields, user: int) -> Iterator[str]:
     """What a Pod asks for that would lead it outside."""
-    spec: Mapping[str, Any] = pod["spec"]
+    spec: Fields = pod["spec"]
     for field in _HOST:
         if spec.get(field):
             yield f"spec.{field} is not allowed"
     if spec.get("nodeName"):
         yield "spec.nodeName is the scheduler's, which counts what everybody takes; leave it out"
-    for volume in spec.get("volumes") or ():
+    for volume in list_items(spec, "volumes"):
         if volume.get("hostPath") is not None:
             yield f"volume {volume.get('name')} is a hostPath; use an emptyDir or a PersistentVolumeClaim"
     if spec.get("nodeName"):
         yield "spec.nodeName is the scheduler's: a Pod that names its node would pass everybody who waits"
-    if MIRROR in (pod["metadata"].get("annotations") or {}):
+    annotations = read_annotations(pod)
+    if MIRROR in annotations:
         yield f"annotation {MIRROR} is for parts of the control plane"
-    if DEVICES in (pod["metadata"].get("annotations") or {}):
+    if DEVICES in annotations:
         yield f"annotation {DEVICES} is the scheduler's; ask for devices in resources.limits"
-    shared: Mapping[str, Any] = spec.get("securityContext") or {}
+    shared = read_fields(spec, "securityContext")
     yield from _find_identities("spec.securityContext", shared, user)
-    if any(group != user for group in shared.get("supplementalGroups") or ()):
+    if any(group != user for group in list_items(shared, "supplementalGroups")):
         yield f"spec.securityContext.supplementalGroups may name {user} only"
     for field in _CONTAINERS:
-        for container in spec.get(field) or ():
-            own: Mapping[str, Any] = container.get("securityContext") or {}
+        for container in list_items(spec, field):
+            own = read_fields(container, "securityContext")
             place = f"container {container.get('name')}: securityContext"
             yield from _find_identities(place, own, user)
             if own.get("privileged") or own.get("allowPrivilegeEscalation"):
                 yield f"{place} must not ask for privileges"
-            if (own.get("capabilities") or {}).get("add"):
+            if list_items(own, "capabilities", "add"):
                 yield f"{place}.capabilities.add is not allowed"
 
 
-def _find_identities(place: str, context: Mapping[str, Any], user: int) -> Iterator[str]:
+def _find_identities(place: str, context: Fields, user: int) -> Iterator[str]:
     for field in ("runAsUser", "runAsGroup", "fsGroup"):
         asked = context.get(field)
         if asked is not None and asked != user:

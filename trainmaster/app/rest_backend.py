@@ -22,6 +22,7 @@ from trainmaster.app.settings import Rest
 from trainmaster.client.contract import Client, LogOptions
 from trainmaster.edge.addresses import TrustedProxies
 from trainmaster.edge.limits import EdgeLimits
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.timeline import Now
@@ -45,12 +46,13 @@ def build_log_source(registry: ObjectRegistry, logs: PodLogs) -> LogSource:
     async def read(name: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
         kind = registry.catalogue.find(PODS)
         assert kind is not None
-        pod: Object = orjson.loads(registry.get(kind, namespace, name).value)
+        raw: Object = orjson.loads(registry.get(kind, namespace, name).value)
+        pod = Pod(raw)
         container = choose_container(pod, options.container)
-        if not pod["spec"].get("nodeName"):
+        if not pod.node:
             return
         check_started(pod, container, previous=options.previous)
-        async for piece in logs.read(pod, container, options):
+        async for piece in logs.read(raw, container, options):
             yield piece
 
     return read

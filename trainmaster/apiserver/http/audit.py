@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -58,7 +58,7 @@ class AuditLog:
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._file).st_size
 
-    def write(self, entry: dict[str, Any]) -> None:
+    def write(self, entry: Mapping[str, object]) -> None:
         self._lines.append(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z))
         if not self._scheduled:
             self._scheduled = True

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 import orjson
 
@@ -42,7 +41,7 @@ def media_type(header: str | None) -> str:
     return (header or "").partition(";")[0].strip().lower()
 
 
-def parse_json(body: bytes, limits: ApiLimits, most_values: int = 0) -> Any:
+def parse_json(body: bytes, limits: ApiLimits, most_values: int = 0) -> object:
     """The value; 400 or 413 for what is no JSON, too deep, or has more values than `most_values` (or the limit)."""
     try:
         value = orjson.loads(body)
@@ -62,7 +61,7 @@ _WRITER_DEPTH = 254
 """Where orjson ends with an error. A walk in Python would take a second for what orjson does in milliseconds."""
 
 
-def _is_deeper(value: Any, depth: int) -> bool:
+def _is_deeper(value: object, depth: int) -> bool:
     for _ in range(_WRITER_DEPTH - depth):
         value = [value]
     try:
@@ -77,10 +76,10 @@ _MOST_DUPLICATES = 100
 _LONGEST_PATH = 1024
 
 
-class _Fields(dict[str, Any]):
+class _Fields(dict[str, object]):
     """An object that remembers which of its keys were given twice."""
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
         self.repeated: dict[str, None] = {}
         if len(self) < len(pairs):
@@ -102,7 +101,7 @@ def find_duplicates(body: bytes) -> list[str]:
         return []
 
 
-def _walk_duplicates(value: Any, path: str) -> Iterator[str]:
+def _walk_duplicates(value: object, path: str) -> Iterator[str]:
     if isinstance(value, _Fields):
         prefix = f"{path}." if path else ""
         for key, child in value.items():
@@ -117,7 +116,7 @@ def _walk_duplicates(value: Any, path: str) -> Iterator[str]:
                 yield from _walk_duplicates(child, f"{path}[{index}]"[:_LONGEST_PATH])
 
 
-def parse_yaml(body: bytes, limits: ApiLimits) -> Any:
+def parse_yaml(body: bytes, limits: ApiLimits) -> object:
     """JSON is tried first: apply bodies of all known clients are JSON text."""
     too_long = len(body) > limits.yaml_bytes
     if body.lstrip()[:1] in (b"{", b"["):
@@ -173,7 +172,7 @@ def _check_size(value: Object, limits: ApiLimits) -> None:
         raise sizes.refuse_values(limits.object_values)
 
 
-def parse_patch(body: bytes, content_type: str | None, limits: ApiLimits) -> tuple[PatchType, Any]:
+def parse_patch(body: bytes, content_type: str | None, limits: ApiLimits) -> tuple[PatchType, object]:
     patch_type = _PATCHES.get(media_type(content_type))
     if patch_type is None:
         raise status.unsupported_media_type(tuple(_PATCHES)[:4])
@@ -194,6 +193,6 @@ def parse_patch(body: bytes, content_type: str | None, limits: ApiLimits) -> tup
     return patch_type, value
 
 
-def _go_name(value: Any) -> str:
+def _go_name(value: object) -> str:
     names = {list: "array", str: "string", bool: "bool", int: "number", float: "number", dict: "object"}
     return names.get(type(value), "null")

@@ -6,7 +6,6 @@ Plain JSON is assembled from stored bytes without parsing. The other forms parse
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import orjson
 
@@ -96,7 +95,7 @@ def render_page(form: Form, kind: Kind, page: ListPage, query: Query, clock: Clo
         return _to_yaml(join_list(kind, page)), CONTENT_TYPES[form]
     objects = [orjson.loads(value) for value in page.values]
     metadata = list_metadata(page)
-    answer: dict[str, Any]
+    answer: Object
     if form in (Form.PARTIAL, Form.PARTIAL_LIST):
         answer = tables.build_partial_list(objects, metadata)
     else:

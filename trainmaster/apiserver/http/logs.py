@@ -7,19 +7,21 @@ and kubelet.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_fields, read_text
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.messages import TEXT, ApiRequest, Response
 from trainmaster.apiserver.http.options import read_log_options
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.client.contract import LogOptions
+from trainmaster.jobs.models.pods import Pod
 
 
 class PodLogs(Protocol):
@@ -41,49 +43,46 @@ class LogHandler:
         if route.verb != "get":
             raise status.method_not_allowed()
         options = read_log_options(request.query)
-        pod: Object = orjson.loads(self._registry.get(kind, route.namespace, route.name).value)
+        raw: Object = orjson.loads(self._registry.get(kind, route.namespace, route.name).value)
+        pod = Pod(raw)
         container = choose_container(pod, options.container)
-        if not pod["spec"].get("nodeName"):
+        if not pod.node:
             return Response(b"", content_type=TEXT)
         check_started(pod, container, previous=options.previous)
         if self._logs is None:
             raise StatusError(501, "NotImplemented", "this server runs no Pods and has no logs")
-        return StreamResponse(self._logs.read(pod, container, options), content_type=TEXT, head_first=options.follow)
+        return StreamResponse(self._logs.read(raw, container, options), content_type=TEXT, head_first=options.follow)
 
 
-def choose_container(pod: Object, name: str) -> str:
-    spec, pod_name = pod["spec"], pod["metadata"]["name"]
-    ordinary = [item["name"] for item in spec.get("containers") or []]
-    init = [item["name"] for item in spec.get("initContainers") or []]
+def choose_container(pod: Pod, name: str) -> str:
+    ordinary = [item["name"] for item in pod.containers]
+    init = [item["name"] for item in pod.init_containers]
     if name:
         if name not in ordinary and name not in init:
-            raise status.bad_request(f"container {name} is not valid for pod {pod_name}")
+            raise status.bad_request(f"container {name} is not valid for pod {pod.name}")
         return name
     if len(ordinary) == 1:
         return str(ordinary[0])
-    text = f"a container name must be specified for pod {pod_name}, choose one of: [{' '.join(ordinary)}]"
+    text = f"a container name must be specified for pod {pod.name}, choose one of: [{' '.join(ordinary)}]"
     if init:
         text += f" or one of the init containers: [{' '.join(init)}]"
     raise status.bad_request(text)
 
 
-def check_started(pod: Object, container: str, *, previous: bool) -> None:
+def check_started(pod: Pod, container: str, *, previous: bool) -> None:
     found = find_container_status(pod, container)
-    name = pod["metadata"]["name"]
-    state = found.get("state") or {}
-    ended_before = bool((found.get("lastState") or {}).get("terminated"))
+    state = read_fields(found, "state")
+    ended_before = bool(read_fields(found, "lastState", "terminated"))
     if previous and not ended_before:
-        raise status.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+        raise status.bad_request(f'previous terminated container "{container}" in pod "{pod.name}" not found')
     if "running" in state or "terminated" in state or ended_before:
         return
-    reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
-    raise status.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+    reason = read_text(state, "waiting", "reason") or "ContainerCreating"
+    raise status.bad_request(f'container "{container}" in pod "{pod.name}" is waiting to start: {reason}')
 
 
-def find_container_status(pod: Object, container: str) -> dict[str, Any]:
-    current = pod.get("status") or {}
-    for key in ("containerStatuses", "initContainerStatuses"):
-        for found in current.get(key) or []:
-            if found.get("name") == container:
-                return dict(found)
-    return {}
+def find_container_status(pod: Pod, container: str) -> Fields | None:
+    for found in (*pod.container_statuses, *pod.init_container_statuses):
+        if found.get("name") == container:
+            return found
+    return None

@@ -6,11 +6,10 @@ registry's business, because in-process callers pass the same options. Unknown p
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainmaster.api import fields, status
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
 from trainmaster.apiserver.http.messages import EMPTY_QUERY, Query
 from trainmaster.client.contract import DeleteOptions, ListOptions, LogOptions, WatchOptions, WriteOptions
 
@@ -96,7 +95,7 @@ def read_delete_options(query: Query, body: Object | None) -> DeleteOptions:
         dry_run = [query.get("dryRun")]
     propagation = _text(body, "propagationPolicy")
     orphan = body.get("orphanDependents")
-    preconditions = body.get("preconditions") or {}
+    preconditions = read_fields(body, "preconditions")
     if not isinstance(preconditions, dict) or not isinstance(dry_run, list):
         raise status.bad_request(
             "DeleteOptions in version v1 cannot be handled as a DeleteOptions: wrong type of field"
@@ -129,7 +128,7 @@ def _text(mapping: Object, name: str) -> str:
     return value or ""
 
 
-def _find_grace(value: Any) -> int | None:
+def _find_grace(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):

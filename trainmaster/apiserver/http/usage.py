@@ -15,6 +15,7 @@ import orjson
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_status
 from trainmaster.api.resources import NODES, PODS
 from trainmaster.apiserver.contract import ListPage, Registry
 from trainmaster.apiserver.http import forms, options
@@ -62,7 +63,7 @@ class UsageHandler:
 
     async def handle_pods(self, request: ApiRequest, kind: Kind) -> Response:
         found = await self._find(request, PODS)
-        running = [pod for pod in found if (pod.get("status") or {}).get("phase") == "Running"]
+        running = [pod for pod in found if read_status(pod).get("phase") == "Running"]
         measured = await self._meter.measure_pods(running)
         items = [self._build(kind, pod, usages) for pod in running if (usages := measured.get(pod["metadata"]["uid"]))]
         return self._answer(request, kind, items)

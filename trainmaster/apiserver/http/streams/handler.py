@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import orjson
@@ -17,6 +17,7 @@ import orjson
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
@@ -28,6 +29,7 @@ from trainmaster.apiserver.http.streams.contract import PodStreams, StreamOption
 from trainmaster.apiserver.http.streams.forwarding import Forwarder, read_port
 from trainmaster.apiserver.http.streams.programs import ProgramServer
 from trainmaster.apiserver.http.streams.sessions import NumberedChannels, SpdyStreams, StreamSession, Wire
+from trainmaster.jobs.models.pods import Pod
 
 SUBRESOURCES = ("exec", "attach", "portforward")
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -57,16 +59,17 @@ class StreamHandler:
         self.check_create(request)
         route = request.route
         pod: Object = orjson.loads(self._registry.get(kind, route.namespace, route.name).value)
+        model = Pod(pod)
         forwards = route.subresource == "portforward"
-        wanted = None if forwards else self._read_wanted(request, pod)
-        if not pod["spec"].get("nodeName"):
+        wanted = None if forwards else self._read_wanted(request, model)
+        if not model.node:
             raise status.bad_request(f"pod {route.name} does not have a host assigned")
         if self._streams is None:
             raise StatusError(501, "NotImplemented", "this server runs no Pods and has no streams to them")
         if wanted is None:
-            _check_pod_runs(pod)
+            _check_pod_runs(model)
             return self._forward(request, pod, self._streams)
-        _check_container_runs(pod, wanted.container)
+        _check_container_runs(model, wanted.container)
         return self._run(request, pod, wanted, self._streams)
 
     def check_create(self, request: ApiRequest) -> None:
@@ -80,7 +83,7 @@ class StreamHandler:
         ):
             raise self._access.denial(request.identity, route)
 
-    def _read_wanted(self, request: ApiRequest, pod: Object) -> StreamOptions:
+    def _read_wanted(self, request: ApiRequest, pod: Pod) -> StreamOptions:
         query = request.query
         command = query.list_values("command")
         if request.route.subresource == "exec" and not any(command):
@@ -133,26 +136,24 @@ def is_session(route: Route) -> bool:
     return route.plural == "pods" and route.subresource in SUBRESOURCES
 
 
-def refuse_proxy(request: ApiRequest, kind: Kind) -> Any:
+def refuse_proxy(request: ApiRequest, kind: Kind) -> NoReturn:
     raise status.bad_request(f"pods/{request.route.subresource} is not supported by this server; use port-forward")
 
 
 # The Pod
 
 
-def _check_pod_runs(pod: Object) -> None:
-    phase = (pod.get("status") or {}).get("phase", "Pending")
-    if phase != "Running":
-        raise status.bad_request(f"unable to forward port because pod is not running. Current status={phase}")
+def _check_pod_runs(pod: Pod) -> None:
+    if pod.phase != "Running":
+        raise status.bad_request(f"unable to forward port because pod is not running. Current status={pod.phase}")
 
 
-def _check_container_runs(pod: Object, container: str) -> None:
-    phase = (pod.get("status") or {}).get("phase", "Pending")
-    if phase in ("Succeeded", "Failed"):
+def _check_container_runs(pod: Pod, container: str) -> None:
+    if pod.is_over:
         raise status.bad_request(
-            f"cannot exec into or attach to a container in a completed pod; current phase is {phase}"
+            f"cannot exec into or attach to a container in a completed pod; current phase is {pod.phase}"
         )
-    if "running" not in (find_container_status(pod, container).get("state") or {}):
+    if "running" not in read_fields(find_container_status(pod, container), "state"):
         text = f'unable to upgrade connection: container not found ("{container}")'
         raise StatusError(500, "InternalError", f"Internal error occurred: {text}")
 
