@@ -10,7 +10,7 @@ import pytest
 
 from tests.flow.plant import Plant, ScriptedNode, running_plant
 from tests.flow.stage import is_finished, make_trainjob
-from trainmaster.api.lifecycle.terms import DEADLINE_ANNOTATION, ENFORCED_ANNOTATION, TTL_ANNOTATION
+from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, ENFORCED_ANNOTATION, TTL_ANNOTATION
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES as RUNTIMES
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS, SECRETS, SERVICES, TRAIN_JOBS

@@ -14,7 +14,7 @@ import pytest
 from tests.flow.stage import make_trainjob as make_own_trainjob
 from tests.kube.cluster import KubeCluster
 from tests.seam.stage import IDENTITY, Site, kube_stage, open_site
-from trainmaster.api.lifecycle.terms import TTL_ANNOTATION
+from trainmaster.api.lifecycle.term_names import TTL_ANNOTATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.app.operator import OperatorSettings, running_operator

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainmaster import __version__
-from trainmaster.api.lifecycle.terms import DEADLINE_FIELD, TTL_FIELD
+from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_FIELD
 from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.rest_backend import Folders, build_backend, build_log_source

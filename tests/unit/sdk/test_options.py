@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import trainmaster
-from trainmaster.api.lifecycle import terms
+from trainmaster.api.lifecycle import term_names as terms
 from trainmaster.sdk import options
 from trainmaster.sdk.options import ActiveDeadlineSeconds, TTLSecondsAfterFinished
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.lifecycle.terms import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
+from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
 from trainmaster.api.training.steps import get_runtime_spec, get_template_spec
 
 _TRAP = {

@@ -15,15 +15,14 @@ from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
 from trainmaster.api.labels import RESTART
 from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, RetentionPolicy, parse_flag, parse_seconds
+from trainmaster.api.lifecycle.term_names import (
+    DEADLINE_ANNOTATION,
+    DEADLINE_FIELD,
+    ENFORCED_ANNOTATION,
+    TTL_ANNOTATION,
+    TTL_FIELD,
+)
 from trainmaster.api.training.restarts import parse_attempt
-
-TTL_FIELD = "ttlSecondsAfterFinished"
-DEADLINE_FIELD = "activeDeadlineSeconds"
-TTL_ANNOTATION = "trainmaster.dev/ttl-seconds-after-finished"
-"""On TrainJobs and runtimes, by their author."""
-DEADLINE_ANNOTATION = "trainmaster.dev/active-deadline-seconds"
-ENFORCED_ANNOTATION = "trainmaster.dev/ttl-enforced"
-"""On runtimes, by the administrator: "true" makes their TTL the most that a TrainJob may ask for."""
 
 JOB, RUNTIME, INSTALLATION = "TrainJob", "runtime", "installation"
 

@@ -1,1 +1,1 @@
-"""From the command line of `trainmaster run` to a submitted TrainJob: wishes, manifests, a server that takes them."""
+"""From the command line of `trainmaster run` to a submitted TrainJob: its options, its code, a server that takes it."""

@@ -8,23 +8,23 @@ import os
 import shlex
 from pathlib import Path, PurePosixPath
 
-from trainmaster.api.code import build_annotations
+from trainmaster.api.code import MOUNT_PATH, build_annotations, build_volume
 from trainmaster.app.home import Home
 from trainmaster.bundles import BundleError, BundleLimits, BundleStore, pack
 from trainmaster.bundles.ignoring import OWN_FILE
 from trainmaster.cli import exits
 from trainmaster.cli.commands.code import parse_size
-from trainmaster.cli.launch.manifests import Code
-from trainmaster.cli.launch.wishes import WishError
+from trainmaster.cli.launch.run_options import RunOptionError
+from trainmaster.jobs.compose.request import MountedCode
 
 
-def send(directory: Path, home: Home, limit: str = "1Gi", script: str = "") -> Code:
+def send(directory: Path, home: Home, limit: str = "1Gi", script: str = "") -> MountedCode:
     """Failure in one sentence when it is too much, cannot be read, or the disk is full; or when what should run is not
     among what was packed."""
     try:
         most_bytes = parse_size(limit)
     except argparse.ArgumentTypeError as error:
-        raise WishError(f"--code-limit: {error}") from None
+        raise RunOptionError(f"--code-limit: {error}") from None
     try:
         home.prepare()
         bundle = pack(directory, home.bundles, BundleLimits(bytes=most_bytes))
@@ -38,7 +38,8 @@ def send(directory: Path, home: Home, limit: str = "1Gi", script: str = "") -> C
     stored = BundleStore(home.bundles).find(bundle.digest)
     if script and stored is not None and (missing := _find_missing(stored.tree, script)):
         raise exits.Failure(_explain_left_out(directory, script, missing), exits.RUN_CODE)
-    return Code(bundle.digest, build_annotations(bundle.digest, bundle.git_commit, bundle.git_dirty))
+    notes = build_annotations(bundle.digest, bundle.git_commit, bundle.git_dirty)
+    return MountedCode(build_volume(bundle.digest), MOUNT_PATH, annotations=notes)
 
 
 def _find_missing(tree: Path, script: str) -> str:

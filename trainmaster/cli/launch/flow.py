@@ -1,4 +1,4 @@
-"""A run from its wish to its end: the runtime, the code, the submit, the view. All that needs a client is loaded here.
+"""A run from its request to its end: the runtime, the code, the submit, the view. What needs a client is loaded here.
 
 `cli.run` reads the command line and begins to start a server before it loads this module, so that both load at once.
 """
@@ -8,38 +8,42 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from dataclasses import replace
 
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
+from trainmaster.api.training.steps import get_ml_policy, get_template_spec, list_jobs
 from trainmaster.app.home import Home
 from trainmaster.cli import exits
-from trainmaster.cli.commands.run import TrainingProgram, compile_job, find_runtime_name
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.launch import submission
-from trainmaster.cli.launch.manifests import Code, list_local
+from trainmaster.cli.launch import programs, submission
+from trainmaster.cli.launch.manifests import SHAPE, list_local
+from trainmaster.cli.launch.programs import TrainingProgram
+from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.cli.launch.servers import StartingServer, explain_ended
-from trainmaster.cli.launch.wishes import RunRequest, WishError
 from trainmaster.cli.server import explain
 from trainmaster.client.http import HttpClient
+from trainmaster.jobs.compose.request import JobRequest, MountedCode
+from trainmaster.jobs.compose.trainjob import ComposedJob, compose
 from trainmaster.kit.clock import Clock, SystemClock
 
 
 def print_manifests(
-    options: argparse.Namespace, context: CommandContext, program: TrainingProgram, wish: RunRequest
+    options: argparse.Namespace, context: CommandContext, program: TrainingProgram, request: JobRequest
 ) -> int:
     """Starts nothing. The runtime is that of a running server, else the shipped one; the code is packed, so that
     what is printed can be submitted with kubectl."""
     base = asyncio.run(submission.find_runtime_anyhow(context, options, find_runtime_name(options, program)))
     code = _send(options, program, context.home(options))
-    manifests = compile_job(wish, program, options, base, code)
+    composed = compile_job(request, program, options, base, code)
     if options.output_format == "json":
-        context.say(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests.objects)}, indent=2))
+        context.say(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(composed.objects)}, indent=2))
         return exits.OK
     import yaml
 
-    for text in list_local(manifests):
+    for text in list_local(composed):
         context.say(f"# {text}")
-    for obj in manifests.objects:
+    for obj in composed.objects:
         context.say("---")
         context.say(yaml.safe_dump(obj, sort_keys=False, allow_unicode=True).rstrip())
     return exits.OK
@@ -49,22 +53,24 @@ def run_job(
     options: argparse.Namespace,
     context: CommandContext,
     program: TrainingProgram,
-    wish: RunRequest,
+    request: JobRequest,
     server: StartingServer,
 ) -> int:
-    return asyncio.run(_run(options, context, program, wish, server))
+    return asyncio.run(_run(options, context, program, request, server))
 
 
 async def _run(
     options: argparse.Namespace,
     context: CommandContext,
     program: TrainingProgram,
-    wish: RunRequest,
+    request: JobRequest,
     server: StartingServer,
 ) -> int:
     clock = SystemClock()
     if server.home is None and not options.no_code:
-        raise WishError("code can be sent to the server of this machine only: add --no-code, and --image with the code")
+        raise RunOptionError(
+            "code can be sent to the server of this machine only: add --no-code, and --image with the code"
+        )
     # While a server starts, the code is packed, and what is needed later is loaded.
     code = None if server.home is None else _send(options, program, server.home)
     if server.is_starting:
@@ -74,16 +80,16 @@ async def _run(
     client = HttpClient(config)
     try:
         base = await submission.find_runtime(client, find_runtime_name(options, program), options.namespace)
-        manifests = compile_job(wish, program, options, base, code)
-        if wish.resources:
+        composed = compile_job(request, program, options, base, code)
+        if request.resources:
             from trainmaster.cli.launch import room
 
-            await room.check_room(client, wish)
-        if wish.secrets or wish.secret_variables or wish.mounts:
+            await room.check_room(client, request)
+        if request.secrets or request.secret_variables or request.mounts:
             from trainmaster.cli.launch import needs
 
-            await needs.check_needs(client, wish, options.namespace)
-        trainjob = await submission.submit(client, manifests, clock)
+            await needs.check_needs(client, request, options.namespace)
+        trainjob = await submission.submit(client, composed, clock)
         for text in client.warnings:
             context.note(f"trainmaster: warning: {text}")
         client.warnings.clear()
@@ -102,7 +108,7 @@ def _load_early() -> None:
     from trainmaster.cli.view import following  # noqa: F401
 
 
-def _send(options: argparse.Namespace, program: TrainingProgram, home: Home) -> Code | None:
+def _send(options: argparse.Namespace, program: TrainingProgram, home: Home) -> MountedCode | None:
     if options.no_code:
         return None
     # Not every run sends code.
@@ -127,3 +133,21 @@ async def _show(
     if options.detach:
         return following.say_detached(job, form)
     return await following.show(job, form, fresh=True)
+
+
+def compile_job(
+    request: JobRequest, program: TrainingProgram, options: argparse.Namespace, base: Object, code: MountedCode | None
+) -> ComposedJob:
+    if not list_jobs(get_template_spec(base)):
+        raise RunOptionError(f"the runtime {base['metadata']['name']} has no jobs, so nothing would run your program")
+    policy = get_ml_policy(base)
+    command = tuple(program.rest)
+    if program.script:
+        command = programs.build_command(program.script, program.rest, program.framework, policy)
+    programs.check_processes(request.processes, command, base["metadata"]["name"], policy)
+    namespace = options.namespace or request.namespace
+    return compose(replace(request, command=command, namespace=namespace, code=code), base, SHAPE)
+
+
+def find_runtime_name(options: argparse.Namespace, program: TrainingProgram) -> str:
+    return options.runtime or programs.choose_runtime(program.framework)

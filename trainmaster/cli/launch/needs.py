@@ -7,26 +7,28 @@ mistake, and would look at a job that is starting forever.
 from __future__ import annotations
 
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, SECRETS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.cli.launch.wishes import RunRequest, WishError
+from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.client.contract import Client
+from trainmaster.jobs.compose.request import CLAIM, SECRET, JobRequest
 
 
-async def check_needs(client: Client, wish: RunRequest, namespace: str) -> None:
-    """WishError that says how to make what is missing."""
-    for mount in wish.mounts:
-        if mount.kind == "claim":
+async def check_needs(client: Client, request: JobRequest, namespace: str) -> None:
+    """RunOptionError that says how to make what is missing."""
+    for mount in request.mounts:
+        if mount.kind == CLAIM:
             await _check_claim(client, mount.source, mount.path, namespace)
-    files = [mount.source for mount in wish.mounts if mount.kind == "secret"]
-    for name in dict.fromkeys((*wish.secrets, *files)):
+    files = [mount.source for mount in request.mounts if mount.kind == SECRET]
+    for name in dict.fromkeys((*request.secrets, *files)):
         await _get_secret(client, name, namespace)
-    for entry in wish.secret_variables:
+    for entry in request.secret_variables:
         secret = await _get_secret(client, entry.secret, namespace, entry.key)
-        keys = sorted((secret or {}).get("data") or {})
+        keys = sorted(read_fields(secret, "data"))
         if secret is not None and entry.key not in keys:
             has = f"it has {', '.join(keys)}" if keys else "it has none"
-            raise WishError(f"--secret {entry.secret}/{entry.key}: the Secret has no such key; {has}")
+            raise RunOptionError(f"--secret {entry.secret}/{entry.key}: the Secret has no such key; {has}")
 
 
 async def _get_secret(client: Client, name: str, namespace: str, key: str = "KEY") -> Object | None:
@@ -34,7 +36,7 @@ async def _get_secret(client: Client, name: str, namespace: str, key: str = "KEY
         return await client.get(SECRETS, name, namespace)
     except NotFound:
         make = f"kubectl create secret generic {name} -n {namespace} --from-literal={key}=VALUE"
-        raise WishError(f"there is no Secret {name!r} in namespace {namespace}; make it with `{make}`") from None
+        raise RunOptionError(f"there is no Secret {name!r} in namespace {namespace}; make it with `{make}`") from None
     except StatusError as error:
         if error.code == 403:
             return None  # not everybody may read Secrets that the job may use
@@ -45,7 +47,7 @@ async def _check_claim(client: Client, name: str, path: str, namespace: str) -> 
     try:
         await client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
     except NotFound:
-        raise WishError(
+        raise RunOptionError(
             f"there is no claim {name!r} in namespace {namespace}; for a directory of this machine write "
             f"--volume ./{name}:{path}, and `kubectl get pvc -n {namespace}` lists claims"
         ) from None

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainmaster.cli.launch.wishes import WishError
+from trainmaster.cli.launch.run_options import RunOptionError
 
 if TYPE_CHECKING:
+    import argparse
     import ast
 
 DEFAULT_RUNTIME = "torch-distributed"
@@ -85,4 +86,49 @@ def check_processes(processes: str, command: Sequence[str], runtime: str, policy
     why = f"the runtime {runtime} starts one process per node"
     if "torch" in policy:
         why = f"{Path(command[0]).name} starts one process per node, and the script imports no torch"
-    raise WishError(f"--nproc {processes}: {why}; use --nodes, or start it with `-- torchrun SCRIPT`")
+    raise RunOptionError(f"--nproc {processes}: {why}; use --nodes, or start it with `-- torchrun SCRIPT`")
+
+
+class TrainingProgram:
+    """What runs: a script with its arguments, or a command."""
+
+    def __init__(self, script: str, rest: list[str], root: Path, framework: str) -> None:
+        self.script = script
+        """As it is called in the job; "" for a command."""
+        self.rest = rest
+        self.root = root
+        """The directory with the code."""
+        self.framework = framework
+
+    @classmethod
+    def read(cls, options: argparse.Namespace) -> TrainingProgram:
+        rest = list(options.rest)
+        root = Path(options.code or ".").expanduser().absolute()
+        if options.code and options.no_code:
+            raise RunOptionError("--code and --no-code contradict each other")
+        if not root.is_dir():
+            raise RunOptionError(f"--code {options.code}: {root} is no directory")
+        if rest[:1] == ["--"]:
+            if not rest[1:]:
+                raise RunOptionError("there is no command after `--`; write `trainmaster run -- COMMAND`")
+            return cls("", rest[1:], root, "")
+        if not rest:
+            raise RunOptionError("what should run? Write `trainmaster run SCRIPT`, or `trainmaster run -- COMMAND`")
+        if options.no_code:
+            return cls(rest[0], rest[1:], root, find_framework(Path(rest[0])))
+        return cls._read_script(rest, root, chosen=bool(options.code))
+
+    @classmethod
+    def _read_script(cls, rest: list[str], root: Path, *, chosen: bool) -> TrainingProgram:
+        """`chosen`: the directory was named; otherwise a script from elsewhere is sent with its own."""
+        script = Path(rest[0])
+        found = next((path for path in (script.absolute(), root / script) if path.is_file()), None)
+        if found is None:
+            what = "is a directory" if script.is_dir() else "does not exist"
+            raise RunOptionError(f"the script {script} {what}; for a command write `trainmaster run -- {rest[0]} ...`")
+        real = found.resolve()
+        if not real.is_relative_to(root.resolve()):
+            if chosen:
+                raise RunOptionError(f"{script} is not below {root}, which is sent; choose --code {found.parent}")
+            root = real.parent
+        return cls(str(real.relative_to(root.resolve())), rest[1:], root, find_framework(found))

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from trainmaster.api import quantity
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import NODES
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.launch.wishes import RunRequest
 from trainmaster.client.contract import Client
+from trainmaster.jobs.compose.request import JobRequest
 
 
-async def check_room(client: Client, wish: RunRequest) -> None:
+async def check_room(client: Client, request: JobRequest) -> None:
     """Failure when the job could not run even if nothing else did."""
     try:
         nodes = (await client.list(NODES)).items
     except StatusError:
         return  # not everybody may look at nodes; the scheduler says it too
-    if (text := explain_room(wish, nodes)) is not None:
+    if (text := explain_room(request, nodes)) is not None:
         raise exits.Failure(text, exits.RUN_REFUSED)
 
 
@@ -32,17 +33,17 @@ def _show(amount: str) -> str:
     return f"{float(size / (1 << 30)):.1f}Gi"
 
 
-def explain_room(wish: RunRequest, nodes: list[Object]) -> str | None:
+def explain_room(request: JobRequest, nodes: list[Object]) -> str | None:
     """Why the job can never run on these machines; None when it can, as far as single amounts say."""
-    for name, amount in wish.resources.items():
-        each = quantity.parse(amount)
-        offered = [str((node.get("status") or {}).get("allocatable", {}).get(name, "0")) for node in nodes]
-        fitting = sum(int(quantity.parse(total) // each) for total in offered) if each > 0 else wish.nodes
-        if fitting >= wish.nodes:
+    for name, amount in request.resources.items():
+        each = quantity.parse(str(amount))
+        offered = [str(read_fields(node, "status", "allocatable").get(name, "0")) for node in nodes]
+        fitting = sum(int(quantity.parse(total) // each) for total in offered) if each > 0 else request.nodes
+        if fitting >= request.nodes:
             continue
         most = max(offered, key=quantity.parse, default="0")
         option = {"cpu": "--cpu", "memory": "--memory"}.get(name, "--gpu")
-        text = f"{wish.nodes} node{'s' * (wish.nodes != 1)} with {amount} {name} each can never run here: "
+        text = f"{request.nodes} node{'s' * (request.nodes != 1)} with {amount} {name} each can never run here: "
         if not quantity.parse(most):
             return f"{text}this machine has no {name}; leave out {option}"
         helps = f"use --nodes {fitting}, or a smaller {option}" if fitting else f"use a smaller {option}"

@@ -1,6 +1,6 @@
-"""Submits what `manifests` built: the derived runtime first, then the TrainJob; refusals as one sentence.
+"""Submits what was composed: the derived runtime first, then the TrainJob; refusals as one sentence.
 
-A derived runtime may exist already, made for another job with the same wishes. It is written by server-side apply with
+A derived runtime may exist already, made for another job with the same request. It is written by server-side apply with
 the time of this use: that creates it, or touches it, so that nobody takes it away before the TrainJob refers to it.
 """
 
@@ -14,10 +14,11 @@ from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRA
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.launch.manifests import MANAGER, Manifests
+from trainmaster.cli.launch.manifests import MANAGER
 from trainmaster.cli.server import explain, find_server, is_cluster
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.http import HttpClient
+from trainmaster.jobs.compose.trainjob import ComposedJob
 from trainmaster.kit.clock import Clock, format_time
 
 _MANAGER = MANAGER.replace("/", "-")
@@ -38,16 +39,16 @@ async def find_runtime(client: Client, name: str, namespace: str) -> Object:
     raise exits.Failure(f"{text} (`trainmaster runtimes`)", exits.RUN_USAGE)
 
 
-async def submit(client: Client, manifests: Manifests, clock: Clock) -> Object:
+async def submit(client: Client, composed: ComposedJob, clock: Clock) -> Object:
     """The TrainJob as the server has it."""
-    namespace = manifests.trainjob["metadata"]["namespace"]
+    namespace = composed.trainjob["metadata"]["namespace"]
     try:
-        if manifests.runtime is not None:
-            await _apply_runtime(client, manifests.runtime, clock)
+        if composed.runtime is not None:
+            await _apply_runtime(client, composed.runtime, clock)
         options = WriteOptions(field_manager=_MANAGER, field_validation="Strict")
-        return await client.create(TRAIN_JOBS, manifests.trainjob, namespace, options=options)
+        return await client.create(TRAIN_JOBS, composed.trainjob, namespace, options=options)
     except StatusError as error:
-        name = manifests.trainjob["metadata"]["name"]
+        name = composed.trainjob["metadata"]["name"]
         raise exits.Failure(explain_refusal(error, name), exits.RUN_REFUSED) from None
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from trainmaster.api.code import CODE_DIGEST, build_volume
 from trainmaster.api.labels import MANAGED_BY, PACKAGES, REST_FRAMEWORK, SCRIPT_OF, USER
-from trainmaster.api.lifecycle.terms import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
+from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError

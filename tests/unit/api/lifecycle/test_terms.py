@@ -8,16 +8,8 @@ import pytest
 
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.templates import check_levels, warn_templates
-from trainmaster.api.lifecycle.terms import (
-    DEADLINE_ANNOTATION,
-    ENFORCED_ANNOTATION,
-    TTL_ANNOTATION,
-    EffectiveTerm,
-    check_annotations,
-    check_enforced,
-    find_deadline,
-    find_ttl,
-)
+from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, ENFORCED_ANNOTATION, TTL_ANNOTATION
+from trainmaster.api.lifecycle.terms import EffectiveTerm, check_annotations, check_enforced, find_deadline, find_ttl
 
 pytestmark = pytest.mark.unit
 

@@ -30,8 +30,10 @@ def test_a_script_that_is_left_out_is_told_with_the_line_that_takes_it_back(tmp_
     assert "the script src/train.py would not be sent" in str(told.value)
     taken_back = str(told.value).partition("`echo ")[2].partition(" >>")[0].strip("'")
     (project / ".trainmasterignore").write_text(f"{taken_back}\n")
-    assert send(project, Home(tmp_path / "home"), script="src/train.py").digest
+    assert send(project, Home(tmp_path / "home"), script="src/train.py").volume
 
 
 def test_a_script_that_is_sent_is_not_talked_about(tmp_path: Path) -> None:
-    assert send(make_project(tmp_path), Home(tmp_path / "home"), script="src/train.py").digest
+    assert send(make_project(tmp_path), Home(tmp_path / "home"), script="src/train.py").volume["csi"][
+        "volumeAttributes"
+    ]["digest"]

@@ -1,4 +1,4 @@
-"""The command line of `trainmaster run`, from words to a wish: what belongs to whom, and which code is sent."""
+"""The command line of `trainmaster run`, from words to a request: what belongs to whom, and which code is sent."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.launch.test_manifests import load
+from tests.unit.jobs.test_compose import load
 from trainmaster.api.meta import Object
 from trainmaster.cli import exits
 from trainmaster.cli.commands import run
-from trainmaster.cli.commands.run import TrainingProgram, build_wish, compile_job
+from trainmaster.cli.commands.run import build_request
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.launch.wishes import WishError
+from trainmaster.cli.launch import flow
+from trainmaster.cli.launch.flow import compile_job
+from trainmaster.cli.launch.programs import TrainingProgram
+from trainmaster.cli.launch.run_options import RunOptionError
 
 pytestmark = pytest.mark.unit
 
@@ -41,8 +44,8 @@ def compile_words(*words: str, runtime: str = "torch-distributed") -> list[str]:
     """What is started on every node."""
     options = parse(*words)
     program = TrainingProgram.read(options)
-    wish = build_wish(options, CommandContext({}, io.StringIO(), io.StringIO()), program)
-    trainer = compile_job(wish, program, options, load(runtime), None).trainjob["spec"]["trainer"]
+    asked = build_request(options, CommandContext({}, io.StringIO(), io.StringIO()), program)
+    trainer = compile_job(asked, program, options, load(runtime), None).trainjob["spec"]["trainer"]
     return [*trainer["command"], *trainer.get("args", ())]
 
 
@@ -50,9 +53,9 @@ def compile_words(*words: str, runtime: str = "torch-distributed") -> list[str]:
 def test_a_runtime_that_has_no_jobs_is_refused_in_a_sentence(rest: Object) -> None:
     options = parse("--", "true")
     program = TrainingProgram.read(options)
-    wish = build_wish(options, CommandContext({}, io.StringIO(), io.StringIO()), program)
-    with pytest.raises(WishError, match="the runtime bare has no jobs, so nothing would run your program"):
-        compile_job(wish, program, options, {"metadata": {"name": "bare"}, **rest}, None)
+    asked = build_request(options, CommandContext({}, io.StringIO(), io.StringIO()), program)
+    with pytest.raises(RunOptionError, match="the runtime bare has no jobs, so nothing would run your program"):
+        compile_job(asked, program, options, {"metadata": {"name": "bare"}, **rest}, None)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,7 @@ def test_the_directory_one_stands_in_is_sent(project: Path) -> None:
 def test_a_script_from_elsewhere_is_sent_with_its_own_directory(project: Path) -> None:
     program = TrainingProgram.read(parse("../elsewhere/other.py"))
     assert (program.script, program.root) == ("other.py", (project.parent / "elsewhere").resolve())
-    assert run.find_runtime_name(parse("../elsewhere/other.py"), program) == "jax-distributed"
+    assert flow.find_runtime_name(parse("../elsewhere/other.py"), program) == "jax-distributed"
 
 
 def test_with_a_directory_named_the_script_is_found_in_it(project: Path) -> None:
@@ -99,7 +102,7 @@ def test_with_a_directory_named_the_script_is_found_in_it(project: Path) -> None
     ],
 )
 def test_what_cannot_run_is_told(words: list[str], text: str) -> None:
-    with pytest.raises(WishError, match=text):
+    with pytest.raises(RunOptionError, match=text):
         TrainingProgram.read(parse(*words))
 
 
@@ -113,7 +116,7 @@ def test_what_cannot_run_is_told(words: list[str], text: str) -> None:
     ],
 )
 def test_numbers_that_make_no_sense_are_told(words: list[str], text: str) -> None:
-    with pytest.raises(WishError, match=text):
+    with pytest.raises(RunOptionError, match=text):
         compile_words(*words)
 
 
@@ -125,5 +128,5 @@ def test_a_wrong_option_has_a_code_that_no_job_has() -> None:
 
 def test_spans_are_seconds_or_written_with_units() -> None:
     options = parse("--ttl", "90", "--deadline", "1h30m", "train.py")
-    wish = build_wish(options, CommandContext({}, io.StringIO(), io.StringIO()), TrainingProgram.read(options))
-    assert (wish.ttl_seconds, wish.deadline_seconds) == (90, 5400)
+    asked = build_request(options, CommandContext({}, io.StringIO(), io.StringIO()), TrainingProgram.read(options))
+    assert (asked.ttl_seconds, asked.deadline_seconds) == (90, 5400)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainmaster.cli.launch import programs
-from trainmaster.cli.launch.wishes import WishError
+from trainmaster.cli.launch.run_options import RunOptionError
 
 pytestmark = pytest.mark.unit
 
@@ -69,5 +69,5 @@ def test_several_processes_need_a_launcher() -> None:
     programs.check_processes("2", ("mpirun", "python"), "mpi", MPI)
     programs.check_processes("1", ("python", "t.py"), "plain", {})
     for command, policy in ((("python", "t.py"), TORCH), (("torchrun", "t.py"), {})):
-        with pytest.raises(WishError, match="--nproc 2"):
+        with pytest.raises(RunOptionError, match="--nproc 2"):
             programs.check_processes("2", command, "some", policy)

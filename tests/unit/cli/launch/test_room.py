@@ -6,7 +6,7 @@ import pytest
 
 from trainmaster.api.meta import Object
 from trainmaster.cli.launch.room import explain_room
-from trainmaster.cli.launch.wishes import RunRequest
+from trainmaster.jobs.compose.request import JobRequest
 
 pytestmark = pytest.mark.unit
 
@@ -15,7 +15,7 @@ BIG: Object = {"status": {"allocatable": {"cpu": "4", "memory": "24581700Ki", "n
 
 
 def explain(nodes: int, machines: list[Object], **resources: str) -> str | None:
-    return explain_room(RunRequest("job", nodes=nodes, resources=resources), machines)
+    return explain_room(JobRequest("job", nodes=nodes, resources=resources), machines)
 
 
 def test_what_fits_is_not_talked_about() -> None:

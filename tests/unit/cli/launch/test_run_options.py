@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.cli.launch import wishes
-from trainmaster.cli.launch.wishes import RequestedMount, SecretVariable, WishError
+from trainmaster.cli.launch import run_options
+from trainmaster.cli.launch.run_options import RunOptionError
+from trainmaster.jobs.compose.request import RequestedMount, SecretVariable
 
 pytestmark = pytest.mark.unit
 
 
 def test_a_variable_without_a_value_is_taken_from_the_callers_environment() -> None:
-    assert wishes.parse_env(["A=1=2", "B=", "C"], {"C": "mine"}) == {"A": "1=2", "B": "", "C": "mine"}
+    assert run_options.parse_env(["A=1=2", "B=", "C"], {"C": "mine"}) == {"A": "1=2", "B": "", "C": "mine"}
 
 
 def test_a_variable_that_is_set_nowhere_is_refused_with_the_form_that_works() -> None:
-    with pytest.raises(WishError, match="not set here; write --env KEY=VALUE"):
-        wishes.parse_env(["KEY"], {})
+    with pytest.raises(RunOptionError, match="not set here; write --env KEY=VALUE"):
+        run_options.parse_env(["KEY"], {})
 
 
 @pytest.mark.parametrize(
@@ -30,13 +31,13 @@ def test_a_variable_that_is_set_nowhere_is_refused_with_the_form_that_works() ->
     ],
 )
 def test_volumes_of_claims(text: str, want: RequestedMount, tmp_path: Path) -> None:
-    assert wishes.parse_volume(text, tmp_path) == want
+    assert run_options.parse_volume(text, tmp_path) == want
 
 
 def test_a_path_is_made_absolute_from_where_the_person_stands(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     want = RequestedMount("host", str((tmp_path / "data").resolve()), "/data", True)
-    assert wishes.parse_volume("./data:/data:ro", tmp_path) == want
+    assert run_options.parse_volume("./data:/data:ro", tmp_path) == want
 
 
 @pytest.mark.parametrize(
@@ -50,8 +51,8 @@ def test_a_path_is_made_absolute_from_where_the_person_stands(tmp_path: Path) ->
     ],
 )
 def test_a_volume_that_cannot_be_is_refused_in_one_sentence(text: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(WishError, match=words):
-        wishes.parse_volume(text, tmp_path)
+    with pytest.raises(RunOptionError, match=words):
+        run_options.parse_volume(text, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -64,25 +65,25 @@ def test_a_volume_that_cannot_be_is_refused_in_one_sentence(text: str, words: st
     ],
 )
 def test_secrets(text: str, want: object) -> None:
-    assert wishes.parse_secret(text) == want
+    assert run_options.parse_secret(text) == want
 
 
 @pytest.mark.parametrize("text", ["Keys", "keys/", "keys:run", "keys/a=1 2"])
 def test_a_secret_that_cannot_be_is_refused(text: str) -> None:
-    with pytest.raises(WishError):
-        wishes.parse_secret(text)
+    with pytest.raises(RunOptionError):
+        run_options.parse_secret(text)
 
 
 def test_amounts_per_node() -> None:
-    assert wishes.parse_resources("2", "500m", "4Gi") == {"cpu": "500m", "memory": "4Gi", "nvidia.com/gpu": "2"}
-    assert wishes.parse_resources("amd.com/gpu=1", "", "") == {"amd.com/gpu": "1"}
-    assert wishes.parse_resources("0", "", "") == {}
+    assert run_options.parse_resources("2", "500m", "4Gi") == {"cpu": "500m", "memory": "4Gi", "nvidia.com/gpu": "2"}
+    assert run_options.parse_resources("amd.com/gpu=1", "", "") == {"amd.com/gpu": "1"}
+    assert run_options.parse_resources("0", "", "") == {}
 
 
 @pytest.mark.parametrize("amounts", [("two", "", ""), ("gpu=1", "", ""), ("", "-1", ""), ("", "", "4 GB")])
 def test_amounts_that_are_none_are_refused(amounts: tuple[str, str, str]) -> None:
-    with pytest.raises(WishError):
-        wishes.parse_resources(*amounts)
+    with pytest.raises(RunOptionError):
+        run_options.parse_resources(*amounts)
 
 
 @pytest.mark.parametrize(
@@ -97,21 +98,21 @@ def test_amounts_that_are_none_are_refused(amounts: tuple[str, str, str]) -> Non
     ],
 )
 def test_a_job_without_a_name_is_called_after_what_it_runs(word: str, want: str) -> None:
-    assert wishes.check_name(wishes.build_name(word, "x")) == want
+    assert run_options.check_name(run_options.build_name(word, "x"), 1) == want
 
 
 @pytest.mark.parametrize("name", ["", "Train", "1train", "a" * 49, "a_b", "-a"])
 def test_names_that_no_job_can_have_are_refused(name: str) -> None:
-    with pytest.raises(WishError, match="--name"):
-        wishes.check_name(name)
+    with pytest.raises(RunOptionError, match="--name"):
+        run_options.check_name(name, 1)
 
 
 def test_labels_and_processes_are_checked() -> None:
-    assert wishes.parse_labels(["team=ml", "example.com/tier="]) == {"team": "ml", "example.com/tier": ""}
+    assert run_options.parse_labels(["team=ml", "example.com/tier="]) == {"team": "ml", "example.com/tier": ""}
     for bad in ("team", "a b=c", "team=a/b"):
-        with pytest.raises(WishError, match="--label"):
-            wishes.parse_labels([bad])
-    assert [wishes.parse_processes(text) for text in ("", "4", "auto", "gpu")] == ["", "4", "auto", "gpu"]
+        with pytest.raises(RunOptionError, match="--label"):
+            run_options.parse_labels([bad])
+    assert [run_options.parse_processes(text) for text in ("", "4", "auto", "gpu")] == ["", "4", "auto", "gpu"]
     for bad in ("0", "-1", "many"):
-        with pytest.raises(WishError, match="--nproc"):
-            wishes.parse_processes(bad)
+        with pytest.raises(RunOptionError, match="--nproc"):
+            run_options.parse_processes(bad)

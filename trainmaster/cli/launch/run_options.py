@@ -4,68 +4,28 @@
     --volume ./data:/data --volume scratch:/scratch:ro   (a path of this machine, or the name of a claim)
     --secret keys         --secret keys:/run/keys        --secret keys/token=HF_TOKEN
 
-`manifests` compiles a `RunRequest` to objects. A `WishError` is one sentence that says what to write instead.
+A `RunOptionError` is one sentence that says what to write instead.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+
+from trainmaster.jobs.compose import names
+from trainmaster.jobs.compose.request import CLAIM, HOST, SECRET, RequestedMount, SecretVariable
 
 # Compiled where they are needed: most command lines need one or two of them, and start-up counts.
 _VARIABLE = r"[A-Za-z_.-][A-Za-z0-9_.-]*"
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 _LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _QUANTITY = r"\d+(\.\d+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?"
-_JOB_NAME = r"[a-z]([a-z0-9-]*[a-z0-9])?"
-NAME_LIMIT = 48
-"""The Pods of a TrainJob are called NAME-node-0-INDEX-xxxxx, and that must fit into 63 characters."""
 GPU = "nvidia.com/gpu"
 
 
-class WishError(Exception):
+class RunOptionError(Exception):
     """The command line cannot be understood; the text says which part and how to write it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedMount:
-    kind: str
-    """host, claim or secret."""
-    source: str
-    path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SecretVariable:
-    secret: str
-    key: str
-    variable: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    name: str
-    namespace: str = "default"
-    command: tuple[str, ...] = ()
-    """As it runs on every node, launcher included."""
-    nodes: int = 1
-    processes: str = ""
-    """Per node: a number, auto, cpu or gpu; "" leaves it to the runtime."""
-    max_restarts: int = 0
-    image: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    mounts: tuple[RequestedMount, ...] = ()
-    secret_variables: tuple[SecretVariable, ...] = ()
-    secrets: tuple[str, ...] = ()
-    """Whole Secrets, whose keys become variables."""
-    resources: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    packages: tuple[str, ...] = ()
-    ttl_seconds: int | None = None
-    deadline_seconds: int | None = None
 
 
 def parse_env(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -73,10 +33,10 @@ def parse_env(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str
     for text in texts:
         name, equals, value = text.partition("=")
         if not re.fullmatch(_VARIABLE, name):
-            raise WishError(f"--env {text}: {name!r} is no name of a variable; write --env NAME=VALUE")
+            raise RunOptionError(f"--env {text}: {name!r} is no name of a variable; write --env NAME=VALUE")
         if not equals:
             if name not in environ:
-                raise WishError(f"--env {name}: this variable is not set here; write --env {name}=VALUE")
+                raise RunOptionError(f"--env {name}: this variable is not set here; write --env {name}=VALUE")
             value = environ[name]
         env[name] = value
     return env
@@ -87,16 +47,16 @@ def parse_volume(text: str, here: Path) -> RequestedMount:
     body, read_only = (text[:-3], True) if text.endswith(":ro") else (text.removesuffix(":rw"), False)
     source, colon, path = body.rpartition(":")
     if not colon or not source:
-        raise WishError(f"--volume {text}: write --volume ./data:/data, or --volume CLAIM:/data")
+        raise RunOptionError(f"--volume {text}: write --volume ./data:/data, or --volume CLAIM:/data")
     _check_path(f"--volume {text}", path)
     if source.startswith(("/", ".", "~")):
         found = (here / Path(source).expanduser()).absolute()
         if not found.exists():
-            raise WishError(f"--volume {text}: {found} does not exist; create it, or name a claim")
-        return RequestedMount("host", str(found.resolve()), path, read_only)
+            raise RunOptionError(f"--volume {text}: {found} does not exist; create it, or name a claim")
+        return RequestedMount(HOST, str(found.resolve()), path, read_only)
     if not re.fullmatch(_NAME, source):
-        raise WishError(f"--volume {text}: {source!r} is no name of a claim; a path begins with ./ or /")
-    return RequestedMount("claim", source, path, read_only)
+        raise RunOptionError(f"--volume {text}: {source!r} is no name of a claim; a path begins with ./ or /")
+    return RequestedMount(CLAIM, source, path, read_only)
 
 
 def parse_secret(text: str) -> RequestedMount | SecretVariable | str:
@@ -104,26 +64,28 @@ def parse_secret(text: str) -> RequestedMount | SecretVariable | str:
     name, colon, path = text.partition(":")
     if colon:
         _check_path(f"--secret {text}", path)
-        return RequestedMount("secret", _check_secret(text, name), path, read_only=True)
+        return RequestedMount(SECRET, _check_secret(text, name), path, read_only=True)
     name, slash, key = text.partition("/")
     if not slash:
         return _check_secret(text, name)
     key, equals, variable = key.partition("=")
     variable = variable if equals else key
     if not key or not re.fullmatch(_VARIABLE, variable):
-        raise WishError(f"--secret {text}: write --secret NAME/KEY=VARIABLE")
+        raise RunOptionError(f"--secret {text}: write --secret NAME/KEY=VARIABLE")
     return SecretVariable(_check_secret(text, name), key, variable)
 
 
 def _check_secret(text: str, name: str) -> str:
     if not re.fullmatch(_NAME, name):
-        raise WishError(f"--secret {text}: {name!r} is no name of a Secret; write NAME, NAME:PATH or NAME/KEY=VARIABLE")
+        raise RunOptionError(
+            f"--secret {text}: {name!r} is no name of a Secret; write NAME, NAME:PATH or NAME/KEY=VARIABLE"
+        )
     return name
 
 
 def _check_path(where: str, path: str) -> None:
     if not path.startswith("/") or ".." in PurePosixPath(path).parts or path == "/":
-        raise WishError(f"{where}: {path!r} must be an absolute path inside the job, such as /data")
+        raise RunOptionError(f"{where}: {path!r} must be an absolute path inside the job, such as /data")
 
 
 def parse_resources(gpu: str, cpu: str, memory: str) -> dict[str, str]:
@@ -131,13 +93,15 @@ def parse_resources(gpu: str, cpu: str, memory: str) -> dict[str, str]:
     resources = {}
     for option, name, amount in (("--cpu", "cpu", cpu), ("--memory", "memory", memory)):
         if amount and not re.fullmatch(_QUANTITY, amount):
-            raise WishError(f"{option} {amount}: write an amount such as {'2 or 500m' if name == 'cpu' else '4Gi'}")
+            raise RunOptionError(
+                f"{option} {amount}: write an amount such as {'2 or 500m' if name == 'cpu' else '4Gi'}"
+            )
         if amount:
             resources[name] = amount
     if gpu:
         name, equals, amount = gpu.rpartition("=")
         if not amount.isdecimal() or (equals and "/" not in name):
-            raise WishError(f"--gpu {gpu}: write a number, or RESOURCE=NUMBER such as amd.com/gpu=1")
+            raise RunOptionError(f"--gpu {gpu}: write a number, or RESOURCE=NUMBER such as amd.com/gpu=1")
         if int(amount):
             resources[name or GPU] = amount
     return resources
@@ -150,21 +114,22 @@ def parse_labels(texts: Sequence[str]) -> dict[str, str]:
         prefix, slash, name = key.rpartition("/")
         good = re.fullmatch(_LABEL_NAME, name) and (not slash or re.fullmatch(_NAME, prefix))
         if not equals or not good or (value and not re.fullmatch(_LABEL_NAME, value)):
-            raise WishError(f"--label {text}: write --label KEY=VALUE, both of letters, digits, '-', '_' and '.'")
+            raise RunOptionError(f"--label {text}: write --label KEY=VALUE, both of letters, digits, '-', '_' and '.'")
         labels[key] = value
     return labels
 
 
 def parse_processes(text: str) -> str:
     if text and text not in ("auto", "cpu", "gpu") and (not text.isdecimal() or int(text) < 1):
-        raise WishError(f"--nproc {text}: write a number of processes per node, or auto, cpu or gpu")
+        raise RunOptionError(f"--nproc {text}: write a number of processes per node, or auto, cpu or gpu")
     return text
 
 
-def check_name(name: str) -> str:
-    if len(name) > NAME_LIMIT or not re.fullmatch(_JOB_NAME, name):
-        raise WishError(
-            f"--name {name}: a job's name has at most {NAME_LIMIT} lower-case letters, digits and '-', "
+def check_name(name: str, nodes: int) -> str:
+    longest = names.get_longest(nodes)
+    if not names.is_job_name(name, longest):
+        raise RunOptionError(
+            f"--name {name}: a job's name has at most {longest} lower-case letters, digits and '-', "
             "and begins with a letter"
         )
     return name
@@ -175,8 +140,3 @@ def build_name(first_word: str, suffix: str) -> str:
     stem = PurePosixPath(first_word).name.partition(".")[0].lower()
     stem = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:24].rstrip("-")
     return f"{stem if stem[:1].isalpha() else 'job'}-{suffix}"
-
-
-def with_command(wish: RunRequest, command: tuple[str, ...], namespace: str) -> RunRequest:
-    """The wish once it is known where it goes and what starts it there."""
-    return replace(wish, command=command, namespace=namespace or wish.namespace)

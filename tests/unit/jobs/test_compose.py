@@ -1,4 +1,4 @@
-"""What a wish becomes: public fields of a TrainJob, and a runtime derived for it only where it must be."""
+"""What a request becomes: public fields of a TrainJob, and a runtime derived for it only where it must be."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from trainmaster.api.code import MOUNT_PATH, build_volume
 from trainmaster.api.meta import Object
-from trainmaster.cli.launch.manifests import Code, build_manifests, escape, list_local
-from trainmaster.cli.launch.wishes import RequestedMount, RunRequest, SecretVariable
+from trainmaster.cli.launch.manifests import SHAPE, list_local
+from trainmaster.jobs.compose.request import JobRequest, MountedCode, RequestedMount, SecretVariable
+from trainmaster.jobs.compose.trainjob import compose, escape
 from trainmaster.node.launch.expansion import expand
 
 pytestmark = pytest.mark.unit
@@ -22,12 +24,15 @@ def load(name: str) -> Object:
     return runtime
 
 
-def make_wish(**fields: Any) -> RunRequest:
-    return RunRequest(**{"name": "job", "command": ("python", "t.py"), "max_restarts": 6, **fields})
+CODE = MountedCode(build_volume("sha256:ab"), MOUNT_PATH, annotations={"x/code-digest": "sha256:ab"})
 
 
-def test_a_wish_that_the_runtime_fulfils_needs_no_other_runtime() -> None:
-    built = build_manifests(make_wish(), load("torch-distributed"))
+def make_request(**fields: Any) -> JobRequest:
+    return JobRequest(**{"name": "job", "command": ("python", "t.py"), "max_restarts": 6, **fields})
+
+
+def test_a_request_that_the_runtime_fulfils_needs_no_other_runtime() -> None:
+    built = compose(make_request(), load("torch-distributed"), SHAPE)
     assert built.runtime is None
     assert built.trainjob == {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -46,10 +51,10 @@ def test_a_wish_that_the_runtime_fulfils_needs_no_other_runtime() -> None:
 
 def test_another_number_of_restarts_derives_a_runtime_called_by_its_content() -> None:
     base = load("torch-distributed")
-    first, again = (build_manifests(make_wish(max_restarts=0, name=name), base) for name in ("a", "b"))
+    first, again = (compose(make_request(max_restarts=0, name=name), base, SHAPE) for name in ("a", "b"))
     assert first.runtime is not None
-    assert first.runtime == again.runtime, "equal wishes share one"
-    other = build_manifests(make_wish(max_restarts=1), base)
+    assert first.runtime == again.runtime, "equal requests share one"
+    other = compose(make_request(max_restarts=1), base, SHAPE)
     assert other.runtime is not None
     assert other.runtime["metadata"]["name"] != first.runtime["metadata"]["name"]
     jobset = first.runtime["spec"]["template"]["spec"]
@@ -71,7 +76,7 @@ def test_a_runtime_that_restarts_ranks_alone_is_derived_to_restart_the_gang() ->
     del jobset["failurePolicy"]
     pod = jobset["replicatedJobs"][0]["template"]["spec"]
     pod["backoffLimit"], pod["template"]["spec"]["restartPolicy"] = 6, "OnFailure"
-    runtime = build_manifests(make_wish(max_restarts=2), base).runtime
+    runtime = compose(make_request(max_restarts=2), base, SHAPE).runtime
     assert runtime is not None
     derived = runtime["spec"]["template"]["spec"]
     assert derived["failurePolicy"] == {"maxRestarts": 2}
@@ -82,14 +87,14 @@ def test_a_runtime_that_restarts_ranks_alone_is_derived_to_restart_the_gang() ->
 def test_a_long_or_dotted_name_gives_a_name_that_a_runtime_can_have() -> None:
     base = load("torchtune-llama3.2-1b")
     base["metadata"]["name"] = "a" * 39 + "." + "b" * 30
-    runtime = build_manifests(make_wish(max_restarts=0), base).runtime
+    runtime = compose(make_request(max_restarts=0), base, SHAPE).runtime
     assert runtime is not None
     assert len(runtime["metadata"]["name"]) <= 63
     assert ".-" not in runtime["metadata"]["name"]
 
 
 def test_what_the_command_line_says_stands_in_public_fields() -> None:
-    wish = make_wish(
+    request = make_request(
         nodes=2,
         processes="4",
         image="example.com/a:1",
@@ -100,7 +105,7 @@ def test_what_the_command_line_says_stands_in_public_fields() -> None:
         ttl_seconds=60,
         deadline_seconds=3600,
     )
-    built = build_manifests(wish, load("torch-distributed")).trainjob
+    built = compose(request, load("torch-distributed"), SHAPE).trainjob
     assert built["metadata"]["labels"] == {"team": "ml"}
     assert (built["spec"]["ttlSecondsAfterFinished"], built["spec"]["activeDeadlineSeconds"]) == (60, 3600)
     assert built["spec"]["trainer"] == {
@@ -118,15 +123,16 @@ def test_what_the_command_line_says_stands_in_public_fields() -> None:
 
 
 def test_mounts_packages_and_code_patch_every_job_in_which_the_program_runs() -> None:
-    wish = make_wish(
+    request = make_request(
         mounts=(
             RequestedMount("host", "/srv/data", "/data", True),
             RequestedMount("claim", "c", "/c"),
             RequestedMount("secret", "s", "/s", True),
         ),
         packages=("numpy", "pandas"),
+        code=CODE,
     )
-    built = build_manifests(wish, load("deepspeed-distributed"), Code("sha256:ab", {"x/code-digest": "sha256:ab"}))
+    built = compose(request, load("deepspeed-distributed"), SHAPE)
     (patch,) = built.trainjob["spec"]["runtimePatches"]
     jobs = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     assert [job["name"] for job in jobs] == ["node", "launcher"]
@@ -150,18 +156,18 @@ def test_mounts_packages_and_code_patch_every_job_in_which_the_program_runs() ->
 
 
 def test_initializers_get_no_code() -> None:
-    built = build_manifests(make_wish(), load("torchtune-llama3.2-1b"), Code("sha256:ab"))
+    built = compose(make_request(code=CODE), load("torchtune-llama3.2-1b"), SHAPE)
     jobs = built.trainjob["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     assert [job["name"] for job in jobs] == ["node"]
 
 
 def test_a_job_without_local_parts_is_marked_nowhere() -> None:
-    built = build_manifests(make_wish(mounts=(RequestedMount("claim", "c", "/c"),)), load("plain"))
+    built = compose(make_request(mounts=(RequestedMount("claim", "c", "/c"),)), load("plain"), SHAPE)
     assert list_local(built) == []
 
 
 def test_whole_secrets_become_variables_through_the_derived_runtime() -> None:
-    runtime = build_manifests(make_wish(secrets=("keys",)), load("plain")).runtime
+    runtime = compose(make_request(secrets=("keys",)), load("plain"), SHAPE).runtime
     assert runtime is not None
     pod = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]

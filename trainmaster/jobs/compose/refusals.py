@@ -1,0 +1,70 @@
+"""Why a server did not take a job, in terms of the request: which of its parts, and which of the usual causes. Pure.
+
+Each caller has its own words for both: the command line names options, REST points into the body that was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from trainmaster.api.labels import PACKAGES
+from trainmaster.api.reading import read_text
+from trainmaster.api.status import StatusError
+
+_PARTS: Mapping[str, str] = {
+    "spec.trainer.numNodes": "nodes",
+    "spec.trainer.resourcesPerNode": "resources",
+    "spec.trainer.env": "env",
+    "spec.runtimeRef": "runtime",
+    "spec.ttlSecondsAfterFinished": "ttl_seconds",
+    "spec.activeDeadlineSeconds": "deadline_seconds",
+    "metadata.labels": "labels",
+    "metadata.name": "name",
+}
+"""Fields of a TrainJob and what they were compiled from: fields of a `JobRequest`, and `runtime`."""
+
+
+class RefusalCause(Enum):
+    EXISTS = "exists"
+    NO_NAMESPACE = "no-namespace"
+    NO_RUNTIME = "no-runtime"
+    QUOTA = "quota"
+    WEBHOOK = "webhook"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPart:
+    part: str
+    """A field of `JobRequest`, `runtime`, or "" where the request has nothing that it comes from."""
+    message: str
+
+
+def find_cause(error: StatusError) -> RefusalCause:
+    if error.reason == "AlreadyExists":
+        return RefusalCause.EXISTS
+    if error.reason == "NotFound":
+        return RefusalCause.NO_NAMESPACE
+    if "must be created before the TrainJob" in error.message:
+        return RefusalCause.NO_RUNTIME
+    if "exceeded quota" in error.message:
+        return RefusalCause.QUOTA
+    if "denied the request" in error.message:
+        return RefusalCause.WEBHOOK
+    return RefusalCause.OTHER
+
+
+def list_refused_parts(error: StatusError) -> list[RefusedPart]:
+    return [
+        RefusedPart(find_part(read_text(cause, "field")), read_text(cause, "message") or error.message)
+        for cause in error.causes
+    ]
+
+
+def find_part(path: str) -> str:
+    """ "" where it was not asked for."""
+    if path.endswith(f"[{PACKAGES}]"):
+        return "packages"
+    return next((part for prefix, part in _PARTS.items() if path.startswith(prefix)), "")

@@ -1,0 +1,283 @@
+"""Compiles a request to what is created: a TrainJob, and a runtime derived for it where it needs one. Pure.
+
+Only public fields are used, so what is made works with kubectl too. What one job wants stands in the TrainJob:
+`spec.trainer`, and an entry of `podTemplateOverrides` or `runtimePatches` (whichever the server knows) for mounts and
+annotations of its Pods. What a TrainJob cannot say, the number of restarts and whole Secrets as variables, needs
+another runtime: a copy of the one that was named, called by the hash of its content, so that equal requests share one.
+
+A template of an installation is a TrainJob already: `complete` adds to it what the request asks for besides.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trainmaster.api.labels import DERIVED, DERIVED_FROM, FRAMEWORK, PACKAGES
+from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_annotations, read_labels, read_text
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.training.steps import (
+    DATASET,
+    MODEL,
+    NODE,
+    find_ancestor,
+    find_container,
+    get_template_spec,
+    list_containers,
+    list_jobs,
+)
+from trainmaster.jobs.compose.request import CLAIM, HOST, JobRequest, MountedCode, RequestedMount
+
+OVERRIDES, PATCHES = "podTemplateOverrides", "runtimePatches"
+_LONGEST_BASE = 40
+_DOLLARS = r"\$\$+|\$(?=\()"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJobShape:
+    """What a server's TrainJobs can say. Trainer 2.1 has `podTemplateOverrides`, later releases have `runtimePatches`;
+    fields for terms are not in every release, and annotations of the same meaning stand in for them."""
+
+    manager: str
+    """Who writes the patches."""
+    fields: frozenset[str]
+    """Names of the fields of `TrainJob.spec` that the server knows."""
+
+    @property
+    def has_overrides(self) -> bool:
+        return OVERRIDES in self.fields or PATCHES not in self.fields
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedJob:
+    runtime: Object | None
+    """The derived runtime; None when the one that was named does."""
+    trainjob: Object
+
+    @property
+    def objects(self) -> tuple[Object, ...]:
+        """In the order in which they are created."""
+        return (self.trainjob,) if self.runtime is None else (self.runtime, self.trainjob)
+
+
+def compose(request: JobRequest, base: Object, shape: TrainJobShape) -> ComposedJob:
+    """`base` is the runtime that was asked for, of either kind, as the server has it."""
+    runtime = _derive(request, base)
+    chosen = base if runtime is None else runtime
+    reference = {"apiGroup": TRAIN_JOBS.group, "kind": chosen["kind"], "name": chosen["metadata"]["name"]}
+    trainjob: Object = {
+        "apiVersion": TRAIN_JOBS.api_version,
+        "kind": "TrainJob",
+        "metadata": {"name": request.name, "namespace": request.namespace},
+        "spec": {"runtimeRef": reference, "trainer": _build_trainer(request)},
+    }
+    override: Object = {"targetJobs": [{"name": name} for name in list_steps(base)]}
+    if _add_to_pods(override, request):
+        trainjob["spec"][OVERRIDES] = [override]
+    return ComposedJob(runtime, _finish(trainjob, request, shape))
+
+
+def complete(request: JobRequest, template: Object, shape: TrainJobShape) -> Object:
+    """A TrainJob that was made of a template, with what the request asks for besides. `template` is changed."""
+    if request.env:
+        trainer = template["spec"].setdefault("trainer", {})
+        known = [entry for entry in trainer.get("env") or () if entry.get("name") not in request.env]
+        trainer["env"] = [*known, *_list_variables(request)]
+    for override in (template["spec"].get(OVERRIDES) or [])[:1]:
+        _add_to_pods(override, request)
+    metadata = template.setdefault("metadata", {})
+    template["metadata"] = {**metadata, "name": request.name, "namespace": request.namespace}
+    return _finish(template, request, shape)
+
+
+def _finish(trainjob: Object, request: JobRequest, shape: TrainJobShape) -> Object:
+    """What stands on any TrainJob: labels, annotations, terms; in the shape that the server knows."""
+    spec, notes = trainjob["spec"], {**read_annotations(trainjob), **request.annotations}
+    if request.code is not None:
+        notes |= request.code.annotations
+    for name, annotation, seconds in (
+        (DEADLINE_FIELD, DEADLINE_ANNOTATION, request.deadline_seconds),
+        (TTL_FIELD, TTL_ANNOTATION, request.ttl_seconds),
+    ):
+        if seconds is not None and name in shape.fields:
+            spec[name] = seconds
+        elif seconds is not None:
+            notes[annotation] = str(seconds)
+    if request.is_suspended:
+        spec["suspend"] = True
+    for name, values in (("labels", {**read_labels(trainjob), **request.labels}), ("annotations", notes)):
+        if values:
+            trainjob["metadata"][name] = values
+    return trainjob if shape.has_overrides else _to_patches(trainjob, shape.manager)
+
+
+# spec.trainer
+
+
+def _build_trainer(request: JobRequest) -> Object:
+    trainer: Object = {"numNodes": request.nodes}
+    if request.processes:
+        trainer["numProcPerNode"] = int(request.processes) if request.processes.isdecimal() else request.processes
+    if request.image:
+        trainer["image"] = request.image
+    if request.command:
+        first, *arguments = map(escape, request.command)
+        trainer["command"] = [first]
+        if arguments:
+            trainer["args"] = arguments
+    env = list(_list_variables(request))
+    if env:
+        trainer["env"] = env
+    if request.resources:
+        trainer["resourcesPerNode"] = {"requests": dict(request.resources), "limits": dict(request.resources)}
+    return trainer
+
+
+def _list_variables(request: JobRequest) -> Iterator[Object]:
+    for name, value in request.env.items():
+        yield {"name": name, "value": escape(value)}
+    for entry in request.secret_variables:
+        source = {"secretKeyRef": {"name": entry.secret, "key": entry.key}}
+        yield {"name": entry.variable, "valueFrom": source}
+
+
+def escape(text: str) -> str:
+    """So that Kubernetes, which replaces $(NAME) and halves $$, arrives at exactly this text."""
+    return re.sub(_DOLLARS, lambda match: match[0] * 2, text) if "$" in text else text
+
+
+# The Pods
+
+
+def list_steps(runtime: Fields) -> Iterator[str]:
+    """The jobs of a runtime in which a program of the user runs: all but the initializers."""
+    for job in list_jobs(get_template_spec(runtime)):
+        if find_ancestor(job) not in (DATASET, MODEL) and find_container(job, NODE) is not None:
+            yield job["name"]
+
+
+def _add_to_pods(override: Object, request: JobRequest) -> bool:
+    """Whether there was anything to add to the Pods that this entry of `podTemplateOverrides` speaks about."""
+    if request.packages:
+        metadata = override.setdefault("metadata", {})
+        metadata["annotations"] = {**read_annotations(override), PACKAGES: "\n".join(request.packages)}
+    volumes, mounts = _list_volumes(request)
+    if not volumes:
+        return bool(request.packages)
+    spec = override.setdefault("spec", {})
+    present = list(list_items(spec, "volumes"))
+    if request.code is not None and _replace_code(present, request.code):
+        del volumes[0], mounts[0]
+    spec["volumes"] = [*present, *volumes]
+    containers = spec.setdefault("containers", [])
+    node = next((one for one in containers if one.get("name") == NODE), None)
+    if node is None:
+        node = {"name": NODE}
+        containers.append(node)
+    node["volumeMounts"] = [*list_items(node, "volumeMounts"), *mounts]
+    return True
+
+
+def _replace_code(volumes: list[Object], code: MountedCode) -> bool:
+    """Whether a template has a volume for the code already; it becomes one of this code, mounted where it was."""
+    for number, volume in enumerate(volumes):
+        if code.replaces and read_text(volume, "configMap", "name") == code.replaces:
+            volumes[number] = {**code.volume, "name": volume["name"]}
+            return True
+    return False
+
+
+def _list_volumes(request: JobRequest) -> tuple[list[Object], list[Object]]:
+    """The volumes that the request needs, and where they are mounted; the code first."""
+    volumes: list[Object] = []
+    mounts: list[Object] = []
+    if request.code is not None:
+        volumes.append(dict(request.code.volume))
+        mounts.append({"name": request.code.volume["name"], "mountPath": request.code.path})
+    for number, mount in enumerate(request.mounts):
+        name = f"{mount.kind}-{number}"
+        volumes.append({"name": name, **_build_source(mount)})
+        entry: Object = {"name": name, "mountPath": mount.path}
+        mounts.append({**entry, "readOnly": True} if mount.read_only else entry)
+    return volumes, mounts
+
+
+def _build_source(mount: RequestedMount) -> Object:
+    if mount.kind == HOST:
+        return {"hostPath": {"path": mount.source}}
+    if mount.kind == CLAIM:
+        return {"persistentVolumeClaim": {"claimName": mount.source}}
+    return {"secret": {"secretName": mount.source}}
+
+
+def _to_patches(trainjob: Object, manager: str) -> Object:
+    """The same TrainJob with its podTemplateOverrides as runtimePatches."""
+    spec = dict(trainjob["spec"])
+    jobs = [
+        {"name": target["name"], "template": {"spec": {"template": _copy_template(override)}}}
+        for override in spec.pop(OVERRIDES, None) or ()
+        for target in list_items(override, "targetJobs")
+    ]
+    if jobs:
+        patch = {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+        terms = {name: spec.pop(name) for name in (DEADLINE_FIELD, TTL_FIELD, "suspend") if name in spec}
+        spec = {**spec, PATCHES: [*list_items(spec, PATCHES), patch], **terms}
+    return {**trainjob, "spec": spec}
+
+
+def _copy_template(override: Fields) -> Object:
+    return {key: copy.deepcopy(value) for key, value in override.items() if key != "targetJobs"}
+
+
+# The runtime
+
+
+def _derive(request: JobRequest, base: Object) -> Object | None:
+    """A runtime like `base` that does what a TrainJob cannot ask for; None when `base` does it already."""
+    if request.max_restarts is None and not request.secrets:
+        return None
+    spec = copy.deepcopy(base["spec"])
+    jobset = spec["template"]["spec"]
+    if request.max_restarts is not None:
+        _set_restarts(jobset, request.max_restarts)
+    if request.secrets:
+        _add_secrets(jobset, request.secrets)
+    if spec == base["spec"]:
+        return None
+    name = base["metadata"]["name"]
+    labels = {DERIVED: "true"}
+    if framework := read_labels(base).get(FRAMEWORK):
+        labels[FRAMEWORK] = framework
+    content = json.dumps([name, labels, spec], sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(content.encode()).hexdigest()[:10]
+    short = name[:_LONGEST_BASE].rstrip(".-")
+    metadata = {
+        "name": f"{short}-{digest}",
+        "namespace": request.namespace,
+        "labels": labels,
+        "annotations": {DERIVED_FROM: f"{base['kind']}/{name}"},
+    }
+    return {"apiVersion": TRAIN_JOBS.api_version, "kind": "TrainingRuntime", "metadata": metadata, "spec": spec}
+
+
+def _set_restarts(jobset: Object, restarts: int) -> None:
+    """A failure restarts the whole gang, so often and no more; a rank is never started again alone."""
+    policy = dict(jobset.get("failurePolicy") or {})
+    jobset["failurePolicy"] = {**policy, "maxRestarts": restarts}
+    for job in list_jobs(jobset):
+        job["template"]["spec"]["backoffLimit"] = 0
+        job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+
+
+def _add_secrets(jobset: Object, secrets: tuple[str, ...]) -> None:
+    for job in list_jobs(jobset):
+        for container in list_containers(job):
+            if container["name"] == NODE:
+                known = container.setdefault("envFrom", [])
+                known += [{"secretRef": {"name": name}} for name in secrets]
