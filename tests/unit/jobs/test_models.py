@@ -137,6 +137,11 @@ def test_attempts_are_counted_over_all_jobsets_of_a_trainjob() -> None:
     assert JobSet(build(annotations={FIRST_ATTEMPT: "many"})).attempt == 0
 
 
+def test_an_empty_failure_policy_is_one() -> None:
+    assert JobSet(build(spec={"failurePolicy": {}})).has_failure_policy and not JobSet(build()).has_failure_policy
+    assert JobSet(build(spec={"failurePolicy": {"rules": [{"name": "r"}]}})).failure_rules == [{"name": "r"}]
+
+
 def test_a_pod_says_which_member_of_its_job_it_is() -> None:
     marks = {JOBSET_NAME: "one", REPLICATED_JOB_NAME: "node", RESTART_ATTEMPT: "2", COMPLETION_INDEX: "7"}
     pod = Pod(build({"phase": "Succeeded"}, labels=marks))

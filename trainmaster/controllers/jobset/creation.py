@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainmaster.api.labels import EXCLUSIVE_TOPOLOGY, NODE_SELECTOR_STRATEGY
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, SERVICES
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Write
 from trainmaster.controllers.jobset import leftovers, startup, volumes
 from trainmaster.controllers.jobset.children import ChildJobs, build_job, build_service, find_placement
-from trainmaster.controllers.jobset.places import (
-    JobPlace,
-    get_job_name,
-    get_subdomain,
-    has_dns,
-    is_suspended,
-    list_places,
-    list_replicated,
-)
+from trainmaster.controllers.jobset.places import JobPlace, get_job_name, list_places
 from trainmaster.controllers.jobset.status import Draft
 from trainmaster.controllers.waiting import Waiting
+from trainmaster.jobs.models.jobsets import JobSet
 
 
-def list_missing(view: View, jobset: Object, buckets: ChildJobs, draft: Draft) -> list[Write] | Waiting:
+def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: Draft) -> list[Write] | Waiting:
     """In the order in which they are to be made. A name that an old Job still holds waits until that one is gone."""
-    namespace = jobset["metadata"]["namespace"]
     writes: list[Write] = []
-    if has_dns(jobset) and view.find(SERVICES, namespace, get_subdomain(jobset)) is None:
+    if jobset.has_dns and view.find(SERVICES, jobset.namespace, jobset.subdomain) is None:
         writes.append(Create(SERVICES, build_service(jobset)))
     claims = volumes.list_missing(view, jobset)
     if isinstance(claims, Waiting):
@@ -40,7 +31,7 @@ def list_missing(view: View, jobset: Object, buckets: ChildJobs, draft: Draft) -
         return left
     for place in places:
         name = get_job_name(jobset, place)
-        if view.find(JOBS, namespace, name) is not None:
+        if view.find(JOBS, jobset.namespace, name) is not None:
             text = f'a Job "{name}" exists that does not belong to this JobSet; delete or rename it'
             return Waiting("NameConflict", text)
         writes.append(Create(JOBS, build_job(jobset, place, draft.restarts)))
@@ -48,15 +39,15 @@ def list_missing(view: View, jobset: Object, buckets: ChildJobs, draft: Draft) -
     return writes
 
 
-def _list_places(jobset: Object, buckets: ChildJobs, draft: Draft) -> Iterator[JobPlace]:
+def _list_places(jobset: JobSet, buckets: ChildJobs, draft: Draft) -> Iterator[JobPlace]:
     """Places of Jobs to make. In order: up to the first ReplicatedJob that has not started, and the draft says so."""
     taken = buckets.names
-    in_order = startup.is_in_order(jobset) and not is_suspended(jobset)
-    blocked = bool(buckets.previous) and _blocks(jobset)
+    in_order = startup.is_in_order(jobset) and not jobset.is_suspended
+    blocked = bool(buckets.previous) and jobset.restart_strategy == "BlockingRecreate"
     places: dict[str, list[JobPlace]] = {}
     for place in list_places(jobset):
         places.setdefault(place.replicated["name"], []).append(place)
-    for replicated in list_replicated(jobset):
+    for replicated in jobset.replicated_jobs:
         if not startup.may_start(jobset, replicated, draft):
             continue
         if in_order and startup.is_started(replicated, draft):
@@ -71,11 +62,7 @@ def _list_places(jobset: Object, buckets: ChildJobs, draft: Draft) -> Iterator[J
         startup.note_end(draft)
 
 
-def _blocks(jobset: Object) -> bool:
-    return (jobset["spec"].get("failurePolicy") or {}).get("restartStrategy") == "BlockingRecreate"
-
-
-def _note_placement(jobset: Object, place: JobPlace, draft: Draft) -> None:
+def _note_placement(jobset: JobSet, place: JobPlace, draft: Draft) -> None:
     """Exclusive placement spreads Jobs over nodes. On one node it means nothing, and that is said once."""
     placement = find_placement(jobset, place.replicated)
     if draft.restarts or place.index or EXCLUSIVE_TOPOLOGY not in placement:

@@ -8,18 +8,19 @@ only when it is resumed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from trainmaster.api import labels
-from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
 from trainmaster.api.numbers import find_count
 from trainmaster.api.patterns import is_found
-from trainmaster.controllers.jobset.places import is_suspended, list_job_restarts
-from trainmaster.controllers.jobset.status import Draft, get_replicated_name
+from trainmaster.api.reading import list_items
+from trainmaster.controllers.jobset.places import list_job_restarts
+from trainmaster.controllers.jobset.status import Draft
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
@@ -39,120 +40,117 @@ class JobSetFailureVerdict:
     """What is to be done, because of which Job and which rule (None: the default, or no policy at all)."""
 
     action: str
-    job: Object
+    job: Job
     rule: str | None = None
 
     @property
     def suffix(self) -> str:
-        return f"(first failed job: {self.job['metadata']['name']})"
+        return f"(first failed job: {self.job.name})"
 
     @property
     def index(self) -> int:
-        return int(self.job["metadata"]["labels"][labels.JOB_INDEX])
+        return int(self.job.labels[labels.JOB_INDEX])
 
 
-def decide(jobset: Object, failed: Sequence[Object]) -> JobSetFailureVerdict:
-    policy = jobset["spec"].get("failurePolicy")
-    if policy is None:
+def decide(jobset: JobSet, failed: Sequence[Job]) -> JobSetFailureVerdict:
+    if not jobset.has_failure_policy:
         return JobSetFailureVerdict(FAIL, _find_first(failed))
-    for rule in policy.get("rules") or ():
+    for rule in jobset.failure_rules:
         matching = [job for job in failed if _applies(rule, job)]
         if matching:
             return JobSetFailureVerdict(rule["action"], _find_first(matching), rule.get("name", ""))
     return JobSetFailureVerdict(RESTART, _find_first(failed))
 
 
-def _applies(rule: Mapping[str, Any], job: Object) -> bool:
-    condition = find_condition(list_conditions(job), "Failed") or {}
+def _applies(rule: Fields, job: Job) -> bool:
+    condition = job.find_condition("Failed") or {}
     reasons, patterns = rule.get("onJobFailureReasons"), rule.get("onJobFailureMessagePatterns")
     targets = rule.get("targetReplicatedJobs")
     if reasons and condition.get("reason", "") not in reasons:
         return False
     if patterns and not any(is_found(pattern, condition.get("message", "")) for pattern in patterns):
         return False
-    parent = get_replicated_name(job)
-    return bool(parent) and (not targets or parent in targets)
+    return bool(job.step) and (not targets or job.step in targets)
 
 
-def _find_first(failed: Sequence[Object]) -> Object:
+def _find_first(failed: Sequence[Job]) -> Job:
     """The one that failed first; of several in the same second the first by name."""
-    return min(failed, key=lambda job: (_get_failure_time(job), job["metadata"]["name"]))
+    return min(failed, key=lambda job: (_get_failure_time(job), job.name))
 
 
-def _find_failure_text(job: Object) -> str | None:
-    condition = find_condition(list_conditions(job), "Failed")
+def _find_failure_text(job: Job) -> str | None:
+    condition = job.find_condition("Failed")
     assert condition is not None, "only failed Jobs are asked about"
     return condition.get("lastTransitionTime")
 
 
-def _get_failure_time(job: Object) -> datetime:
+def _get_failure_time(job: Job) -> datetime:
     moment = _find_failure_text(job)
     # A client may have written the condition without a time: then it is the oldest of all.
     return parse_time(moment) if moment else datetime.min.replace(tzinfo=UTC)
 
 
-def is_restart(jobset: Object, verdict: JobSetFailureVerdict) -> bool:
+def is_restart(jobset: JobSet, verdict: JobSetFailureVerdict) -> bool:
     return verdict.action != FAIL and not _is_exhausted(jobset, verdict)
 
 
-def _is_exhausted(jobset: Object, verdict: JobSetFailureVerdict) -> bool:
+def _is_exhausted(jobset: JobSet, verdict: JobSetFailureVerdict) -> bool:
     if verdict.action not in _COUNTED:
         return False
-    status = jobset.get("status") or {}
-    counted = int(status.get("restartsCountTowardsMax", 0))
-    for entry in status.get("replicatedJobsStatus") or ():
-        counted += sum(entry.get("jobRestartsCountTowardsMax") or ())
-    return bool(counted >= (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0))
+    counted = int(jobset.status.get("restartsCountTowardsMax", 0))
+    for entry in jobset.replicated_statuses:
+        counted += sum(list_items(entry, "jobRestartsCountTowardsMax"))
+    return counted >= jobset.max_restarts
 
 
-def starts_new_series(jobset: Object, verdict: JobSetFailureVerdict) -> bool:
+def starts_new_series(jobset: JobSet, verdict: JobSetFailureVerdict) -> bool:
     """The attempt made progress, and that is not written down yet."""
     if verdict.action in _SINGLE:
         return False
     return _count_series(jobset, verdict) > 0 and _made_progress(verdict.job)
 
 
-def _count_series(jobset: Object, verdict: JobSetFailureVerdict) -> int:
+def _count_series(jobset: JobSet, verdict: JobSetFailureVerdict) -> int:
     """Restarts since there was progress: of the Job for single restarts, else of the gang."""
     if verdict.action in _SINGLE:
         if _made_progress(verdict.job):
             return 0
-        return list_job_restarts(jobset, get_replicated_name(verdict.job))[verdict.index]
-    base = (jobset["metadata"].get("annotations") or {}).get(labels.RESTART_SERIES, "0")
-    restarts = int((jobset.get("status") or {}).get("restarts", 0))
-    return max(0, restarts - (find_count(base) or 0))
+        return list_job_restarts(jobset, verdict.job.step)[verdict.index]
+    base = jobset.annotations.get(labels.RESTART_SERIES, "0")
+    return max(0, jobset.restarts - (find_count(base) or 0))
 
 
-def _made_progress(job: Object) -> bool:
-    started = (job.get("status") or {}).get("startTime")
-    return started is not None and (_get_failure_time(job) - parse_time(started)).total_seconds() >= PROGRESS
+def _made_progress(job: Job) -> bool:
+    if not job.started_at:
+        return False
+    return (_get_failure_time(job) - parse_time(job.started_at)).total_seconds() >= PROGRESS
 
 
-def find_pause_left(jobset: Object, verdict: JobSetFailureVerdict, now: Now) -> float:
+def find_pause_left(jobset: JobSet, verdict: JobSetFailureVerdict, now: Now) -> float:
     """Seconds until the restart may happen; 0 or less when it may happen now."""
     moment = _find_failure_text(verdict.job)
-    return now.left(verdict.job["metadata"]["uid"], "failed", moment, _get_pause(jobset, verdict)) if moment else 0.0
+    return now.left(verdict.job.uid, "failed", moment, _get_pause(jobset, verdict)) if moment else 0.0
 
 
-def describe_end(jobset: Object, verdict: JobSetFailureVerdict) -> str:
+def describe_end(jobset: JobSet, verdict: JobSetFailureVerdict) -> str:
     """When the pause is over by the stored times, for people; a clock that was set does not make it longer."""
     return format_time(_get_failure_time(verdict.job) + timedelta(seconds=_get_pause(jobset, verdict)))
 
 
-def _get_pause(jobset: Object, verdict: JobSetFailureVerdict) -> float:
-    return 0.0 if is_suspended(jobset) else DELAY.delay(_count_series(jobset, verdict))
+def _get_pause(jobset: JobSet, verdict: JobSetFailureVerdict) -> float:
+    return 0.0 if jobset.is_suspended else DELAY.delay(_count_series(jobset, verdict))
 
 
-def describe_delay(jobset: Object, verdict: JobSetFailureVerdict, draft: Draft) -> str:
-    name = verdict.job["metadata"]["name"]
+def describe_delay(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) -> str:
+    name = verdict.job.name
     if verdict.action in _SINGLE:
         return f"job {name} is restarted after a pause, because it failed repeatedly"
-    limit = f" of {jobset['spec']['failurePolicy'].get('maxRestarts', 0)}" if verdict.action == RESTART else ""
+    limit = f" of {jobset.max_restarts}" if verdict.action == RESTART else ""
     return f"restart {draft.restarts + 1}{limit} follows after a pause, because job {name} failed repeatedly"
 
 
-def apply(jobset: Object, verdict: JobSetFailureVerdict, draft: Draft) -> None:
-    if jobset["spec"].get("failurePolicy") is None:
+def apply(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) -> None:
+    if not jobset.has_failure_policy:
         _fail(draft, "FailedJobs", f"jobset failed due to one or more job failures {verdict.suffix}")
     elif verdict.action == FAIL:
         text = f"applying FailJobSet failure policy action {verdict.suffix}"
@@ -176,8 +174,8 @@ def _restart_all(verdict: JobSetFailureVerdict, draft: Draft) -> None:
     draft.note(f"{verdict.action}FailurePolicyAction", text, warning=True)
 
 
-def _restart_one(jobset: Object, verdict: JobSetFailureVerdict, draft: Draft) -> None:
-    name = get_replicated_name(verdict.job)
+def _restart_one(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) -> None:
+    name = verdict.job.step
     entry = draft.get_counts(name)
     keys = ("jobRestarts", "jobRestartsCountTowardsMax") if verdict.action in _COUNTED else ("jobRestarts",)
     for key in keys:

@@ -9,39 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainmaster.api.labels import JOBSET_NAME, JOBSET_UID
+from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.client.view import View
 from trainmaster.controllers.jobset.children import ChildJobs
-from trainmaster.controllers.ownership import find_controller
 from trainmaster.controllers.waiting import Waiting, find_annotated
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod
 
 LEFTOVER_POD = "LeftoverPod"
 
 
-def find_leftover(view: View, jobset: Object, buckets: ChildJobs) -> Waiting | None:
-    meta = jobset["metadata"]
+def find_leftover(view: View, jobset: JobSet, buckets: ChildJobs) -> Waiting | None:
     known = buckets.uids
-    for pod in view.list(PODS, meta["namespace"], {JOBSET_UID: meta["uid"]}):
-        owner = find_controller(pod)
-        if owner is None or owner.get("uid") in known or is_over(pod):
+    for pod in map(Pod, view.list(PODS, jobset.namespace, {JOBSET_UID: jobset.uid})):
+        owner = pod.controller
+        if owner is None or owner.get("uid") in known or pod.is_over:
             continue
-        name = pod["metadata"]["name"]
         return Waiting(
-            LEFTOVER_POD, f'Pod "{name}" of a Job that was deleted is still ending; Jobs are made once it is gone'
+            LEFTOVER_POD, f'Pod "{pod.name}" of a Job that was deleted is still ending; Jobs are made once it is gone'
         )
     return None
 
 
-def map_pod(view: View, pod: Object) -> Iterable[Request]:
+def map_pod(view: View, obj: Object) -> Iterable[Request]:
     """The JobSet that waits for one of its Pods to end or to go."""
-    name = (pod["metadata"].get("labels") or {}).get(JOBSET_NAME)
+    pod = Pod(obj)
+    name = pod.jobset
     if not name:
         return ()
-    namespace = pod["metadata"].get("namespace", "")
-    jobset = view.find(JOB_SETS, namespace, name)
+    jobset = view.find(JOB_SETS, pod.namespace, name)
     waiting = None if jobset is None else find_annotated(jobset)
-    return (Request(namespace, name),) if waiting is not None and waiting.get("reason") == LEFTOVER_POD else ()
+    return (Request(pod.namespace, name),) if waiting is not None and waiting.get("reason") == LEFTOVER_POD else ()

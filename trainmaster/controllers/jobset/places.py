@@ -1,43 +1,38 @@
-"""What a JobSet's spec says, as small questions: its ReplicatedJobs, the place of each Job, names, the network."""
+"""The place of each Job in a JobSet: its indexes, its name, how often it was restarted alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-from trainmaster.api.meta import Object
-
-Replicated: TypeAlias = Mapping[str, Any]
-"""An entry of `spec.replicatedJobs`."""
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items
+from trainmaster.jobs.models.jobsets import JobSet
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
     """Where one Job stands: index within its ReplicatedJob, over all, and within its group."""
 
-    replicated: Replicated
+    replicated: Fields
+    """The entry of `spec.replicatedJobs`."""
     index: int
     global_index: int
     group_index: int
 
 
-def list_replicated(jobset: Object) -> Sequence[Replicated]:
-    return jobset["spec"].get("replicatedJobs") or ()
-
-
-def count_replicas(replicated: Replicated) -> int:
+def count_replicas(replicated: Fields) -> int:
     return int(replicated.get("replicas", 1))
 
 
-def get_group(replicated: Replicated) -> str:
+def get_group(replicated: Fields) -> str:
     return str(replicated.get("groupName", "default"))
 
 
-def list_places(jobset: Object) -> Iterator[JobPlace]:
+def list_places(jobset: JobSet) -> Iterator[JobPlace]:
     global_index = 0
     group_counts: dict[str, int] = {}
-    for replicated in list_replicated(jobset):
+    for replicated in jobset.replicated_jobs:
         group = get_group(replicated)
         for index in range(count_replicas(replicated)):
             yield JobPlace(replicated, index, global_index, group_counts.get(group, 0))
@@ -45,45 +40,30 @@ def list_places(jobset: Object) -> Iterator[JobPlace]:
             global_index += 1
 
 
-def get_job_name(jobset: Object, place: JobPlace) -> str:
-    return f"{jobset['metadata']['name']}-{place.replicated['name']}-{place.index}"
+def get_job_name(jobset: JobSet, place: JobPlace) -> str:
+    return f"{jobset.name}-{place.replicated['name']}-{place.index}"
 
 
-def get_subdomain(jobset: Object) -> str:
-    """Decided here and not when the JobSet is created, because of generated names."""
-    return str((jobset["spec"].get("network") or {}).get("subdomain") or jobset["metadata"]["name"])
-
-
-def has_dns(jobset: Object) -> bool:
-    return (jobset["spec"].get("network") or {}).get("enableDNSHostnames") is not False
-
-
-def is_suspended(jobset: Object) -> bool:
-    return bool(jobset["spec"].get("suspend"))
-
-
-def find_coordinator(jobset: Object) -> str | None:
+def find_coordinator(jobset: JobSet) -> str | None:
     """The name under which the coordinator's Pod is reached."""
-    given = jobset["spec"].get("coordinator")
+    given = jobset.spec.get("coordinator")
     if not given:
         return None
-    host = (
-        f"{jobset['metadata']['name']}-{given['replicatedJob']}-{given.get('jobIndex', 0)}-{given.get('podIndex', 0)}"
-    )
-    return f"{host}.{get_subdomain(jobset)}"
+    host = f"{jobset.name}-{given['replicatedJob']}-{given.get('jobIndex', 0)}-{given.get('podIndex', 0)}"
+    return f"{host}.{jobset.subdomain}"
 
 
-def restarts_single_jobs(jobset: Object) -> bool:
+def restarts_single_jobs(jobset: JobSet) -> bool:
     """Whether a rule restarts a Job alone. Upstream hides those actions behind a gate; here a rule that names one
     opens it for its JobSet, and all others are exactly as with the gate closed."""
-    rules = (jobset["spec"].get("failurePolicy") or {}).get("rules") or ()
-    return any(rule.get("action") in ("RestartJob", "RestartJobAndIgnoreMaxRestarts") for rule in rules)
+    actions = ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
+    return any(rule.get("action") in actions for rule in jobset.failure_rules)
 
 
-def list_job_restarts(jobset: Object, name: str, key: str = "jobRestarts") -> list[int]:
+def list_job_restarts(jobset: JobSet, name: str, key: str = "jobRestarts") -> list[int]:
     """How often each Job of a ReplicatedJob was restarted alone, by index; zeros until the first time."""
-    replicas = next((count_replicas(one) for one in list_replicated(jobset) if one["name"] == name), 0)
-    for entry in (jobset.get("status") or {}).get("replicatedJobsStatus") or ():
-        if entry["name"] == name and len(entry.get(key) or ()) == replicas:
-            return list(entry[key])
+    replicas = next((count_replicas(one) for one in jobset.replicated_jobs if one["name"] == name), 0)
+    for entry in jobset.replicated_statuses:
+        if entry["name"] == name and len(counts := list_items(entry, key)) == replicas:
+            return list(counts)
     return [0] * replicas

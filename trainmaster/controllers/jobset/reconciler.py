@@ -19,25 +19,28 @@ from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
 from trainmaster.controllers.jobset import creation, failure_policy, success_policy, suspend, ttl
 from trainmaster.controllers.jobset.children import ChildJobs, sort_jobs
 from trainmaster.controllers.jobset.fields import JOB_SET, RESTART_STRATEGIES
-from trainmaster.controllers.jobset.places import is_suspended
 from trainmaster.controllers.jobset.sources import SOURCES
 from trainmaster.controllers.jobset.status import Draft, are_all_started
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.kit.timeline import Now
 
 MANAGER = "jobset.sigs.k8s.io/jobset-controller"
 
 
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
-    jobset = view.find(JOB_SETS, request.namespace, request.name)
-    if jobset is None or is_terminating(jobset) or jobset["spec"].get("managedBy", MANAGER) != MANAGER:
+    found = view.find(JOB_SETS, request.namespace, request.name)
+    if found is None:
+        return NOTHING
+    jobset = JobSet(found)
+    if jobset.is_deleting or jobset.spec.get("managedBy", MANAGER) != MANAGER:
         return NOTHING
     draft = Draft(jobset, now.wall)
-    buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"]))
+    buckets = sort_jobs(jobset, map(Job, view.owned(JOBS, jobset.namespace, jobset.uid)))
     draft.count(buckets)
     if draft.is_finished:
         return _clean_up(view, jobset, buckets, draft, now)
@@ -46,8 +49,8 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     problem = _find_problem(jobset, buckets)
     if problem is not None:
         return _wait(jobset, problem, now)
-    previous = [_delete(job) for job in buckets.previous if not is_terminating(job)]
-    if not is_suspended(jobset) and are_all_started(draft, jobset):
+    previous = [_delete(job) for job in buckets.previous if not job.is_deleting]
+    if not jobset.is_suspended and are_all_started(draft, jobset):
         draft.set("RestartingJobSet", False, "JobsReady", "all jobs are ready")
     if buckets.failed:
         return _handle_failure(jobset, buckets, draft, previous, now)
@@ -57,23 +60,23 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     return _run(view, jobset, buckets, draft, previous, now)
 
 
-def _clean_up(view: View, jobset: Object, buckets: ChildJobs, draft: Draft, now: Now) -> Plan:
+def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: Draft, now: Now) -> Plan:
     """Nothing is made any more. What still runs goes; what has ended stays until its TTL, or the JobSet, goes."""
     going = [*buckets.active, *buckets.previous]
-    writes: list[Write] = [_delete(job) for job in going if not is_terminating(job)]
+    writes: list[Write] = [_delete(job) for job in going if not job.is_deleting]
     remaining = ttl.find_remaining(view, jobset, now)
     if remaining == 0:
         return Plan((*writes, ttl.build_delete(jobset)))
     writes += ttl.release_jobs(jobset, buckets)
-    cleared = build_annotation_patch(jobset, None, now.wall)
+    cleared = build_annotation_patch(jobset.raw, None, now.wall)
     if cleared is not None:
         return Plan((*writes, _patch(jobset, cleared)), requeue_after=remaining)
     return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes), requeue_after=remaining)
 
 
-def _run(view: View, jobset: Object, buckets: ChildJobs, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
+def _run(view: View, jobset: JobSet, buckets: ChildJobs, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
     missing = creation.list_missing(view, jobset, buckets, draft)
-    if is_suspended(jobset):
+    if jobset.is_suspended:
         toggled = suspend.suspend(buckets, draft)
     else:
         toggled = suspend.resume(jobset, buckets, draft)
@@ -83,7 +86,7 @@ def _run(view: View, jobset: Object, buckets: ChildJobs, draft: Draft, previous:
         writes = (*previous, *toggled)
         return _build_plan(writes, draft) if pause is NOTHING else Plan((*writes, *pause.writes), None, pause.notes)
     writes = (*previous, *missing, *toggled)
-    reason = build_annotation_patch(jobset, _find_reason(buckets), now.wall)
+    reason = build_annotation_patch(jobset.raw, _find_reason(buckets), now.wall)
     if reason is None:
         return _build_plan(writes, draft)
     # Last, so that a refusal before it keeps the reason that stands.
@@ -93,14 +96,14 @@ def _run(view: View, jobset: Object, buckets: ChildJobs, draft: Draft, previous:
 def _find_reason(buckets: ChildJobs) -> Waiting | None:
     """What the first Job that waits says about itself; people look at the JobSet, or above."""
     for job in buckets.active:
-        reason = find_annotated(job)
+        reason = find_annotated(job.raw)
         if reason is not None:
-            text = f'job "{job["metadata"]["name"]}": {reason.get("message", "")}'
+            text = f'job "{job.name}": {reason.get("message", "")}'
             return Waiting(str(reason.get("reason", "Waiting")), text)
     return None
 
 
-def _handle_failure(jobset: Object, buckets: ChildJobs, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
+def _handle_failure(jobset: JobSet, buckets: ChildJobs, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
     verdict = failure_policy.decide(jobset, buckets.failed)
     if failure_policy.is_restart(jobset, verdict):
         if failure_policy.starts_new_series(jobset, verdict):
@@ -116,16 +119,14 @@ def _handle_failure(jobset: Object, buckets: ChildJobs, draft: Draft, previous: 
     return _build_plan(() if draft.is_finished else previous, draft)
 
 
-def _note_progress(jobset: Object, draft: Draft) -> Patch:
-    meta = jobset["metadata"]
-    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+def _note_progress(jobset: JobSet, draft: Draft) -> Patch:
+    head = {"uid": jobset.uid, "resourceVersion": jobset.resource_version}
     return _patch(jobset, {"metadata": {**head, "annotations": {RESTART_SERIES: str(draft.restarts)}}})
 
 
-def _find_problem(jobset: Object, buckets: ChildJobs) -> Waiting | None:
-    spec = jobset["spec"]
-    fields = list_unsupported(spec, JOB_SET, "spec")
-    strategy = (spec.get("failurePolicy") or {}).get("restartStrategy", "Recreate")
+def _find_problem(jobset: JobSet, buckets: ChildJobs) -> Waiting | None:
+    fields = list_unsupported(jobset.spec, JOB_SET, "spec")
+    strategy = jobset.restart_strategy
     if strategy not in RESTART_STRATEGIES:
         fields.append(f"spec.failurePolicy.restartStrategy: {strategy}")
     if fields:
@@ -148,11 +149,12 @@ def _explain(refusal: WriteRefusal) -> Waiting:
             return Waiting("Refused", refusal.error.message)
 
 
-def _wait(jobset: Object, problem: Waiting, now: Now, *, repeat: bool = False) -> Plan:
+def _wait(jobset: JobSet, problem: Waiting, now: Now, *, repeat: bool = False) -> Plan:
     """`repeat`: an event for each attempt and not only for the first, counted in one object."""
-    patch = build_annotation_patch(jobset, problem, now.wall)
-    news = repeat or (find_annotated(jobset) or {}).get("message") != problem.message
-    notes = (Note(jobset, problem.reason, problem.message, warning=True),) if news else ()
+    patch = build_annotation_patch(jobset.raw, problem, now.wall)
+    before = find_annotated(jobset.raw)
+    news = repeat or before is None or before.get("message") != problem.message
+    notes = (Note(jobset.raw, problem.reason, problem.message, warning=True),) if news else ()
     if patch is None:
         return Plan(notes=notes) if notes else NOTHING
     return Plan((_patch(jobset, patch),), None, notes)
@@ -162,14 +164,13 @@ def _build_plan(writes: Sequence[Write], draft: Draft) -> Plan:
     return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes))
 
 
-def _patch(jobset: Object, patch: Object) -> Patch:
-    return Patch(JOB_SETS, jobset["metadata"]["namespace"], jobset["metadata"]["name"], patch)
+def _patch(jobset: JobSet, patch: Object) -> Patch:
+    return Patch(JOB_SETS, jobset.namespace, jobset.name, patch)
 
 
-def _delete(job: Object) -> Delete:
+def _delete(job: Job) -> Delete:
     """Foreground: the name is free again only when the Pods are gone, so two generations never run at once."""
-    meta = job["metadata"]
-    return Delete(JOBS, meta["namespace"], meta["name"], uid=meta["uid"], propagation="Foreground")
+    return Delete(JOBS, job.namespace, job.name, uid=job.uid, propagation="Foreground")
 
 
 CONTROLLER = Controller(

@@ -9,57 +9,61 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_spec
 from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, TRAIN_JOBS
 from trainmaster.client.view import View
 from trainmaster.controllers.jobset import leftovers, ttl
 from trainmaster.controllers.jobset.children import sort_jobs
-from trainmaster.controllers.jobset.places import list_replicated
-from trainmaster.controllers.jobset.status import build_counts, is_finished
-from trainmaster.controllers.ownership import find_controller
+from trainmaster.controllers.jobset.status import build_counts
 from trainmaster.controllers.waiting import find_annotated
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_owner, map_to_self
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
 
 
 def map_jobset(view: View, jobset: Object) -> Iterable[Request]:
-    return () if _is_settled(view, jobset) else map_to_self(view, jobset)
+    return () if _is_settled(view, JobSet(jobset)) else map_to_self(view, jobset)
 
 
-def _is_settled(view: View, jobset: Object) -> bool:
+def _is_settled(view: View, jobset: JobSet) -> bool:
     """Ended, and a look would find nothing to do and nothing to wait for. What is over is not looked at, at start nor
     later; there may be very many of them."""
-    spec = jobset["spec"]
-    if not is_finished(jobset) or "ttlSecondsAfterFinished" in spec or find_annotated(jobset) is not None:
+    if not jobset.is_finished or "ttlSecondsAfterFinished" in jobset.spec or find_annotated(jobset.raw) is not None:
         return False
-    templates = (replicated["template"].get("spec") or {} for replicated in list_replicated(jobset))
+    templates = (read_spec(replicated["template"]) for replicated in jobset.replicated_jobs)
     if any("ttlSecondsAfterFinished" in template for template in templates):
         return False
-    buckets = sort_jobs(jobset, view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"]))
+    buckets = sort_jobs(jobset, map(Job, view.owned(JOBS, jobset.namespace, jobset.uid)))
     is_left = buckets.active or buckets.previous
-    return not is_left and build_counts(jobset, buckets) == jobset["status"].get("replicatedJobsStatus")
+    return not is_left and build_counts(jobset, buckets) == jobset.status.get("replicatedJobsStatus")
 
 
-def map_job(view: View, job: Object) -> Iterator[Request]:
+def map_job(view: View, obj: Object) -> Iterator[Request]:
+    job = Job(obj)
     if _is_over_with_its_jobset(view, job):
         return
-    parts = job["metadata"]["name"].split("-")
+    parts = job.name.split("-")
     candidates = ["-".join(parts[:length]) for length in range(1, len(parts) - 1)]
     yield from _map_names(view, job, candidates)
 
 
-def _is_over_with_its_jobset(view: View, job: Object) -> bool:
-    conditions = list_conditions(job)
-    reference = find_controller(job)
-    if reference is None or not (is_true(conditions, "Complete") or is_true(conditions, "Failed")):
+def _is_over_with_its_jobset(view: View, job: Job) -> bool:
+    reference = job.controller
+    if reference is None or not job.is_finished:
         return False
-    jobset = view.find(JOB_SETS, job["metadata"]["namespace"], reference["name"])
-    return jobset is not None and jobset["metadata"]["uid"] == reference["uid"] and _is_settled(view, jobset)
+    found = view.find(JOB_SETS, job.namespace, reference["name"])
+    if found is None:
+        return False
+    jobset = JobSet(found)
+    return jobset.uid == reference["uid"] and _is_settled(view, jobset)
 
 
-def map_claim(view: View, claim: Object) -> Iterator[Request]:
-    parts = claim["metadata"]["name"].split("-")
+def map_claim(view: View, obj: Object) -> Iterator[Request]:
+    claim = ObjectModel(obj)
+    parts = claim.name.split("-")
     candidates = ["-".join(parts[start:]) for start in range(1, len(parts))]
     yield from _map_names(view, claim, candidates)
 
@@ -73,10 +77,9 @@ def map_service(view: View, service: Object) -> Iterator[Request]:
         yield Request(meta["namespace"], meta["name"])
 
 
-def _map_names(view: View, obj: Object, candidates: Iterable[str]) -> Iterator[Request]:
+def _map_names(view: View, obj: ObjectModel, candidates: Iterable[str]) -> Iterator[Request]:
     """The owner, and JobSets of those names that wait for something."""
-    namespace = obj["metadata"]["namespace"]
-    reference = find_controller(obj)
+    namespace, reference = obj.namespace, obj.controller
     owner = reference["name"] if reference is not None and reference.get("kind") == "JobSet" else ""
     if owner:
         yield Request(namespace, owner)

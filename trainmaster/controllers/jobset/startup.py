@@ -5,24 +5,26 @@ A dependency counts as reached by the numbers of this pass, so a restart of the 
 
 from __future__ import annotations
 
-from trainmaster.api.meta import Object
-from trainmaster.controllers.jobset.places import Replicated, count_replicas, list_replicated
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_text
+from trainmaster.controllers.jobset.places import count_replicas
 from trainmaster.controllers.jobset.status import Draft
+from trainmaster.jobs.models.jobsets import JobSet
 
 
-def is_in_order(jobset: Object) -> bool:
-    return (jobset["spec"].get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
+def is_in_order(jobset: JobSet) -> bool:
+    return read_text(jobset.spec, "startupPolicy", "startupPolicyOrder") == "InOrder"
 
 
-def is_started(replicated: Replicated, draft: Draft) -> bool:
+def is_started(replicated: Fields, draft: Draft) -> bool:
     counts = draft.get_counts(replicated["name"])
     return bool(counts["failed"] + counts["ready"] + counts["succeeded"] == count_replicas(replicated))
 
 
-def may_start(jobset: Object, replicated: Replicated, draft: Draft) -> bool:
+def may_start(jobset: JobSet, replicated: Fields, draft: Draft) -> bool:
     """All that it depends on is Ready or Complete, whichever it asked for."""
-    others = {other["name"]: other for other in list_replicated(jobset)}
-    for dependency in replicated.get("dependsOn") or ():
+    others = {other["name"]: other for other in jobset.replicated_jobs}
+    for dependency in list_items(replicated, "dependsOn"):
         other = others.get(dependency["name"])
         if other is None:
             return False

@@ -6,18 +6,18 @@ write rule: a condition is only ever added as True, and each effective change is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
-from trainmaster.api import labels
 from trainmaster.api.conditions import build_condition, find_condition, is_true, list_conditions, set_condition
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.jobset.children import ChildJobs
-from trainmaster.controllers.jobset.places import count_replicas, list_replicated
+from trainmaster.controllers.jobset.places import count_replicas
 from trainmaster.engine.plan import Note
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
 
 _EXCLUSIVE = {
     "StartupPolicyInProgress": "StartupPolicyCompleted",
@@ -26,18 +26,13 @@ _EXCLUSIVE = {
 _RESTARTS = ("jobRestarts", "jobRestartsCountTowardsMax")
 
 
-def is_finished(jobset: Object) -> bool:
-    conditions = list_conditions(jobset)
-    return is_true(conditions, "Completed") or is_true(conditions, "Failed")
-
-
 class Draft:
-    def __init__(self, jobset: Object, now: datetime) -> None:
+    def __init__(self, jobset: JobSet, now: datetime) -> None:
         self._jobset = jobset
         self._now = now
-        self.before: Object = jobset.get("status") or {}
+        self.before: Fields = jobset.status
         self.status: Object = {"restarts": 0, **self.before}
-        self.conditions = list_conditions(jobset)
+        self.conditions = list_conditions(jobset.raw)
         self.notes: list[Note] = []
 
     @property
@@ -65,7 +60,7 @@ class Draft:
         self.note(reason, message, warning=warning)
 
     def note(self, reason: str, message: str, *, warning: bool = False) -> None:
-        self.notes.append(Note(self._jobset, reason, message, warning))
+        self.notes.append(Note(self._jobset.raw, reason, message, warning))
 
     def count(self, buckets: ChildJobs) -> None:
         self.status["replicatedJobsStatus"] = build_counts(self._jobset, buckets)
@@ -81,20 +76,20 @@ class Draft:
         changed = {key: value for key, value in self.status.items() if self.before.get(key) != value}
         if not changed:
             return None
-        meta = self._jobset["metadata"]
-        head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        return Patch(JOB_SETS, meta["namespace"], meta["name"], {"metadata": head, "status": changed}, "status")
+        jobset = self._jobset
+        head = {"uid": jobset.uid, "resourceVersion": jobset.resource_version}
+        return Patch(JOB_SETS, jobset.namespace, jobset.name, {"metadata": head, "status": changed}, "status")
 
 
-def build_counts(jobset: Object, buckets: ChildJobs) -> list[Object]:
+def build_counts(jobset: JobSet, buckets: ChildJobs) -> list[Object]:
     """One entry per ReplicatedJob, by name descending as upstream stores them. Earlier attempts do not count."""
-    before = {entry["name"]: entry for entry in (jobset.get("status") or {}).get("replicatedJobsStatus") or ()}
-    ended = is_finished(jobset)
+    before = {entry["name"]: entry for entry in jobset.replicated_statuses}
+    ended = jobset.is_finished
     entries = []
-    for replicated in list_replicated(jobset):
+    for replicated in jobset.replicated_jobs:
         name = replicated["name"]
         entry = _count(name, buckets)
-        old = before.get(name) or {}
+        old = before.get(name, {})
         entry.update({key: old[key] for key in _RESTARTS if old.get(key)})
         if ended:
             # What has ended has ended, also when somebody has removed the Job since.
@@ -103,34 +98,29 @@ def build_counts(jobset: Object, buckets: ChildJobs) -> list[Object]:
     return sorted(entries, key=lambda entry: str(entry["name"]), reverse=True)
 
 
-def _count(name: str, buckets: ChildJobs) -> dict[str, Any]:
+def _count(name: str, buckets: ChildJobs) -> Object:
     active = select(buckets.active, name)
     return {
         "name": name,
         "ready": sum(1 for job in active if is_ready(job)),
         "succeeded": len(select(buckets.succeeded, name)),
         "failed": len(select(buckets.failed, name)),
-        "active": sum(1 for job in active if (job.get("status") or {}).get("active", 0) > 0),
-        "suspended": sum(1 for job in active if job["spec"].get("suspend")),
+        "active": sum(1 for job in active if job.active > 0),
+        "suspended": sum(1 for job in active if job.is_suspended),
     }
 
 
-def select(jobs: Sequence[Object], replicated_name: str) -> list[Object]:
-    return [job for job in jobs if get_replicated_name(job) == replicated_name]
+def select(jobs: Iterable[Job], replicated_name: str) -> list[Job]:
+    return [job for job in jobs if job.step == replicated_name]
 
 
-def get_replicated_name(job: Object) -> str:
-    return str((job["metadata"].get("labels") or {}).get(labels.REPLICATED_JOB_NAME, ""))
+def is_ready(job: Job) -> bool:
+    parallelism = job.spec.get("parallelism", 1)
+    wanted = min(parallelism, job.spec.get("completions", parallelism))
+    return bool(job.succeeded + job.ready >= wanted)
 
 
-def is_ready(job: Object) -> bool:
-    status = job.get("status") or {}
-    parallelism = job["spec"].get("parallelism", 1)
-    wanted = min(parallelism, job["spec"].get("completions", parallelism))
-    return bool(status.get("succeeded", 0) + status.get("ready", 0) >= wanted)
-
-
-def are_all_started(draft: Draft, jobset: Object) -> bool:
+def are_all_started(draft: Draft, jobset: JobSet) -> bool:
     entries = draft.status["replicatedJobsStatus"]
     started = sum(entry["ready"] + entry["succeeded"] for entry in entries)
-    return bool(started == sum(count_replicas(replicated) for replicated in list_replicated(jobset)))
+    return bool(started == sum(count_replicas(replicated) for replicated in jobset.replicated_jobs))

@@ -5,17 +5,18 @@ At least one Job must have succeeded, so a JobSet without Jobs never completes, 
 
 from __future__ import annotations
 
-from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.controllers.jobset.children import ChildJobs
-from trainmaster.controllers.jobset.places import count_replicas, list_replicated
-from trainmaster.controllers.jobset.status import Draft, get_replicated_name
+from trainmaster.controllers.jobset.places import count_replicas
+from trainmaster.controllers.jobset.status import Draft
+from trainmaster.jobs.models.jobsets import JobSet
 
 
-def is_met(jobset: Object, buckets: ChildJobs) -> bool:
-    policy = jobset["spec"].get("successPolicy") or {}
-    every = {replicated["name"]: count_replicas(replicated) for replicated in list_replicated(jobset)}
-    targets = set(policy.get("targetReplicatedJobs") or every)
-    done = sum(1 for job in buckets.succeeded if get_replicated_name(job) in targets)
+def is_met(jobset: JobSet, buckets: ChildJobs) -> bool:
+    policy = read_fields(jobset.spec, "successPolicy")
+    every = {replicated["name"]: count_replicas(replicated) for replicated in jobset.replicated_jobs}
+    targets = set(list_items(policy, "targetReplicatedJobs") or every)
+    done = sum(1 for job in buckets.succeeded if job.step in targets)
     if policy.get("operator") == "Any":
         return done > 0
     return bool(buckets.succeeded) and done >= sum(every.get(name, 0) for name in targets)

@@ -9,74 +9,64 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainmaster.api.conditions import list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_spec, read_text
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
-from trainmaster.api.training.ends import is_finished
 from trainmaster.client.view import View
 from trainmaster.client.writes import Delete, Patch
 from trainmaster.controllers.jobset.children import ChildJobs
-from trainmaster.controllers.jobset.places import list_replicated
 from trainmaster.controllers.jobset.status import select
-from trainmaster.controllers.ownership import find_controller, is_terminating
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
 
-def find_remaining(view: View, jobset: Object, now: Now) -> float | None:
+def find_remaining(view: View, jobset: JobSet, now: Now) -> float | None:
     """Seconds until the finished JobSet is to be deleted, 0 when it is due; None: nothing to wait for."""
-    ttl = jobset["spec"].get("ttlSecondsAfterFinished")
-    finished_at = _find_end(jobset)
-    if ttl is None or finished_at is None:
+    ttl = jobset.spec.get("ttlSecondsAfterFinished")
+    finished_at = read_text(jobset.end, "lastTransitionTime")
+    if ttl is None or not finished_at:
         return None
-    left = max(0.0, now.left(jobset["metadata"]["uid"], "finished", finished_at, float(ttl)))
+    left = max(0.0, now.left(jobset.uid, "finished", finished_at, float(ttl)))
     return left if _is_noted_by_owner(view, jobset) else None
 
 
-def _find_end(jobset: Object) -> str | None:
-    for condition in list_conditions(jobset):
-        if condition.get("type") in ("Completed", "Failed") and condition.get("status") == "True":
-            moment = condition.get("lastTransitionTime")
-            return str(moment) if moment else None
-    return None
-
-
-def _is_noted_by_owner(view: View, jobset: Object) -> bool:
-    reference = find_controller(jobset)
+def _is_noted_by_owner(view: View, jobset: JobSet) -> bool:
+    reference = jobset.controller
     if reference is None or reference.get("kind") != "TrainJob":
         return True
-    trainjob = view.find(TRAIN_JOBS, jobset["metadata"]["namespace"], reference["name"])
-    if trainjob is None or trainjob["metadata"]["uid"] != reference["uid"] or is_terminating(trainjob):
+    found = view.find(TRAIN_JOBS, jobset.namespace, reference["name"])
+    if found is None:
         return True
-    return is_finished(trainjob)
+    trainjob = TrainJob(found)
+    return trainjob.uid != reference["uid"] or trainjob.is_deleting or trainjob.is_finished
 
 
-def build_delete(jobset: Object) -> Delete:
-    meta = jobset["metadata"]
-    return Delete(JOB_SETS, meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"], "Foreground")
+def build_delete(jobset: JobSet) -> Delete:
+    return Delete(JOB_SETS, jobset.namespace, jobset.name, jobset.uid, jobset.resource_version, "Foreground")
 
 
-def release_jobs(jobset: Object, buckets: ChildJobs) -> list[Patch]:
+def release_jobs(jobset: JobSet, buckets: ChildJobs) -> list[Patch]:
     """From here on a Job's own TTL may take it away: nobody makes it again."""
     writes = []
-    for replicated in list_replicated(jobset):
-        ttl = (replicated["template"].get("spec") or {}).get("ttlSecondsAfterFinished")
+    for replicated in jobset.replicated_jobs:
+        ttl = read_spec(replicated["template"]).get("ttlSecondsAfterFinished")
         if ttl is None:
             continue
         for job in select([*buckets.succeeded, *buckets.failed], replicated["name"]):
-            if "ttlSecondsAfterFinished" not in job["spec"] and not is_terminating(job):
-                meta = job["metadata"]
-                patch = {"metadata": {"uid": meta["uid"]}, "spec": {"ttlSecondsAfterFinished": ttl}}
-                writes.append(Patch(JOBS, meta["namespace"], meta["name"], patch))
+            if "ttlSecondsAfterFinished" not in job.spec and not job.is_deleting:
+                patch = {"metadata": {"uid": job.uid}, "spec": {"ttlSecondsAfterFinished": ttl}}
+                writes.append(Patch(JOBS, job.namespace, job.name, patch))
     return writes
 
 
-def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
+def map_trainjob(view: View, obj: Object) -> Iterable[Request]:
     """The JobSet that waited for its TrainJob to note the end."""
-    if not is_finished(trainjob):
+    trainjob = TrainJob(obj)
+    if not trainjob.is_finished:
         return ()
-    meta = trainjob["metadata"]
-    jobset = view.find(JOB_SETS, meta["namespace"], meta["name"])
-    if jobset is None or jobset["spec"].get("ttlSecondsAfterFinished") is None:
+    jobset = view.find(JOB_SETS, trainjob.namespace, trainjob.name)
+    if jobset is None or read_spec(jobset).get("ttlSecondsAfterFinished") is None:
         return ()
-    return (Request(meta["namespace"], meta["name"]),)
+    return (Request(trainjob.namespace, trainjob.name),)

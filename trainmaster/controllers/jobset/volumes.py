@@ -6,66 +6,66 @@ finds them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from trainmaster.api import labels
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_annotations, read_fields, read_labels, read_spec
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create
-from trainmaster.controllers.ownership import build_owner_reference, is_owned_by, is_terminating
+from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.waiting import Waiting
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
 
 
-def _list_templates(jobset: Object) -> Iterator[tuple[Mapping[str, Any], bool]]:
+def _list_templates(jobset: JobSet) -> Iterator[tuple[Fields, bool]]:
     """Each template, and whether its claim goes with the JobSet."""
-    for policy in jobset["spec"].get("volumeClaimPolicies") or ():
-        kept = (policy.get("retentionPolicy") or {}).get("whenDeleted", "Delete") == "Retain"
-        for template in policy.get("templates") or ():
+    for policy in list_items(jobset.spec, "volumeClaimPolicies"):
+        kept = read_fields(policy, "retentionPolicy").get("whenDeleted", "Delete") == "Retain"
+        for template in list_items(policy, "templates"):
             yield template, not kept
 
 
-def get_claim_name(jobset: Object, template: Mapping[str, Any]) -> str:
-    return f"{template['metadata']['name']}-{jobset['metadata']['name']}"
+def get_claim_name(jobset: JobSet, template: Fields) -> str:
+    return f"{template['metadata']['name']}-{jobset.name}"
 
 
-def list_missing(view: View, jobset: Object) -> list[Create] | Waiting:
+def list_missing(view: View, jobset: JobSet) -> list[Create] | Waiting:
     """A claim that belonged to an earlier JobSet of the same name may still be on its way out; it is not used."""
     writes = []
-    namespace = jobset["metadata"]["namespace"]
     for template, owned in _list_templates(jobset):
         name = get_claim_name(jobset, template)
-        claim = view.find(PERSISTENT_VOLUME_CLAIMS, namespace, name)
-        if claim is None:
+        found = view.find(PERSISTENT_VOLUME_CLAIMS, jobset.namespace, name)
+        if found is None:
             writes.append(Create(PERSISTENT_VOLUME_CLAIMS, _build_claim(jobset, template, owned=owned)))
-        elif is_terminating(claim):
+        elif ObjectModel(found).is_deleting:
             return Waiting("ClaimTerminating", f'the claim "{name}" is being deleted; it is made anew when it is gone')
-        elif owned and not is_owned_by(claim, jobset["metadata"]["uid"]):
+        elif owned and not ObjectModel(found).is_owned_by(jobset.uid):
             text = f'a claim "{name}" exists that does not belong to this JobSet and would not go with it; delete it'
             return Waiting("ClaimConflict", f"{text}, or keep it with retentionPolicy.whenDeleted: Retain")
     return writes
 
 
-def _build_claim(jobset: Object, template: Mapping[str, Any], *, owned: bool) -> Object:
-    own = template["metadata"]
-    meta = {
+def _build_claim(jobset: JobSet, template: Fields, *, owned: bool) -> Object:
+    meta: Object = {
         "name": get_claim_name(jobset, template),
-        "namespace": jobset["metadata"]["namespace"],
-        "labels": {**(own.get("labels") or {}), labels.JOBSET_NAME: jobset["metadata"]["name"]},
+        "namespace": jobset.namespace,
+        "labels": {**read_labels(template), labels.JOBSET_NAME: jobset.name},
     }
-    if own.get("annotations"):
-        meta["annotations"] = dict(own["annotations"])
+    if annotations := read_annotations(template):
+        meta["annotations"] = dict(annotations)
     if owned:
-        meta["ownerReferences"] = [build_owner_reference(jobset)]
+        meta["ownerReferences"] = [build_owner_reference(jobset.raw)]
     kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-    return {**kind, "metadata": meta, "spec": dict(template.get("spec") or {})}
+    return {**kind, "metadata": meta, "spec": dict(read_spec(template))}
 
 
-def add_volumes(jobset: Object, pod_spec: dict[str, Any]) -> None:
+def add_volumes(jobset: JobSet, pod_spec: Object) -> None:
     """A volume for each claim that some container of the Pod mounts."""
-    containers = (*(pod_spec.get("containers") or ()), *(pod_spec.get("initContainers") or ()))
-    mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts") or ()}
+    containers = (*list_items(pod_spec, "containers"), *list_items(pod_spec, "initContainers"))
+    mounted = {mount["name"] for container in containers for mount in list_items(container, "volumeMounts")}
     added = [
         {
             "name": template["metadata"]["name"],
@@ -75,4 +75,4 @@ def add_volumes(jobset: Object, pod_spec: dict[str, Any]) -> None:
         if template["metadata"]["name"] in mounted
     ]
     if added:
-        pod_spec["volumes"] = [*(pod_spec.get("volumes") or ()), *added]
+        pod_spec["volumes"] = [*list_items(pod_spec, "volumes"), *added]

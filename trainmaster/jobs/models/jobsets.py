@@ -47,9 +47,18 @@ class JobSet(ObjectModel):
     # Failures and attempts
 
     @property
+    def has_failure_policy(self) -> bool:
+        """An empty one counts: it restarts, and without one a failure is the end."""
+        return self.spec.get("failurePolicy") is not None
+
+    @property
     def failure_policy(self) -> Fields:
         policy: Fields = self.spec.get("failurePolicy") or _NOTHING
         return policy
+
+    @property
+    def failure_rules(self) -> Sequence[Fields]:
+        return self.failure_policy.get("rules") or ()
 
     @property
     def max_restarts(self) -> int:

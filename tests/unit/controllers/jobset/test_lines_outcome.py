@@ -11,6 +11,8 @@ from trainmaster.api import labels
 from trainmaster.api.resources import JOB_SETS, JOBS, SERVICES
 from trainmaster.controllers.jobset.children import sort_jobs
 from trainmaster.controllers.jobset.failure_policy import decide
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
 
 pytestmark = pytest.mark.unit
 
@@ -217,7 +219,7 @@ def test_ju_01_a_job_that_is_about_to_fail_is_still_active_and_so_is_a_suspended
     stage = Stage()
     stage.end("js-a-0", kind="FailureTarget")
     stage.end("js-b-0", kind="Suspended")
-    buckets = sort_jobs(stage.jobset, stage.list(JOBS))
+    buckets = sort_jobs(JobSet(stage.jobset), map(Job, stage.list(JOBS)))
     assert [len(one) for one in (buckets.active, buckets.failed, buckets.succeeded, buckets.previous)] == [3, 0, 0, 0]
 
 
@@ -289,11 +291,11 @@ def test_ju_08_the_job_that_failed_first_is_named() -> None:
     stage.fail("js-a-0", ago=9)
     stage.fail("js-b-0", ago=3)
     stage.fail("js-b-1", ago=6)
-    verdict = decide(stage.jobset, stage.list(JOBS))
-    assert (verdict.rule, verdict.job["metadata"]["name"]) == ("r", "js-b-1")
+    verdict = decide(JobSet(stage.jobset), [Job(job) for job in stage.list(JOBS)])
+    assert (verdict.rule, verdict.job.name) == ("r", "js-b-1")
     stage.merge(JOB_SETS, "js", {"spec": {"failurePolicy": {"rules": []}}})
-    verdict = decide(stage.jobset, stage.list(JOBS))
-    assert (verdict.rule, verdict.job["metadata"]["name"]) == (None, "js-a-0")
+    verdict = decide(JobSet(stage.jobset), [Job(job) for job in stage.list(JOBS)])
+    assert (verdict.rule, verdict.job.name) == (None, "js-a-0")
 
 
 def test_a_damaged_label_stops_everything_and_is_said() -> None:
