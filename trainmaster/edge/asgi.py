@@ -29,6 +29,8 @@ from trainmaster.kit.clock import Clock
 log = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 HeaderLines = Iterable[tuple[bytes, bytes]]
 EncodeRefusal = Callable[[EdgeRefusal], tuple[HeaderLines, bytes]]
 """Headers and body of an answer, in the form of this port."""
@@ -40,7 +42,7 @@ _RETRY_SECONDS = 5
 
 
 class AsgiApplication(Protocol):
-    async def __call__(self, scope: Message, receive: Any, send: Any) -> None: ...
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None: ...
 
     def stop(self) -> None:
         """Ends the answers that would go on; those that end by themselves are finished."""

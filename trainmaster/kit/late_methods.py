@@ -14,11 +14,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 _COMPILER = "_create_fn"
 
-Compiler = Callable[..., Callable[..., Any]]
+Compiler = Callable[..., Callable[..., object]]
 """(name, parameters, lines of the body, ...): the function."""
 
 
@@ -37,10 +36,10 @@ def late_methods() -> Iterator[None]:
 
 
 def _defer(compiler: Compiler) -> Compiler:
-    def create(name: str, *source: Any, **surroundings: Any) -> Callable[..., Any]:
-        compiled: Callable[..., Any] | None = None
+    def create(name: str, *source: object, **surroundings: object) -> Callable[..., object]:
+        compiled: Callable[..., object] | None = None
 
-        def method(self: object, *arguments: Any, **named: Any) -> Any:
+        def method(self: object, *arguments: object, **named: object) -> object:
             nonlocal compiled
             if compiled is None:
                 compiled = compiler(name, *source, **surroundings)
@@ -54,7 +53,7 @@ def _defer(compiler: Compiler) -> Compiler:
     return create
 
 
-def _put_in_place(cls: type, method: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+def _put_in_place(cls: type, method: Callable[..., object], compiled: Callable[..., object]) -> None:
     """In the class that has it, which may be one that `cls` inherits from."""
     for owner in cls.__mro__:
         if owner.__dict__.get(method.__name__) is method:

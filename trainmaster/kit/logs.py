@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TextIO
 
-_context: ContextVar[dict[str, Any]] = ContextVar("trainmaster_log_context", default={})  # noqa: B039 - never mutated
+_context: ContextVar[dict[str, object]] = ContextVar("trainmaster_log_context", default={})  # noqa: B039 - never mutated
 
 # What every LogRecord has; anything else on a record is a field that the caller gave.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "context", "taskName"}
@@ -27,7 +27,7 @@ _SECRET_WORDS = ("token", "password", "passwd", "secret", "authorization", "priv
 
 
 @contextmanager
-def context(**fields: Any) -> Iterator[None]:
+def context(**fields: object) -> Iterator[None]:
     """Adds the fields to every line logged inside, tasks that are started inside included."""
     mark = _context.set({**_context.get(), **fields})
     try:
@@ -36,12 +36,12 @@ def context(**fields: Any) -> Iterator[None]:
         _context.reset(mark)
 
 
-def enter(**fields: Any) -> None:
+def enter(**fields: object) -> None:
     """The fields are the context of the current task from now on, until it enters another: for a worker's task."""
     _context.set(fields)
 
 
-def current_context() -> dict[str, Any]:
+def current_context() -> dict[str, object]:
     return dict(_context.get())
 
 
@@ -62,7 +62,7 @@ def _attach_context(record: logging.LogRecord) -> bool:
     return True
 
 
-def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+def fields_of(record: logging.LogRecord) -> dict[str, object]:
     """The context and the fields of one record, secrets blanked out."""
     fields = dict(getattr(record, "context", {}))
     fields.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
@@ -91,7 +91,7 @@ class TextFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        entry: dict[str, Any] = {
+        entry: dict[str, object] = {
             "time": _time_of(record),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -104,7 +104,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry, default=str, ensure_ascii=False)
 
 
-def _quote(value: Any) -> str:
+def _quote(value: object) -> str:
     text = str(value)
     if text and text.isprintable() and not any(mark in text for mark in ' "='):
         return text

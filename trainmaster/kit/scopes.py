@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Scope:
     def __init__(self, name: str) -> None:
         self.name = name
         self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -52,23 +52,23 @@ class Scope:
                 return  # Python raises the body's own exception again, with its own traceback.
             raise only from None
 
-    def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+    def spawn(self, work: Coroutine[object, None, T], *, name: str) -> asyncio.Task[T]:
         """Runs until it is done or the scope ends. An error ends the scope."""
         task = self._group.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def spawn_forever(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+    def spawn_forever(self, work: Coroutine[object, None, None], *, name: str) -> asyncio.Task[None]:
         """As `spawn`, and a return is an error too: the part that should always run has stopped."""
         return self._spawn_around(_never_return(work, name), work, name)
 
-    def spawn_guarded(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+    def spawn_guarded(self, work: Coroutine[object, None, None], *, name: str) -> asyncio.Task[None]:
         """As `spawn`, but an error is logged and concerns nobody else (one connection of many)."""
         return self._spawn_around(_log_failure(work, name), work, name)
 
     def _spawn_around(
-        self, wrapped: Coroutine[Any, Any, None], work: Coroutine[Any, Any, None], name: str
+        self, wrapped: Coroutine[object, None, None], work: Coroutine[object, None, None], name: str
     ) -> asyncio.Task[None]:
         task = self.spawn(wrapped, name=name)
         # A task cancelled before its first step never gets to `work`, which would then complain.
@@ -81,12 +81,12 @@ class Scope:
             task.cancel()
 
 
-async def _never_return(work: Coroutine[Any, Any, None], name: str) -> None:
+async def _never_return(work: Coroutine[object, None, None], name: str) -> None:
     await work
     raise EndedEarly(f"{name} returned")
 
 
-async def _log_failure(work: Coroutine[Any, Any, None], name: str) -> None:
+async def _log_failure(work: Coroutine[object, None, None], name: str) -> None:
     try:
         await work
     except Exception:
@@ -102,7 +102,7 @@ def _only_failure(group: BaseExceptionGroup[BaseException]) -> BaseException | N
     return None
 
 
-async def finish(work: Coroutine[Any, Any, T], *, limit: float, name: str = "clean-up") -> T:
+async def finish(work: Coroutine[object, None, T], *, limit: float, name: str = "clean-up") -> T:
     """Runs a clean-up to its end although the caller is cancelled, even twice, for `limit` seconds at most.
 
     Cancellation that arrives meanwhile is raised again afterwards. TimeoutError when the limit is reached.

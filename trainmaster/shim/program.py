@@ -22,12 +22,14 @@ import threading
 import types
 import zipfile
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from trainmaster.shim import linux, warm
 from trainmaster.shim.loop import get_wall
 from trainmaster.shim.protocol import ContainerSpec
 
+LoadedModule: TypeAlias = Any
+"""A library's, with names that only the library knows."""
 OURS = "trainmaster"
 _FLUSH_FAILED = 120
 """The interpreter's exit code when its streams cannot be flushed."""
@@ -48,10 +50,10 @@ class WarmProgram:
         self._main = types.ModuleType("__main__")
         self._code = 0
         self._interrupted = False
-        self.call: Callable[..., Any] = runpy._run_module_as_main if command.kind == "module" else exec  # type: ignore[attr-defined]
+        self.call: Callable[..., object] = runpy._run_module_as_main if command.kind == "module" else exec  # type: ignore[attr-defined]
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[object, ...]:
         """For `call`. A mistake in the program's text is raised here."""
         if self.command.kind == "module":
             return (self.command.target,)
@@ -108,7 +110,7 @@ class WarmProgram:
         _renew_streams()
 
     def _fill_main(self) -> None:
-        loader: Any = importlib.machinery.BuiltinImporter
+        loader: object = importlib.machinery.BuiltinImporter
         names = {"__annotations__": {}, "__builtins__": sys.modules["builtins"]}
         if self._file:
             loader = importlib.machinery.SourceFileLoader("__main__", self._file)
@@ -197,48 +199,48 @@ def _renew_libraries(env: dict[str, str]) -> None:
             renew(module, threads)
 
 
-def _renew_random(module: Any, _: int) -> None:
+def _renew_random(module: LoadedModule, _: int) -> None:
     module.seed()
 
 
-def _renew_tempfile(module: Any, _: int) -> None:
+def _renew_tempfile(module: LoadedModule, _: int) -> None:
     module.tempdir = module._name_sequence = None
 
 
-def _renew_multiprocessing(module: Any, _: int) -> None:
+def _renew_multiprocessing(module: LoadedModule, _: int) -> None:
     module.ORIGINAL_DIR = os.path.abspath(os.getcwd())
     module._current_process._config["authkey"] = module.AuthenticationString(os.urandom(32))
 
 
-def _renew_logging(module: Any, _: int) -> None:
+def _renew_logging(module: LoadedModule, _: int) -> None:
     module._startTime = get_wall()
 
 
-def _renew_sysconfig(module: Any, _: int) -> None:
+def _renew_sysconfig(module: LoadedModule, _: int) -> None:
     if module._CONFIG_VARS is not None:
         module._CONFIG_VARS["userbase"] = module._getuserbase()
 
 
-def _renew_triton(module: Any, _: int) -> None:
+def _renew_triton(module: LoadedModule, _: int) -> None:
     module.cache_knobs.__dict__["home_dir"].default = os.path.expanduser("~/")
 
 
-def _renew_dynamo(module: Any, _: int) -> None:
+def _renew_dynamo(module: LoadedModule, _: int) -> None:
     module.debug_dir_root = module.default_debug_dir_root()
 
 
-def _renew_numpy(module: Any, threads: int) -> None:
+def _renew_numpy(module: LoadedModule, threads: int) -> None:
     module.random.seed()
     for set_threads in _blas:
         set_threads(threads)
 
 
-def _renew_torch(module: Any, threads: int) -> None:
+def _renew_torch(module: LoadedModule, threads: int) -> None:
     module.default_generator.seed()
     module.set_num_threads(threads)
 
 
-_blas: list[Callable[[int], Any]] = []
+_blas: list[Callable[[int], object]] = []
 
 
 def find_blas() -> None:
@@ -253,7 +255,7 @@ def find_blas() -> None:
                 break
 
 
-_RENEWALS: dict[str, Callable[[Any, int], None]] = {
+_RENEWALS: dict[str, Callable[[LoadedModule, int], None]] = {
     "random": _renew_random,
     "tempfile": _renew_tempfile,
     "multiprocessing.process": _renew_multiprocessing,
@@ -288,7 +290,7 @@ def _read_exit_code(error: SystemExit) -> int:
     return 1
 
 
-def _call_quietly(function: Callable[[], Any]) -> None:
+def _call_quietly(function: Callable[[], object]) -> None:
     """Its error is shown and changes nothing, as at the end of any program."""
     try:
         function()
@@ -303,10 +305,10 @@ def _flush_files() -> None:
     found = gc.get_objects()
     standard = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
     # By exact names first: asking a stranger for its class may run code of its own.
-    archives: list[Any] = [item for item in found if type(item) is zipfile.ZipFile]
-    texts: list[Any] = [item for item in found if type(item) is io.TextIOWrapper and item not in standard]
-    layered: list[Any] = [item for item in found if type(item).__module__ in _COMPRESSED and hasattr(item, "close")]
-    buffers: list[Any] = [item for item in found if type(item) in (io.BufferedWriter, io.BufferedRandom)]
+    archives = [item for item in found if type(item) is zipfile.ZipFile]
+    texts = [item for item in found if type(item) is io.TextIOWrapper and item not in standard]
+    layered = [item for item in found if type(item).__module__ in _COMPRESSED and hasattr(item, "close")]
+    buffers = [item for item in found if type(item) in (io.BufferedWriter, io.BufferedRandom)]
     del found
     for item in texts:
         _try(item.flush)
@@ -319,7 +321,7 @@ def _flush_files() -> None:
 _COMPRESSED = frozenset({"gzip", "bz2", "lzma"})
 
 
-def _try(function: Callable[[], Any]) -> None:
+def _try(function: Callable[[], object]) -> None:
     """Closed already, or of another process: there is nothing to be written."""
     try:
         function()

@@ -250,13 +250,13 @@ def encode(value: SandboxSpec | ContainerSpec | ProcessIdentity | Started | Exit
     return _ENCODER.encode(describe(value)).encode()
 
 
-def describe(value: Any) -> dict[str, Any]:
+def describe(value: Any) -> dict[str, object]:
     """The fields of a record by name, for JSON. As `asdict` without its copies: a shim does little else."""
     fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
     return {name: _describe_one(found) for name, found in fields.items() if found not in ("", ()) or name not in _NEWER}
 
 
-def _describe_one(value: Any) -> Any:
+def _describe_one(value: object) -> object:
     if isinstance(value, tuple):
         return [_describe_one(entry) for entry in value]
     return describe(value) if hasattr(value, "__dataclass_fields__") else value

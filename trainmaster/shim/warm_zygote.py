@@ -15,10 +15,13 @@ import json
 import os
 import sys
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainmaster.shim import birth, linux, sandbox, warm
 from trainmaster.shim.wire import Message
+
+if TYPE_CHECKING:
+    from trainmaster.shim.program import WarmProgram
 
 BOTTOM = """
 import sys
@@ -60,7 +63,7 @@ def execute(root: str, fingerprint: str, message: Message, output: int) -> NoRet
     os.execve(python, [python, "-c", BOTTOM, str(message["package"]), json.dumps(options)], env)
 
 
-def main(text: str) -> Any:
+def main(text: str) -> WarmProgram | None:
     """None: the zygote has come to its end. Else this is a child, and the program that it is to be."""
     from trainmaster.shim import workers  # noqa: PLC0415 - the zygote of the home does not need them
     from trainmaster.shim.program import OURS, WarmProgram, find_blas  # noqa: PLC0415
@@ -97,7 +100,7 @@ def main(text: str) -> Any:
     return program
 
 
-def load(options: dict[str, Any]) -> warm.Warmth:
+def load(options: Message) -> warm.Warmth:
     before = _list_descriptors()
     reads: dict[str, tuple[str | None, set[str]]] = {}
     plain = type(os.environ)
@@ -124,7 +127,7 @@ def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -
     class LookupRecorder(plain):  # type: ignore[misc]
         def __getitem__(self, key: str) -> str:
             value = self._data.get(self.encodekey(key))
-            frame: Any = sys._getframe(1)
+            frame = sys._getframe(1)
             while frame.f_back is not None and frame.f_globals.get("__name__") in _STANDARD:
                 frame = frame.f_back
             who = str(frame.f_globals.get("__name__"))

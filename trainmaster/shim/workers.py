@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -61,8 +61,8 @@ def offer(handler: Any, spec: ContainerSpec) -> ContainerSpec | None:
     return None
 
 
-def _build_popen(plain: Callable[..., Any], spawner: Spawner, spec: ContainerSpec) -> Callable[..., Any]:
-    def popen(self: Any, args: tuple[str, ...], env: dict[str, str]) -> Any:
+def _build_popen(plain: Callable[..., object], spawner: Spawner, spec: ContainerSpec) -> Callable[..., object]:
+    def popen(self: Any, args: tuple[str, ...], env: dict[str, str]) -> object:
         wanted = replace(spec, argv=tuple(args), env=dict(env), directory=os.getcwd())
         if warm.find_obstacle(wanted):
             return plain(self, args, env)
@@ -185,7 +185,7 @@ def _reap(link: socket.socket, alive: set[int]) -> None:
         wire.send(link, {"pid": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
-def _become_worker(message: Mapping[str, Any], fds: list[int], spec: ContainerSpec) -> ContainerSpec:
+def _become_worker(message: wire.Message, fds: list[int], spec: ContainerSpec) -> ContainerSpec:
     signal.set_wakeup_fd(-1)
     for number in (*_IGNORED, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)

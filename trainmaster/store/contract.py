@@ -80,7 +80,7 @@ class StoredRecord:
 
     __slots__ = ("bucket", "created", "memo", "name", "revision", "value")
 
-    def __init__(self, bucket: str, name: str, revision: int, created: int, value: bytes, memo: Any = None) -> None:
+    def __init__(self, bucket: str, name: str, revision: int, created: int, value: bytes, memo: object = None) -> None:
         self.bucket = bucket
         self.name = name
         self.revision = revision
@@ -88,7 +88,7 @@ class StoredRecord:
         self.created = created
         """The revision of the write that created the key."""
         self.value = value
-        self.memo = memo
+        self.memo: Any = memo
 
 
 class EventType(Enum):
@@ -171,7 +171,7 @@ class Store(Protocol):
     def buckets(self) -> Sequence[str]: ...
 
     def put(
-        self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: Any = None
+        self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: object = None
     ) -> StoredRecord:
         """Writes at `revision + 1`. The caller has already put that number into the value where it needs it.
 
@@ -180,7 +180,7 @@ class Store(Protocol):
         ...
 
     def delete(
-        self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: Any = None
+        self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: object = None
     ) -> StoredRecord:
         """Removes the key; `value` is the final state that watchers receive. Mismatch when the key is missing."""
         ...

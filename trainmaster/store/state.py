@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trainmaster.kit import failpoints
 from trainmaster.kit.untracked import untrack
@@ -153,7 +153,7 @@ class StoreState:
     # Writes
 
     def put(
-        self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: Any = None
+        self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: object = None
     ) -> StoredRecord:
         held = self._buckets.get(bucket) or self._add_bucket(bucket)
         current = held.records.get(name)
@@ -178,7 +178,7 @@ class StoreState:
         return record
 
     def delete(
-        self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: Any = None
+        self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: object = None
     ) -> StoredRecord:
         held = self._buckets.get(bucket)
         current = held.records.get(name) if held is not None else None
