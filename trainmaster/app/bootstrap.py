@@ -12,6 +12,7 @@ from trainmaster.api import catalogue
 from trainmaster.api.kindsets.scheduling_v1 import PRIORITY_CLASS, build_system_classes
 from trainmaster.api.kindsets.storage_v1 import STORAGE_CLASS
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import NotFound
 from trainmaster.api.storage import build_storage_class
@@ -65,6 +66,6 @@ def _correct_version(registry: ObjectRegistry) -> None:
     assert kind is not None
     place = (kind, public_info.NAMESPACE, public_info.NAME)
     want = public_info.build_public_info()["data"]
-    found = orjson.loads(registry.get(*place).value).get("data") or {}
+    found = read_fields(orjson.loads(registry.get(*place).value), "data")
     if found.get(public_info.VERSION_KEY) != want[public_info.VERSION_KEY]:
         registry.patch(Call(SYSTEM), *place, PatchType.MERGE, {"data": want}, _OURS)

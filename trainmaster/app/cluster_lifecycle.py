@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from trainmaster.api.meta import GVR
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CUSTOM_RESOURCE_DEFINITIONS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
@@ -73,9 +74,8 @@ async def find_knows_retention(client: Client) -> bool:
         return False
     for version in crd["spec"]["versions"]:
         if version["name"] == TRAIN_JOBS.version:
-            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-            status = (schema.get("properties") or {}).get("status") or {}
-            return "retention" in (status.get("properties") or {})
+            schema = read_fields(version, "schema", "openAPIV3Schema")
+            return "retention" in read_fields(schema, "properties", "status", "properties")
     return False
 
 

@@ -19,6 +19,7 @@ from trainmaster import __version__
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.labels import MIRROR
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_status
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
@@ -101,7 +102,7 @@ class Components:
         if pod is None:
             pod = await self._client.create(PODS, build_pod(name, self._node), NAMESPACE)
         status = build_status(pod, trouble, self._started, self._clock.now())
-        before = pod.get("status") or {}
+        before = read_status(pod)
         changed = {key: value for key, value in status.items() if before.get(key) != value}
         if changed:
             patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": changed}

@@ -16,12 +16,14 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 NAME = "control.sock"
 _MAX_LINE = 64 * 1024
 
-Operation = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+ControlMessage: TypeAlias = Mapping[str, Any]
+"""A request or a reply, as parsed JSON."""
+Operation = Callable[[ControlMessage], Awaitable[ControlMessage]]
 
 
 class ControlError(Exception):
@@ -65,7 +67,7 @@ async def serve_control(folder: Path, operations: Mapping[str, Operation]) -> As
             (folder / NAME).unlink(missing_ok=True)
 
 
-async def _perform(line: bytes, operations: Mapping[str, Operation]) -> Mapping[str, Any]:
+async def _perform(line: bytes, operations: Mapping[str, Operation]) -> ControlMessage:
     try:
         request = json.loads(line)
         operation = operations[request["operation"]]
@@ -77,7 +79,7 @@ async def _perform(line: bytes, operations: Mapping[str, Operation]) -> Mapping[
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def ask(folder: Path, request: Mapping[str, Any], *, timeout: float) -> Mapping[str, Any]:
+def ask(folder: Path, request: ControlMessage, *, timeout: float) -> ControlMessage:
     """Sends one request to the server of that home. ControlError with its words; OSError when nobody listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _short_path(folder) as path:
         sock.settimeout(timeout)
@@ -85,7 +87,7 @@ def ask(folder: Path, request: Mapping[str, Any], *, timeout: float) -> Mapping[
         sock.sendall(json.dumps(request).encode() + b"\n")
         with sock.makefile("rb") as stream:
             line = stream.readline()
-    reply: Mapping[str, Any] = json.loads(line) if line else {"error": "the server ended before it answered"}
+    reply: ControlMessage = json.loads(line) if line else {"error": "the server ended before it answered"}
     if "error" in reply:
         raise ControlError(str(reply["error"]))
     return reply

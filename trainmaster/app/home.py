@@ -32,7 +32,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -183,7 +182,7 @@ class Home:
 
     def _read_info(self) -> ServerInfo | None:
         try:
-            raw: Any = json.loads(self.server_json.read_bytes())
+            raw = json.loads(self.server_json.read_bytes())
             return ServerInfo(**{name: raw[name] for name in ServerInfo.__slots__ if name in raw})
         except (OSError, ValueError, TypeError):
             # Between taking the lock and writing the file, or written by another version.

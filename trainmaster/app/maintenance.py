@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from trainmaster import __version__
-from trainmaster.app.control import ControlError, ask
+from trainmaster.app.control import ControlError, ControlMessage, ask
 from trainmaster.app.home import Home, HomeError, ServerInfo
 from trainmaster.kit.clock import SystemClock
 from trainmaster.store import backup as copies
@@ -47,7 +45,7 @@ async def _backup_closed(home: Home, path: Path) -> int:
         return await copies.backup(store, path)
 
 
-async def serve_backup(store: SqliteStore, request: Mapping[str, Any]) -> Mapping[str, Any]:
+async def serve_backup(store: SqliteStore, request: ControlMessage) -> ControlMessage:
     """The control operation `backup`."""
     try:
         return {"revision": await copies.backup(store, Path(str(request["path"])))}

@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 
 from trainmaster import __version__
 from trainmaster.api import catalogue
-from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
@@ -66,6 +65,8 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import QueuedRecorder
 from trainmaster.engine.lease import Lease, LeaseSettings
 from trainmaster.engine.manager import Manager
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids, SystemIds
@@ -211,13 +212,11 @@ class ChangeDelays:
         return self._seconds if seen == now else 0.0
 
     def delay_child(self, view: View, child: Object) -> float:
-        meta = child["metadata"]
-        gvr = _KINDS.get(child.get("kind", ""), JOB_SETS)
-        if "deletionTimestamp" in meta or view.find(gvr, meta["namespace"], meta["name"]) is None:
+        jobset = JobSet(child)
+        gvr = _KINDS.get(jobset.kind, JOB_SETS)
+        if jobset.is_deleting or view.find(gvr, jobset.namespace, jobset.name) is None:
             return 0.0
-        conditions = list_conditions(child)
-        ended = is_true(conditions, "Completed") or is_true(conditions, "Failed")
-        return 0.0 if ended or (child.get("spec") or {}).get("suspend") else self._seconds
+        return 0.0 if jobset.is_finished or jobset.is_suspended else self._seconds
 
 
 def build_cache(
@@ -253,9 +252,7 @@ def drop_ownership(obj: Object) -> Object:
 
 def drop_content_of_others(obj: Object) -> Object:
     """Of ConfigMaps and Secrets that belong to no TrainJob only the name and the owner matter; all of the policy."""
-    if is_policy(obj) or any(
-        reference.get("kind") == "TrainJob" for reference in obj["metadata"].get("ownerReferences") or ()
-    ):
+    if is_policy(obj) or any(owner.get("kind") == "TrainJob" for owner in ObjectModel(obj).owners):
         return drop_ownership(obj)
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
     meta = {key: value for key, value in obj["metadata"].items() if key in kept}

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import PODS
 from trainmaster.apiserver.http.logs import PodLogs, check_started, choose_container
 from trainmaster.apiserver.local import LogSource
@@ -115,7 +114,7 @@ def _load_explain() -> None:
 def build_explain(clock: Clock) -> Explain:
     """The scheduler's rules are loaded when somebody asks."""
 
-    async def explain(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
+    async def explain(client: Client, namespace: str, name: str) -> Fields | None:
         await asyncio.to_thread(_load_explain)
         from trainmaster.controllers.explain import gathering, reasons
 

@@ -259,7 +259,7 @@ class Setting:
 
     key: str
     type: Any
-    default: Any
+    default: object
 
     @property
     def variable(self) -> str:
@@ -307,16 +307,16 @@ def list_settings() -> dict[str, Setting]:
 def load(
     file: Path | None,
     environ: Mapping[str, str],
-    flags: Mapping[str, tuple[str, Any]],
+    flags: Mapping[str, tuple[str, object]],
     *,
     file_required: bool = False,
 ) -> Effective:
     """The effective settings. `flags` maps keys to (flag name, value). SettingsError for anything unknown or wrong."""
     known = list_settings()
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     sources: dict[str, Source] = dict.fromkeys(known, "default")
 
-    def put(key: str, value: Any, source: Source) -> None:
+    def put(key: str, value: object, source: Source) -> None:
         values[key] = check_value(known[key], value, source)
         sources[key] = source
 
@@ -326,7 +326,7 @@ def load(
         put(key, parse_text(known[key], text, known[key].variable), f"environment {known[key].variable}")
     for key, (flag, value) in flags.items():
         put(key, value, f"flag {flag}")
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, dict[str, object]] = {}
     for key, value in values.items():
         group, _, name = key.partition(".")
         groups.setdefault(group, {})[name] = value
@@ -389,7 +389,7 @@ def _check_opened(entries: tuple[str, ...]) -> None:
             raise SettingsError(f"node.tenant_egress_allow: {error}") from None
 
 
-def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool) -> dict[str, Any]:
+def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool) -> dict[str, object]:
     if file is None:
         return {}
     try:
@@ -441,7 +441,7 @@ def _nearest(word: str, candidates: typing.Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else "; `trainmaster config` lists them all"
 
 
-def parse_text(setting: Setting, text: str, source: Source) -> Any:
+def parse_text(setting: Setting, text: str, source: Source) -> object:
     """A value written as text (environment) as its type."""
     kind = setting.type
     try:
@@ -458,7 +458,7 @@ def parse_text(setting: Setting, text: str, source: Source) -> Any:
     return text
 
 
-def check_value(setting: Setting, value: Any, source: Source) -> Any:
+def check_value(setting: Setting, value: Any, source: Source) -> object:
     """The value in its proper type, or SettingsError."""
     kind, key = setting.type, setting.key
     wrong = SettingsError(f"{source}: {key} must be {_describe(kind)}, not {value!r}")

@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_annotations, read_fields
 from trainmaster.api.resources import SECRETS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound
 from trainmaster.auth.pki import Pki
@@ -70,9 +71,8 @@ async def ensure_keys(client: Client, namespace: str, names: Sequence[str], cloc
 
 
 def _is_good(secret: Object, names: Sequence[str], clock: Clock) -> bool:
-    marks = secret["metadata"].get("annotations") or {}
+    marks, data = read_annotations(secret), read_fields(secret, "data")
     soon = format_time(clock.now() + timedelta(days=_RENEW_DAYS))
-    data = secret.get("data") or {}
     return (
         all(data.get(part) for part in _PARTS) and marks.get(_NAMES) == _join(names) and soon < marks.get(_EXPIRES, "")
     )

@@ -23,6 +23,7 @@ import orjson
 
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import list_items, read_fields, read_status
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
@@ -132,12 +133,12 @@ class StatusServer:
     async def _review(self, namespace: str, audience: str, token: str) -> ReportSender:
         spec = {"token": token, "audiences": [audience]}
         review = {"apiVersion": _TOKEN_REVIEWS.api_version, "kind": "TokenReview", "spec": spec}
-        found = (await self._client.create(_TOKEN_REVIEWS, review)).get("status") or {}
-        user = found.get("user") or {}
+        found = read_status(await self._client.create(_TOKEN_REVIEWS, review))
+        user = read_fields(found, "user")
         is_local = str(user.get("username", "")).startswith(f"system:serviceaccount:{namespace}:")
-        if not found.get("authenticated") or audience not in (found.get("audiences") or ()) or not is_local:
+        if not found.get("authenticated") or audience not in list_items(found, "audiences") or not is_local:
             raise reports.refuse_sender()
-        extra = user.get("extra") or {}
+        extra = read_fields(user, "extra")
         return ReportSender(*(str((extra.get(key) or [""])[0]) for key in (_POD_NAME, _POD_UID)))
 
     def listening(self, tls: ssl.SSLContext | None, host: str, port: int) -> StatusPort:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from trainmaster.api.reading import list_items
 from trainmaster.apiserver import stored
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
+from trainmaster.jobs.models.volumes import PersistentVolume
 from trainmaster.store.contract import Store
 from trainmaster.tenancy.register import Remains
 
@@ -28,12 +30,11 @@ def find_in_store(store: Store, name: str) -> str:
     if store.measure(name):
         return "objects in its namespace"
     for record in store.scan("persistentvolumes"):
-        claim = stored.parse(record.value)["spec"].get("claimRef") or {}
-        if claim.get("namespace") == name:
+        if PersistentVolume(stored.parse(record.value)).claim.get("namespace") == name:
             return "a volume of one of its claims"
     for bucket in _BINDINGS:
         for record in store.scan(bucket):
-            subjects = stored.parse(record.value).get("subjects") or ()
+            subjects = list_items(stored.parse(record.value), "subjects")
             if any(entry.get("namespace") == name for entry in subjects):
                 return "a role that was granted to it"
     return ""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from trainmaster.api import quantity, tenancy
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items, read_annotations, read_fields
 from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import COMPLETED, NAME, OBJECT_BYTES, OBJECT_KEYS, RESOURCE_QUOTAS, Allowance
@@ -44,9 +45,9 @@ async def _complete(client: Client, registry: ObjectRegistry, name: str) -> bool
         quota = await client.get(RESOURCE_QUOTAS, NAME, name)
     except NotFound:
         return False  # `tenant add` was interrupted, and goes on when it is repeated
-    if COMPLETED in (quota["metadata"].get("annotations") or {}):
+    if COMPLETED in read_annotations(quota):
         return False
-    hard = build_completion(quota["spec"].get("hard") or {}, _count(registry, name))
+    hard = build_completion(read_fields(quota, "spec", "hard"), _count(registry, name))
     await _complete_limits(client, name, hard)
     patch = {"metadata": {"annotations": {COMPLETED: "1"}}, "spec": {"hard": hard}}
     await client.patch(RESOURCE_QUOTAS, NAME, PatchType.MERGE, patch, name)
@@ -84,11 +85,11 @@ async def _complete_limits(client: Client, name: str, hard: Mapping[str, str]) -
     except NotFound:
         await client.create(LIMIT_RANGES, wanted, name)
         return
-    limits: list[Object] = [dict(entry) for entry in found["spec"].get("limits") or ()]
+    limits: list[Object] = [dict(entry) for entry in list_items(found, "spec", "limits")]
     given = wanted["spec"]["limits"][0]["default"]
     for entry in limits:
         if entry.get("type") == "Container":
-            requests = entry.get("defaultRequest") or {}
-            entry["default"] = {**{key: requests.get(key, amount) for key, amount in given.items()},
-                                **(entry.get("default") or {})}  # fmt: skip
+            requests = read_fields(entry, "defaultRequest")
+            wanted_limits = {key: requests.get(key, amount) for key, amount in given.items()}
+            entry["default"] = {**wanted_limits, **read_fields(entry, "default")}
     await client.patch(LIMIT_RANGES, NAME, PatchType.MERGE, {"spec": {"limits": limits}}, name)
