@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import list_items
 from trainmaster.api.status import Expired, NotFound, StatusError
 from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
@@ -44,7 +45,7 @@ def _key(obj: Object) -> tuple[str, str]:
 
 def controller_uid(obj: Object) -> str:
     """The uid of the object's controller, or ""."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
+    for reference in list_items(obj, "metadata", "ownerReferences"):
         if reference.get("controller"):
             return str(reference.get("uid", ""))
     return ""

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from trainmaster.api.meta import GVR, Object
 
@@ -155,7 +155,7 @@ class Client(Protocol):
         gvr: GVR,
         name: str,
         patch_type: PatchType,
-        patch: Any,
+        patch: object,
         namespace: str = "",
         *,
         subresource: str = "",

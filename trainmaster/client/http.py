@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -18,6 +18,7 @@ import orjson
 from trainmaster import __version__
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_metadata, read_text
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import (
     ActingIdentity,
@@ -111,7 +112,7 @@ class HttpClient:
         self._head, self._head_token = _header_lines(headers), token
         return self._head
 
-    def _payload(self, method: str, path: str, query: Mapping[str, Any], body: bytes, content_type: str) -> bytes:
+    def _payload(self, method: str, path: str, query: Mapping[str, object], body: bytes, content_type: str) -> bytes:
         target = self._transport.prefix + path
         if query:
             target += "?" + urlencode(query)
@@ -125,7 +126,7 @@ class HttpClient:
         method: str,
         path: str,
         *,
-        query: Mapping[str, Any] | None = None,
+        query: Mapping[str, object] | None = None,
         body: bytes = b"",
         content_type: str = "application/json",
     ) -> HttpAnswer:
@@ -147,7 +148,7 @@ class HttpClient:
             raise _error_of(answer)
         return answer
 
-    async def _object(self, method: str, path: str, query: Mapping[str, Any], body: Any = None) -> Object:
+    async def _object(self, method: str, path: str, query: Mapping[str, object], body: object = None) -> Object:
         raw = b"" if body is None else orjson.dumps(body)
         answer = await self.request(method, path, query=query, body=raw)
         return _parse(answer.body)
@@ -196,7 +197,7 @@ class HttpClient:
         gvr: GVR,
         name: str,
         patch_type: PatchType,
-        patch: Any,
+        patch: object,
         namespace: str = "",
         *,
         subresource: str = "",
@@ -364,7 +365,7 @@ def _find_warning(header: str) -> str:
 
 
 def _to_list(raw: Object) -> ObjectList:
-    metadata = raw.get("metadata") or {}
+    metadata = read_metadata(raw)
     items = raw.get("items") or []
     # Built-in kinds of a real server come without their type inside lists.
     kind, api_version = str(raw.get("kind", "")).removesuffix("List"), raw.get("apiVersion", "")
@@ -373,7 +374,7 @@ def _to_list(raw: Object) -> ObjectList:
     return ObjectList(
         items,
         str(metadata.get("resourceVersion", "")),
-        str(metadata.get("continue", "") or ""),
+        read_text(metadata, "continue"),
         metadata.get("remainingItemCount"),
     )
 

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_fields, read_text
+
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -107,7 +110,7 @@ def load_kubeconfig(paths: list[Path], *, context: str = "") -> ClusterConfig:
 
     # The one in C takes a millisecond where the other takes twelve, and every command reads a kubeconfig.
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    merged: dict[str, dict[str, tuple[Path, Any]]] = {"clusters": {}, "users": {}, "contexts": {}}
+    merged: dict[str, dict[str, tuple[Path, Fields]]] = {"clusters": {}, "users": {}, "contexts": {}}
     current = context
     for path in paths:
         try:
@@ -120,21 +123,21 @@ def load_kubeconfig(paths: list[Path], *, context: str = "") -> ClusterConfig:
             continue
         if not isinstance(raw, dict):
             raise ConfigError(f"the kubeconfig {path} is not a mapping")
-        current = current or str(raw.get("current-context") or "")
+        current = current or read_text(raw, "current-context")
         for section, found in merged.items():
-            for entry in raw.get(section) or []:
+            for entry in list_items(raw, section):
                 if isinstance(entry, dict) and "name" in entry:
-                    found.setdefault(str(entry["name"]), (path, entry.get(section[:-1]) or {}))
+                    found.setdefault(str(entry["name"]), (path, read_fields(entry, section[:-1])))
     return _resolve(merged, current)
 
 
-def _resolve(merged: dict[str, dict[str, tuple[Path, Any]]], current: str) -> ClusterConfig:
+def _resolve(merged: dict[str, dict[str, tuple[Path, Fields]]], current: str) -> ClusterConfig:
     if not current:
         raise ConfigError("the kubeconfig has no current-context")
     if current not in merged["contexts"]:
         raise ConfigError(f'the kubeconfig has no context "{current}"')
     _, context = merged["contexts"][current]
-    cluster_name, user_name = str(context.get("cluster") or ""), str(context.get("user") or "")
+    cluster_name, user_name = read_text(context, "cluster"), read_text(context, "user")
     if cluster_name not in merged["clusters"]:
         raise ConfigError(f'context "{current}" names the cluster "{cluster_name}", which does not exist')
     where, cluster = merged["clusters"][cluster_name]
@@ -142,7 +145,7 @@ def _resolve(merged: dict[str, dict[str, tuple[Path, Any]]], current: str) -> Cl
     for key, advice in _UNSUPPORTED.items():
         if key in user:
             raise ConfigError(f'user "{user_name}" uses {key}, which is not supported; {advice}')
-    server = str(cluster.get("server") or "")
+    server = read_text(cluster, "server")
     if not server.startswith(("https://", "http://")):
         raise ConfigError(f'cluster "{cluster_name}" has no http(s) server address')
     return ClusterConfig(
@@ -150,10 +153,10 @@ def _resolve(merged: dict[str, dict[str, tuple[Path, Any]]], current: str) -> Cl
         namespace=str(context.get("namespace") or "default"),
         ca_pem=_data(cluster, "certificate-authority", where),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
-        tls_server_name=str(cluster.get("tls-server-name") or ""),
+        tls_server_name=read_text(cluster, "tls-server-name"),
         certificate_pem=_data(user, "client-certificate", user_where),
         key_pem=_data(user, "client-key", user_where),
-        token=str(user.get("token") or ""),
+        token=read_text(user, "token"),
         token_file=_relative(user_where, str(user["tokenFile"])) if user.get("tokenFile") else "",
         context=current,
     )
@@ -170,7 +173,7 @@ def _relative(where: Path, path: str) -> str:
     return path if Path(path).is_absolute() else str(where.parent / path)
 
 
-def _data(section: Mapping[str, Any], key: str, where: Path) -> str:
+def _data(section: Fields, key: str, where: Path) -> str:
     """Inline data wins over a path, as in kubectl."""
     inline = section.get(f"{key}-data")
     if inline:

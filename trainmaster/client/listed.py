@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import list_items, read_labels
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 
@@ -34,7 +35,7 @@ class ListedView:
         return [
             obj
             for (space, _), obj in sorted(self._objects.get(gvr, {}).items())
-            if namespace in ("", space) and wanted <= (obj["metadata"].get("labels") or {}).items()
+            if namespace in ("", space) and wanted <= read_labels(obj).items()
         ]
 
     def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
@@ -63,4 +64,4 @@ async def fetch(client: Client, wanted: Mapping[GVR, str]) -> ListedView:
 
 
 def _list_owners(obj: Object) -> Sequence[Mapping[str, object]]:
-    return obj["metadata"].get("ownerReferences") or ()
+    return list_items(obj, "metadata", "ownerReferences")

@@ -27,6 +27,7 @@ import orjson
 
 from trainmaster import __version__
 from trainmaster.api import status
+from trainmaster.api.reading import list_items
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.client.http import Unreachable, build_path
@@ -243,7 +244,7 @@ def read_end(text: bytes) -> int:
         raise StatusError(500, "InternalError", f"the server's last word is no Status: {text[:200]!r}")
     if found.get("status") == "Success":
         return 0
-    for cause in (found.get("details") or {}).get("causes") or ():
+    for cause in list_items(found, "details", "causes"):
         if cause.get("reason") == "ExitCode" and str(cause.get("message", "")).isdigit():
             return int(cause["message"])
     raise status.from_object(found, code=int(found.get("code") or 500))

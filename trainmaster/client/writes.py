@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_text
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WriteOptions
 
@@ -32,7 +33,7 @@ class Patch:
     gvr: GVR
     namespace: str
     name: str
-    patch: dict[str, Any]
+    patch: Object
     subresource: str = ""
 
 
@@ -115,4 +116,4 @@ async def _look_after(client: Client, write: Write) -> list[tuple[GVR, str]]:
 
 def _get_version(answer: Object) -> str:
     """ "" for a Status, which is the answer to some deletions."""
-    return str((answer.get("metadata") or {}).get("resourceVersion", ""))
+    return read_text(answer, "metadata", "resourceVersion")

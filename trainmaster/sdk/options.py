@@ -7,7 +7,9 @@ the TTL travels as the annotation that means the same; the deadline has a field 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_annotations
 
 TTL_ANNOTATION = "trainmaster.dev/ttl-seconds-after-finished"
 _MOST = 2**31 - 1
@@ -22,10 +24,10 @@ class TTLSecondsAfterFinished:
     def __post_init__(self) -> None:
         _check("ttl_seconds_after_finished", self.seconds, 0)
 
-    def __call__(self, job_spec: dict[str, Any], trainer: object, backend: object) -> None:
+    def __call__(self, job_spec: Object, trainer: object, backend: object) -> None:
         metadata = job_spec.setdefault("metadata", {})
         # Another option may have set annotations, as a dictionary of the caller's: it is not ours to change.
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), TTL_ANNOTATION: str(self.seconds)}
+        metadata["annotations"] = {**read_annotations(job_spec), TTL_ANNOTATION: str(self.seconds)}
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ActiveDeadlineSeconds:
     def __post_init__(self) -> None:
         _check("active_deadline_seconds", self.seconds, 1)
 
-    def __call__(self, job_spec: dict[str, Any], trainer: object, backend: object) -> None:
+    def __call__(self, job_spec: Object, trainer: object, backend: object) -> None:
         job_spec.setdefault("spec", {})["activeDeadlineSeconds"] = self.seconds
 
 
