@@ -31,6 +31,7 @@ from trainmaster.controllers.frameworks.keys import KeyPair
 from trainmaster.controllers.install import list_manifests, parse_manifest
 from trainmaster.controllers.trainjob.children import Children, build_children
 from trainmaster.controllers.trainjob.reconciler import MANAGER
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import SystemIds
 from trainmaster.store.memory import MemoryStore
@@ -120,7 +121,7 @@ class Rehearsal:
         if runtime is None or trainjob["spec"].get("managedBy", MANAGER) != MANAGER:
             return []
         context = FrameworkContext(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
-        children = build_children(trainjob, runtime, context)
+        children = build_children(TrainJob(trainjob), runtime, context)
         if not isinstance(children, Children):
             return [("", children.message)]
         kind = self.catalogue.find(JOB_SETS)

@@ -30,6 +30,7 @@ from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.words import name_amount
 from trainmaster.controllers.trainjob.children import Children, build_children
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
 _PRESSURES = "node.kubernetes.io/"
@@ -133,7 +134,7 @@ class Questions:
             return None
         trainjob = merge.apply(self._trainjob, dict(patch))
         context = FrameworkContext(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
-        children = build_children(trainjob, self._runtime, context)
+        children = build_children(TrainJob(trainjob), self._runtime, context)
         return children.jobset if isinstance(children, Children) else None
 
     # The job

@@ -5,25 +5,20 @@ Asked only for a job that has reported progress, and Jobs are looked at only aft
 
 from __future__ import annotations
 
-from trainmaster.api.labels import RESTART_ATTEMPT
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS
 from trainmaster.client.view import View
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 
-def find_beginning(view: View, trainjob: Object, jobset: Object | None) -> str:
+def find_beginning(view: View, trainjob: TrainJob, jobset: JobSet | None) -> str:
     """A stored time; "" when it is not known, or nobody needs to know."""
-    if jobset is None or "trainerStatus" not in (trainjob.get("status") or {}):
+    if jobset is None or "trainerStatus" not in trainjob.status:
         return ""
-    meta = jobset["metadata"]
-    restarts = (jobset.get("status") or {}).get("restarts") or 0
+    restarts = jobset.restarts
     if not restarts:
-        return str(meta["creationTimestamp"])
-    jobs = view.owned(JOBS, meta["namespace"], meta["uid"])
+        return jobset.created_at
+    jobs = map(Job, view.owned(JOBS, jobset.namespace, jobset.uid))
     # The Jobs of a round come one after the other; a report is stored with a time after that of its own Job.
-    times = [
-        str(job["metadata"]["creationTimestamp"])
-        for job in jobs
-        if (job["metadata"].get("labels") or {}).get(RESTART_ATTEMPT) == str(restarts)
-    ]
-    return min(times, default="")
+    return min((job.created_at for job in jobs if job.attempt == restarts), default="")

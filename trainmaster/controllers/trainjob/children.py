@@ -7,15 +7,15 @@ with upstream's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from trainmaster.api.admission.trainjobs import check_against_runtime
 from trainmaster.api.labels import ANCESTOR_STEP, FIRST_ATTEMPT
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_annotations, read_fields, read_spec, read_text
 from trainmaster.api.supported import list_unsupported
-from trainmaster.api.training import overrides, restarts
+from trainmaster.api.training import overrides
 from trainmaster.api.training.steps import (
     NODE,
     TRAINER,
@@ -34,6 +34,7 @@ from trainmaster.controllers.frameworks.contract import Companion, ContainerPart
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.trainjob.fields import RUNTIME, TRAIN_JOB
 from trainmaster.controllers.waiting import Waiting
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +45,19 @@ class Children:
     """What is done otherwise than asked, a sentence each."""
 
 
-def find_unsupported(trainjob: Object, runtime: Object) -> Waiting | None:
-    fields = list_unsupported(trainjob["spec"], TRAIN_JOB, "spec")
+def find_unsupported(trainjob: TrainJob, runtime: Fields) -> Waiting | None:
+    fields = list_unsupported(trainjob.spec, TRAIN_JOB, "spec")
     fields += [f"{path} of the runtime" for path in list_unsupported(get_runtime_spec(runtime), RUNTIME, "spec")]
     if not fields:
         return None
     return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)}; remove it to run the job")
 
 
-def build_children(trainjob: Object, runtime: Object, context: FrameworkContext) -> Children | Waiting:
+def build_children(trainjob: TrainJob, runtime: Fields, context: FrameworkContext) -> Children | Waiting:
     problem = find_unsupported(trainjob, runtime) or _find_mismatch(trainjob, runtime, context)
     if problem is not None:
         return problem
-    spec = fill_template(trainjob, runtime)
+    spec = fill_template(trainjob.raw, runtime)
     training = _describe(trainjob, runtime, spec)
     framework = select_framework(runtime)
     problems = framework.list_problems(training, context)
@@ -78,50 +79,52 @@ def build_children(trainjob: Object, runtime: Object, context: FrameworkContext)
     _count_on(trainjob, jobset)
     companions = [companion for answer in (injection, reporting, *gangs) for companion in answer.companions]
     remarks = [answer.remark for answer in gangs if answer.remark]
-    if trainjob["spec"].get("trainer") and not training.trainer_job:
+    if trainjob.trainer and not training.trainer_job:
         text = f"no job of the runtime carries the label {ANCESTOR_STEP}: {TRAINER}"
         remarks.append(f"{text}, so spec.trainer of this TrainJob has no effect")
     return Children(jobset, tuple(companions), tuple(remarks))
 
 
-def _find_mismatch(trainjob: Object, runtime: Object, context: FrameworkContext) -> Waiting | None:
+def _find_mismatch(trainjob: TrainJob, runtime: Fields, context: FrameworkContext) -> Waiting | None:
     """What admission refuses too; a cluster without our admission must hear it from here."""
-    nodes = (trainjob["spec"].get("trainer") or {}).get("numNodes")
+    nodes = trainjob.nodes
     if nodes is not None and nodes < 1:
         return Waiting("InvalidNumNodes", f"numNodes is {nodes}; a job needs at least one node")
-    findings = check_against_runtime(trainjob, runtime, embedded=not context.on_cluster)
+    findings = check_against_runtime(trainjob.raw, runtime, embedded=not context.on_cluster)
     return Waiting("Invalid", findings.text) if findings.text else None
 
 
-def _describe(trainjob: Object, runtime: Object, spec: Object) -> Training:
+def _describe(trainjob: TrainJob, runtime: Fields, spec: Object) -> Training:
     trainer = find_trainer(spec)
-    container = (find_container(trainer, NODE) if trainer is not None else None) or {}
-    original = find_trainer(get_template_spec(runtime))
-    before = (find_container(original, NODE) if original is not None else None) or {}
+    container = _read_node(trainer)
+    before = _read_node(find_trainer(get_template_spec(runtime)))
     if trainer is None:
-        node = find_job(spec, NODE)
-        before = container = (find_container(node, NODE) if node is not None else None) or {}
+        before = container = _read_node(find_job(spec, NODE))
     counts = {}
     for job in list_jobs(spec):
-        parallelism = (job["template"].get("spec") or {}).get("parallelism") or 1
+        parallelism = read_spec(job["template"]).get("parallelism") or 1
         counts[job["name"]] = (
-            decide_num_nodes(trainjob, runtime, parallelism) if job is trainer else max(1, parallelism)
+            decide_num_nodes(trainjob.raw, runtime, parallelism) if job is trainer else max(1, parallelism)
         )
-    meta = trainjob["metadata"]
     return Training(
-        name=meta["name"],
-        namespace=meta["namespace"],
-        runtime_name=trainjob["spec"]["runtimeRef"]["name"],
+        name=trainjob.name,
+        namespace=trainjob.namespace,
+        runtime_name=trainjob.runtime["name"],
         policy=find_policy(runtime)[1],
-        trainer=trainjob["spec"].get("trainer") or {},
+        trainer=trainjob.trainer,
         jobs=list_jobs(spec),
         counts=counts,
         trainer_job=trainer["name"] if trainer is not None else "",
-        resources=container.get("resources") or {},
-        runtime_command=before.get("command") or (),
-        runtime_env=before.get("env") or (),
-        subdomain=(spec.get("network") or {}).get("subdomain") or meta["name"],
+        resources=read_fields(container, "resources"),
+        runtime_command=list_items(before, "command"),
+        runtime_env=list_items(before, "env"),
+        subdomain=read_text(spec, "network", "subdomain") or trainjob.name,
     )
+
+
+def _read_node(job: Fields | None) -> Fields:
+    """The container of a job that trains; empty when it has none."""
+    return (find_container(job, NODE) if job is not None else None) or {}
 
 
 def _add_part(spec: Object, part: ContainerPart) -> None:
@@ -130,19 +133,19 @@ def _add_part(spec: Object, part: ContainerPart) -> None:
         return
     pod = job["template"]["spec"]["template"]["spec"]
     for volume in part.volumes:
-        pod["volumes"] = _upsert(pod.get("volumes") or (), volume, "name")
+        pod["volumes"] = _upsert(list_items(pod, "volumes"), volume, "name")
     for container in part.init_containers:
-        pod["initContainers"] = _upsert(pod.get("initContainers") or (), container, "name")
-    named = [*(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
+        pod["initContainers"] = _upsert(list_items(pod, "initContainers"), container, "name")
+    named = [*list_items(pod, "containers"), *list_items(pod, "initContainers")]
     target = next((entry for entry in named if entry.get("name") == part.container), None)
     if target is None:
         return
     if part.env:
-        target["env"] = upsert_env(target.get("env") or (), part.env)
+        target["env"] = upsert_env(list_items(target, "env"), part.env)
     for port in part.ports:
-        target["ports"] = _upsert_port(target.get("ports") or (), port)
+        target["ports"] = _upsert_port(list_items(target, "ports"), port)
     for mount in part.mounts:
-        target["volumeMounts"] = _upsert(target.get("volumeMounts") or (), mount, "mountPath")
+        target["volumeMounts"] = _upsert(list_items(target, "volumeMounts"), mount, "mountPath")
     if part.command is not None:
         target["command"] = list(part.command)
     if part.drop_args:
@@ -154,7 +157,7 @@ def _finish_trainer(spec: Object, training: Training) -> None:
     job = find_job(spec, training.trainer_job)
     container = find_container(job, NODE) if job is not None else None
     if container is not None and training.env:
-        container["env"] = upsert_env(container.get("env") or (), training.env)
+        container["env"] = upsert_env(list_items(container, "env"), training.env)
 
 
 def _mark_pods(spec: Object, gang: Injection) -> None:
@@ -163,31 +166,30 @@ def _mark_pods(spec: Object, gang: Injection) -> None:
         metadata = template.setdefault("metadata", {})
         for name, values in (("labels", gang.pod_labels), ("annotations", gang.pod_annotations)):
             if values:
-                metadata[name] = {**(metadata.get(name) or {}), **values}
+                metadata[name] = {**read_fields(metadata, name), **values}
 
 
-def _build_jobset(trainjob: Object, runtime: Object, spec: Object) -> Object:
+def _build_jobset(trainjob: TrainJob, runtime: Fields, spec: Object) -> Object:
     metadata: Object = {
-        "name": trainjob["metadata"]["name"],
-        "namespace": trainjob["metadata"]["namespace"],
-        "ownerReferences": [build_owner_reference(trainjob)],
-        **overrides.merge_metadata(trainjob, runtime),
+        "name": trainjob.name,
+        "namespace": trainjob.namespace,
+        "ownerReferences": [build_owner_reference(trainjob.raw)],
+        **overrides.merge_metadata(trainjob.raw, runtime),
     }
-    spec["suspend"] = bool(trainjob["spec"].get("suspend"))
+    spec["suspend"] = trainjob.is_suspended
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
 
 
-def _count_on(trainjob: Object, jobset: Object) -> None:
+def _count_on(trainjob: TrainJob, jobset: Object) -> None:
     """After a restart that somebody asked for, attempts go on where they were."""
-    first = restarts.read_wanted(trainjob)
+    first = trainjob.wanted_attempt
     if not first:
         return
     for obj in (jobset, *(job["template"]["spec"].setdefault("template", {}) for job in list_jobs(jobset["spec"]))):
-        metadata = obj.setdefault("metadata", {})
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), FIRST_ATTEMPT: str(first)}
+        obj.setdefault("metadata", {})["annotations"] = {**read_annotations(obj), FIRST_ATTEMPT: str(first)}
 
 
-def _upsert(entries: Iterable[Mapping[str, Any]], new: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def _upsert(entries: Iterable[Fields], new: Fields, key: str) -> list[Fields]:
     result = list(entries)
     for index, old in enumerate(result):
         if old.get(key) == new[key]:
@@ -196,6 +198,6 @@ def _upsert(entries: Iterable[Mapping[str, Any]], new: Mapping[str, Any], key: s
     return [*result, new]
 
 
-def _upsert_port(ports: Iterable[Mapping[str, Any]], port: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _upsert_port(ports: Iterable[Fields], port: Fields) -> list[Fields]:
     """By number. (Upstream also takes any unnamed port for the same one, and loses it.)"""
     return _upsert(ports, {**port, "protocol": port.get("protocol", "TCP")}, "containerPort")

@@ -12,42 +12,44 @@ from trainmaster.api.meta import Object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Patch, Write
 from trainmaster.controllers.frameworks.contract import Companion
-from trainmaster.controllers.ownership import build_owner_reference, is_owned_by, is_terminating
+from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.waiting import Waiting
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 
-def plan_companions(view: View, trainjob: Object, companions: Iterable[Companion]) -> Sequence[Write] | Waiting:
+def plan_companions(view: View, trainjob: TrainJob, companions: Iterable[Companion]) -> Sequence[Write] | Waiting:
     writes: list[Write] = []
-    meta = trainjob["metadata"]
     for companion in companions:
-        found = view.find(companion.gvr, meta["namespace"], companion.name)
-        if found is None:
+        raw = view.find(companion.gvr, trainjob.namespace, companion.name)
+        if raw is None:
             writes.append(Create(companion.gvr, _build(trainjob, companion)))
-        elif not is_owned_by(found, meta["uid"]):
+            continue
+        found = ObjectModel(raw)
+        if not found.is_owned_by(trainjob.uid):
             text = f'a {companion.kind} "{companion.name}" exists that does not belong to this TrainJob'
             return Waiting("NameConflict", f"{text}; delete or rename one of the two")
-        elif not companion.once and not is_terminating(found):
+        if not companion.once and not found.is_deleting:
             writes.extend(_correct(found, companion))
     return writes
 
 
-def _build(trainjob: Object, companion: Companion) -> Object:
+def _build(trainjob: TrainJob, companion: Companion) -> Object:
     return {
         "apiVersion": companion.gvr.api_version,
         "kind": companion.kind,
         "metadata": {
             "name": companion.name,
-            "namespace": trainjob["metadata"]["namespace"],
-            "ownerReferences": [build_owner_reference(trainjob)],
+            "namespace": trainjob.namespace,
+            "ownerReferences": [build_owner_reference(trainjob.raw)],
         },
         **companion.make(),
     }
 
 
-def _correct(found: Object, companion: Companion) -> Sequence[Write]:
-    changed = {name: value for name, value in companion.make().items() if found.get(name) != value}
+def _correct(found: ObjectModel, companion: Companion) -> Sequence[Write]:
+    changed = {name: value for name, value in companion.make().items() if found.raw.get(name) != value}
     if not changed:
         return ()
-    meta = found["metadata"]
-    patch = {"metadata": {"uid": meta["uid"]}, **changed}
-    return (Patch(companion.gvr, meta["namespace"], meta["name"], patch),)
+    patch = {"metadata": {"uid": found.uid}, **changed}
+    return (Patch(companion.gvr, found.namespace, found.name, patch),)

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from trainmaster.api.conditions import is_true, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
@@ -28,12 +27,10 @@ from trainmaster.api.resources import (
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.api.training import overrides, restarts
-from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.steps import find_policy, get_runtime_spec
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
 from trainmaster.controllers.frameworks.contract import FrameworkContext
-from trainmaster.controllers.ownership import is_owned_by, is_terminating
 from trainmaster.controllers.trainjob import attempts, deadline, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
@@ -44,6 +41,8 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_owner, map_to_self
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
 MANAGER = "trainer.kubeflow.org/trainjob-controller"
@@ -67,7 +66,7 @@ class _Outcome:
     remarks: tuple[str, ...] = ()
     suspended: bool | None = None
     """Whether the JobSet is suspended once the writes are done; None: as the TrainJob asks."""
-    failure: verdict.Failure | None = None
+    failure: Fields | None = None
     """The first of the newest attempt that had one."""
     began: str = ""
     """When the present attempt began."""
@@ -76,19 +75,20 @@ class _Outcome:
 def reconcile(
     context: FrameworkContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
 ) -> Plan:
-    trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
-    if trainjob is None or is_terminating(trainjob):
+    found = view.find(TRAIN_JOBS, request.namespace, request.name)
+    if found is None:
         return NOTHING
-    if trainjob["spec"].get("managedBy", MANAGER) != MANAGER:
+    trainjob = TrainJob(found)
+    if trainjob.is_deleting or trainjob.spec.get("managedBy", MANAGER) != MANAGER:
         return NOTHING
-    jobset = view.find(JOB_SETS, request.namespace, request.name)
-    own = jobset if jobset is not None and is_owned_by(jobset, trainjob["metadata"]["uid"]) else None
-    if is_finished(trainjob):
+    jobset = _find_jobset(view, trainjob)
+    own = jobset if jobset is not None and jobset.is_owned_by(trainjob.uid) else None
+    if trainjob.is_finished:
         return _follow_end(trainjob, own, now)
     runtime = resolve_runtime(view, trainjob)
     left = deadline.find_time_left(trainjob, runtime.obj if isinstance(runtime, FoundRuntime) else None, now)
     if left is not None and left <= 0:
-        note = Note(trainjob, deadline.REASON, deadline.MESSAGE, warning=True)
+        note = Note(trainjob.raw, deadline.REASON, deadline.MESSAGE, warning=True)
         return _report(trainjob, fail(trainjob, deadline.REASON, deadline.MESSAGE, now.wall), notes=(note,))
     failure = None if own is None else verdict.find_failure(view, trainjob, own)
     pause = 0.0 if own is None else verdict.find_pause(view, own, failure, now)
@@ -106,13 +106,19 @@ def reconcile(
     return _finish(trainjob, own, replace(outcome, failure=failure, began=began), now, left)
 
 
-def _start(context: FrameworkContext, view: View, trainjob: Object, runtime: FoundRuntime | Waiting) -> _Outcome:
+def _find_jobset(view: View, trainjob: TrainJob) -> JobSet | None:
+    """Of its name, whoever owns it."""
+    found = view.find(JOB_SETS, trainjob.namespace, trainjob.name)
+    return None if found is None else JobSet(found)
+
+
+def _start(context: FrameworkContext, view: View, trainjob: TrainJob, runtime: FoundRuntime | Waiting) -> _Outcome:
     """No JobSet yet, or none any more: everything that is missing, the JobSet last."""
     if isinstance(runtime, Waiting):
         return _Outcome(waiting=runtime)
     if _had_jobset(trainjob):
         text = "the JobSet is gone although the job has not ended; it is made anew"
-        if ((trainjob.get("status") or {}).get("waiting") or {}).get("reason") == RESTARTING:
+        if trainjob.waiting_reason == RESTARTING:
             text = "the JobSet of the last attempt is gone; the next one is made"
         return _Outcome(waiting=Waiting(MISSING, text))
     children = build_children(trainjob, runtime.obj, context)
@@ -125,23 +131,21 @@ def _start(context: FrameworkContext, view: View, trainjob: Object, runtime: Fou
     return _Outcome(tuple(writes), remarks=children.remarks)
 
 
-def _had_jobset(trainjob: Object) -> bool:
+def _had_jobset(trainjob: TrainJob) -> bool:
     """A job that has run may have ended without our cache knowing it yet. Saying first that the JobSet is missing,
     under the TrainJob's own revision, proves that it has not: a finished job is never started again."""
-    status = trainjob.get("status") or {}
-    return bool(status.get("jobsStatus")) and (status.get("waiting") or {}).get("reason") != MISSING
+    return bool(trainjob.steps) and trainjob.waiting_reason != MISSING
 
 
 def _keep(
-    context: FrameworkContext, view: View, trainjob: Object, jobset: Object, runtime: FoundRuntime | Waiting
+    context: FrameworkContext, view: View, trainjob: TrainJob, jobset: JobSet, runtime: FoundRuntime | Waiting
 ) -> _Outcome:
     """The JobSet exists. It is frozen while it runs; suspended, it follows the TrainJob."""
-    want = bool(trainjob["spec"].get("suspend"))
-    have = suspension.is_suspended(jobset)
-    if restarts.is_asked_for(trainjob, jobset) and not _has_ended(jobset):
+    want, have = trainjob.is_suspended, jobset.is_suspended
+    if restarts.is_asked_for(trainjob.raw, jobset.raw) and not jobset.is_finished:
         return _restart(trainjob, jobset)
-    if is_terminating(jobset):
-        text = f"the JobSet {jobset['metadata']['name']} was deleted by hand; it is made anew once it is gone"
+    if jobset.is_deleting:
+        text = f"the JobSet {jobset.name} was deleted by hand; it is made anew once it is gone"
         return _Outcome(waiting=Waiting(TERMINATING, text), suspended=have)
     if isinstance(runtime, Waiting):
         if have and not want:
@@ -159,49 +163,42 @@ def _keep(
             return _Outcome(tuple(writes), waiting=companions, suspended=have)
         writes += companions
         if have:
-            update = suspension.build_update(jobset, children.jobset)
+            update = suspension.build_update(jobset, JobSet(children.jobset))
             return _Outcome((*writes, *([] if update is None else [update])))
-    marks = suspension.build_marks(jobset, overrides.merge_metadata(trainjob, runtime.obj))
+    marks = suspension.build_marks(jobset, overrides.merge_metadata(trainjob.raw, runtime.obj))
     return _Outcome((*writes, *([] if marks is None else [marks])))
 
 
-def _restart(trainjob: Object, jobset: Object) -> _Outcome:
+def _restart(trainjob: TrainJob, jobset: JobSet) -> _Outcome:
     """The JobSet goes, and is made anew once it is gone; both have one name, so there is never a second gang. What has
     ended, or changed since it was looked at, is not deleted: it is looked at again."""
-    meta = jobset["metadata"]
-    text = f"a restart was asked for: attempt {restarts.read_wanted(trainjob)} begins when the last one is gone"
-    waiting, suspended = Waiting(RESTARTING, text), suspension.is_suspended(jobset)
-    if is_terminating(jobset):
+    text = f"a restart was asked for: attempt {trainjob.wanted_attempt} begins when the last one is gone"
+    waiting, suspended = Waiting(RESTARTING, text), jobset.is_suspended
+    if jobset.is_deleting:
         return _Outcome(waiting=waiting, suspended=suspended)
-    place = (JOB_SETS, meta["namespace"], meta["name"], meta["uid"])
-    return _Outcome((Delete(*place, meta["resourceVersion"], "Foreground"),), waiting=waiting, suspended=suspended)
-
-
-def _has_ended(jobset: Object) -> bool:
-    conditions = list_conditions(jobset)
-    return is_true(conditions, "Completed") or is_true(conditions, "Failed")
+    place = (JOB_SETS, jobset.namespace, jobset.name, jobset.uid)
+    return _Outcome((Delete(*place, jobset.resource_version, "Foreground"),), waiting=waiting, suspended=suspended)
 
 
 def _keep_snapshot(runtime: FoundRuntime) -> Sequence[Write]:
     return () if runtime.snapshot is None else (runtime.snapshot,)
 
 
-def _has_companions(runtime: Object, context: FrameworkContext) -> bool:
+def _has_companions(runtime: Fields, context: FrameworkContext) -> bool:
     if context.progress is not None and context.progress.ca:
         return True
     return find_policy(runtime)[0] in ("mpi", "flux") or bool(get_runtime_spec(runtime).get("podGroupPolicy"))
 
 
-def _follow_end(trainjob: Object, jobset: Object | None, now: Now) -> Plan:
+def _follow_end(trainjob: TrainJob, jobset: JobSet | None, now: Now) -> Plan:
     """The verdict stands. After a deadline the JobSet goes, however often that has to be tried."""
     writes: tuple[Write, ...] = ()
-    if jobset is not None and deadline.is_exceeded(trainjob) and not is_terminating(jobset):
-        meta = jobset["metadata"]
-        writes = (Delete(JOB_SETS, meta["namespace"], meta["name"], meta["uid"], propagation="Foreground"),)
+    if jobset is not None and deadline.is_exceeded(trainjob) and not jobset.is_deleting:
+        writes = (Delete(JOB_SETS, jobset.namespace, jobset.name, jobset.uid, propagation="Foreground"),)
     return _report(trainjob, build_status(trainjob, jobset, None, now.wall), writes)
 
 
-def _explain_refusal(refusal: WriteRefusal, own: Object | None) -> _Outcome:
+def _explain_refusal(refusal: WriteRefusal, own: JobSet | None) -> _Outcome:
     text = refusal.error.message
     if isinstance(refusal.write, Create) and refusal.write.gvr in POD_GROUPS and refusal.error.code == 404:
         group = refusal.write.gvr.group
@@ -209,58 +206,52 @@ def _explain_refusal(refusal: WriteRefusal, own: Object | None) -> _Outcome:
             f"PodGroups of {group} are not served here; install that scheduler, or use a runtime without podGroupPolicy"
         )
     waiting = Waiting("Refused", text)
-    return _Outcome(waiting=waiting, suspended=None if own is None else suspension.is_suspended(own))
+    return _Outcome(waiting=waiting, suspended=None if own is None else own.is_suspended)
 
 
-def _explain_foreign(jobset: Object) -> Waiting:
-    name = jobset["metadata"]["name"]
-    text = f'a JobSet "{name}" exists that does not belong to this TrainJob; delete or rename one of the two'
+def _explain_foreign(jobset: JobSet) -> Waiting:
+    text = f'a JobSet "{jobset.name}" exists that does not belong to this TrainJob; delete or rename one of the two'
     return Waiting("NameConflict", text)
 
 
-def _finish(trainjob: Object, jobset: Object | None, outcome: _Outcome, now: Now, wake: float | None) -> Plan:
+def _finish(trainjob: TrainJob, jobset: JobSet | None, outcome: _Outcome, now: Now, wake: float | None) -> Plan:
     """Adds the status patch, and an event when the reason for waiting is news."""
-    before = trainjob.get("status") or {}
     waiting = outcome.waiting
     failure = outcome.failure
     after = build_status(
         trainjob, jobset, waiting, now.wall, suspended=outcome.suspended, failure=failure, began=outcome.began
     )
-    notes = [Note(trainjob, REMARK_REASON, text, warning=True) for text in outcome.remarks]
-    if failure is not None and failure != before.get("failure"):
-        notes.append(Note(trainjob, verdict.REASON, _cut("", verdict.describe(failure)), warning=True))
-    if waiting is not None and (before.get("waiting") or {}).get("message") != waiting.message:
+    notes = [Note(trainjob.raw, REMARK_REASON, text, warning=True) for text in outcome.remarks]
+    if failure is not None and failure != trainjob.failure:
+        notes.append(Note(trainjob.raw, verdict.REASON, _cut("", verdict.describe(failure)), warning=True))
+    if waiting is not None and trainjob.waiting.get("message") != waiting.message:
         if waiting.reason in (MISSING, TERMINATING, RESTARTING):
-            asked = waiting.reason == RESTARTING or _get_reason(before) == RESTARTING
-            notes.append(Note(trainjob, waiting.reason, waiting.message, warning=not asked))
+            asked = RESTARTING in (waiting.reason, trainjob.waiting_reason)
+            notes.append(Note(trainjob.raw, waiting.reason, waiting.message, warning=not asked))
         else:
-            notes.append(Note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True))
-    elif waiting is None and "waiting" in after and after["waiting"]["reason"] != _get_reason(before):
-        notes.append(Note(trainjob, after["waiting"]["reason"], _cut("", after["waiting"]["message"]), warning=True))
+            notes.append(Note(trainjob.raw, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True))
+    elif waiting is None and "waiting" in after and after["waiting"]["reason"] != trainjob.waiting_reason:
+        # Of what is below the TrainJob only the reason counts as news: texts there name one Pod of many.
+        below = after["waiting"]
+        notes.append(Note(trainjob.raw, below["reason"], _cut("", below["message"]), warning=True))
     return _report(trainjob, after, outcome.writes, tuple(notes), wake)
 
 
-def _get_reason(status: Object) -> str | None:
-    """Why it waits. Of what is below the TrainJob only the reason counts as news: texts there name one Pod of many."""
-    return (status.get("waiting") or {}).get("reason")
-
-
 def _report(
-    trainjob: Object,
+    trainjob: TrainJob,
     after: Object,
     writes: tuple[Write, ...] = (),
     notes: tuple[Note, ...] = (),
     wake: float | None = None,
 ) -> Plan:
-    before = trainjob.get("status") or {}
+    before = trainjob.status
     if after == before:
         return Plan(writes, None, notes, wake)
-    meta = trainjob["metadata"]
     changed: Object = {key: after.get(key) for key in [*before, *after] if before.get(key) != after.get(key)}
     # An empty status is invalid (the schema wants a field): when the last field goes, the status goes.
     body = changed if after else None
-    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-    status = Patch(TRAIN_JOBS, meta["namespace"], meta["name"], {"metadata": head, "status": body}, "status")
+    head = {"uid": trainjob.uid, "resourceVersion": trainjob.resource_version}
+    status = Patch(TRAIN_JOBS, trainjob.namespace, trainjob.name, {"metadata": head, "status": body}, "status")
     return Plan(writes, status, notes, wake)
 
 
@@ -270,17 +261,16 @@ def _cut(prefix: str, text: str) -> str:
 
 
 def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
-    return () if _is_over(view, trainjob) else map_to_self(view, trainjob)
+    return () if _is_over(view, TrainJob(trainjob)) else map_to_self(view, trainjob)
 
 
-def _is_over(view: View, trainjob: Object) -> bool:
+def _is_over(view: View, trainjob: TrainJob) -> bool:
     """It has ended, and a look would find nothing to do. What is over is not looked at, at start nor later; there may
     be very many of them."""
-    if not is_finished(trainjob):
+    if not trainjob.is_finished:
         return False
-    meta = trainjob["metadata"]
-    jobset = view.find(JOB_SETS, meta["namespace"], meta["name"])
-    if jobset is not None and not is_owned_by(jobset, meta["uid"]):
+    jobset = _find_jobset(view, trainjob)
+    if jobset is not None and not jobset.is_owned_by(trainjob.uid):
         jobset = None
     return is_told(trainjob, jobset) and (jobset is None or not deadline.is_exceeded(trainjob))
 
@@ -291,7 +281,7 @@ def map_child(view: View, obj: Object) -> Iterable[Request]:
     owners = tuple(map_to_owner("TrainJob")(view, obj))
     for owner in owners:
         trainjob = view.find(TRAIN_JOBS, owner.namespace, owner.name)
-        if trainjob is None or not _is_over(view, trainjob):
+        if trainjob is None or not _is_over(view, TrainJob(trainjob)):
             yield owner
     if owners:
         return
@@ -300,7 +290,7 @@ def map_child(view: View, obj: Object) -> Iterable[Request]:
     for count in range(1, len(parts) + 1):
         name = "-".join(parts[:count])
         trainjob = view.find(TRAIN_JOBS, meta.get("namespace", ""), name)
-        if trainjob is not None and (trainjob.get("status") or {}).get("waiting"):
+        if trainjob is not None and TrainJob(trainjob).waiting:
             yield Request(meta["namespace"], name)
 
 

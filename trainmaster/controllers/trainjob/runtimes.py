@@ -9,14 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import read_fields, read_metadata
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create
-from trainmaster.controllers.ownership import build_owner_reference, is_owned_by
+from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 INVALID = "InvalidRuntimeSnapshot"
 NOT_FOUND = "RuntimeNotFound"
@@ -29,20 +32,20 @@ class FoundRuntime:
     """The write that keeps it for later passes; None when the snapshot exists."""
 
 
-def resolve_runtime(view: View, trainjob: Object) -> FoundRuntime | Waiting:
-    snapshot = view.find(CONFIG_MAPS, trainjob["metadata"]["namespace"], snapshots.get_name(trainjob))
+def resolve_runtime(view: View, trainjob: TrainJob) -> FoundRuntime | Waiting:
+    snapshot = view.find(CONFIG_MAPS, trainjob.namespace, snapshots.get_name(trainjob.raw))
     if snapshot is not None:
         return _read_snapshot(trainjob, snapshot)
     return _read_live(view, trainjob)
 
 
-def _read_snapshot(trainjob: Object, snapshot: Object) -> FoundRuntime | Waiting:
+def _read_snapshot(trainjob: TrainJob, snapshot: Fields) -> FoundRuntime | Waiting:
     name = snapshot["metadata"]["name"]
-    if not is_owned_by(snapshot, trainjob["metadata"]["uid"]):
+    if not ObjectModel(snapshot).is_owned_by(trainjob.uid):
         sentence = "invalid runtime snapshot: a snapshot configmap exists but is owned by another object"
         return Waiting(INVALID, f"{sentence} (ConfigMap {name}; rename or delete it)")
     advice = f"delete the ConfigMap {name} to take a new one"
-    text = (snapshot.get("data") or {}).get(snapshots.DATA_KEY)
+    text = read_fields(snapshot, "data").get(snapshots.DATA_KEY)
     if not isinstance(text, str):
         sentence = f'invalid runtime snapshot: snapshot ConfigMap missing "{snapshots.DATA_KEY}" data key'
         return Waiting(INVALID, f"{sentence}; {advice}")
@@ -50,23 +53,23 @@ def _read_snapshot(trainjob: Object, snapshot: Object) -> FoundRuntime | Waiting
         runtime = snapshots.read(text)
     except ValueError as error:
         return Waiting(INVALID, f"invalid runtime snapshot: unable to unmarshal the snapshot: {error}; {advice}")
-    reference = trainjob["spec"]["runtimeRef"]
+    reference = trainjob.runtime
     wanted = (reference["name"], snapshots.GROUP, reference.get("kind", "ClusterTrainingRuntime"))
     group = str(runtime.get("apiVersion", "")).partition("/")[0]
-    found = ((runtime.get("metadata") or {}).get("name"), group, runtime.get("kind"))
+    found = (read_metadata(runtime).get("name"), group, runtime.get("kind"))
     if found != wanted or not isinstance(runtime.get("spec"), dict):
         sentence = "invalid runtime snapshot: the snapshot refers to the wrong runtime: expecting a runtime with name"
         return Waiting(INVALID, f"{sentence}, api group and kind of {', '.join(wanted)}; {advice}")
     return FoundRuntime(runtime, None)
 
 
-def _read_live(view: View, trainjob: Object) -> FoundRuntime | Waiting:
-    reference = trainjob["spec"]["runtimeRef"]
+def _read_live(view: View, trainjob: TrainJob) -> FoundRuntime | Waiting:
+    reference = trainjob.runtime
     gvr = snapshots.find_runtime_gvr(reference)
     if gvr is None:
         key = f"{reference.get('kind')}.{reference.get('apiGroup')}"
         return Waiting("TrainingRuntimeNotSupported", f"unsupported runtime: {key}")
-    namespace = trainjob["metadata"]["namespace"] if gvr == TRAINING_RUNTIMES else ""
+    namespace = trainjob.namespace if gvr == TRAINING_RUNTIMES else ""
     live = view.find(gvr, namespace, reference["name"])
     if live is None:
         return Waiting(NOT_FOUND, _explain_missing(view, gvr, namespace, reference["name"]))
@@ -76,9 +79,9 @@ def _read_live(view: View, trainjob: Object) -> FoundRuntime | Waiting:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": snapshots.get_name(trainjob),
-            "namespace": trainjob["metadata"]["namespace"],
-            "ownerReferences": [build_owner_reference(trainjob)],
+            "name": snapshots.get_name(trainjob.raw),
+            "namespace": trainjob.namespace,
+            "ownerReferences": [build_owner_reference(trainjob.raw)],
         },
         "data": {snapshots.DATA_KEY: text},
     }
@@ -102,7 +105,7 @@ class MissingRuntimes:
     def put(self, gvr: GVR, obj: Object) -> None:
         meta = obj["metadata"]
         request = Request(meta["namespace"], meta["name"])
-        wanted = _find_wanted(obj)
+        wanted = _find_wanted(TrainJob(obj))
         if wanted == self._wanted.get(request):
             return
         self._forget(request)
@@ -121,12 +124,12 @@ class MissingRuntimes:
                 del self._waiting[wanted]
 
 
-def _find_wanted(trainjob: Object) -> tuple[str, str] | None:
-    if ((trainjob.get("status") or {}).get("waiting") or {}).get("reason") != NOT_FOUND:
+def _find_wanted(trainjob: TrainJob) -> tuple[str, str] | None:
+    if trainjob.waiting_reason != NOT_FOUND:
         return None
-    reference = trainjob["spec"]["runtimeRef"]
+    reference = trainjob.runtime
     is_namespaced = snapshots.find_runtime_gvr(reference) == TRAINING_RUNTIMES
-    return trainjob["metadata"]["namespace"] if is_namespaced else "", reference["name"]
+    return trainjob.namespace if is_namespaced else "", reference["name"]
 
 
 def _explain_missing(view: View, gvr: GVR, namespace: str, name: str) -> str:

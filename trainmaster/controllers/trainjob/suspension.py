@@ -8,81 +8,71 @@ when the job is resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import orjson
 
 from trainmaster.api.admission.updates import MUTABLE_POD_FIELDS
 from trainmaster.api.labels import FROM_TRAINJOB
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_fields, read_metadata
 from trainmaster.api.resources import JOB_SETS
-from trainmaster.api.training.steps import list_jobs
 from trainmaster.client.writes import Patch
+from trainmaster.jobs.models.jobsets import JobSet
 
 _METADATA = ("labels", "annotations")
 
 
-def is_suspended(jobset: Object) -> bool:
-    return bool(jobset["spec"].get("suspend"))
-
-
-def build_toggle(jobset: Object, want: bool) -> Patch:
+def build_toggle(jobset: JobSet, want: bool) -> Patch:
     """The suspend flag alone."""
-    meta = jobset["metadata"]
-    patch = {"metadata": {"uid": meta["uid"]}, "spec": {"suspend": want}}
-    return Patch(JOB_SETS, meta["namespace"], meta["name"], patch)
+    patch = {"metadata": {"uid": jobset.uid}, "spec": {"suspend": want}}
+    return Patch(JOB_SETS, jobset.namespace, jobset.name, patch)
 
 
-def build_update(jobset: Object, wanted: Object) -> Patch | None:
+def build_update(jobset: JobSet, wanted: JobSet) -> Patch | None:
     """What makes a suspended JobSet as it should be, the suspend flag included; None when it is already."""
     spec: Object = {}
-    if is_suspended(jobset) != is_suspended(wanted):
-        spec["suspend"] = is_suspended(wanted)
-    jobs = _merge_jobs(list_jobs(jobset["spec"]), {job["name"]: job for job in list_jobs(wanted["spec"])})
-    if jobs != list_jobs(jobset["spec"]):
+    if jobset.is_suspended != wanted.is_suspended:
+        spec["suspend"] = wanted.is_suspended
+    before = list(jobset.replicated_jobs)
+    jobs = _merge_jobs(before, {job["name"]: job for job in wanted.replicated_jobs})
+    if jobs != before:
         spec["replicatedJobs"] = jobs
-    metadata = _list_changed(jobset, wanted["metadata"])
+    metadata = _list_changed(jobset, wanted.meta)
     if not spec and not metadata:
         return None
-    meta = jobset["metadata"]
-    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], **metadata}
+    head = {"uid": jobset.uid, "resourceVersion": jobset.resource_version, **metadata}
     body: Object = {"metadata": head}
     if spec:
         body["spec"] = spec
-    return Patch(JOB_SETS, meta["namespace"], meta["name"], body)
+    return Patch(JOB_SETS, jobset.namespace, jobset.name, body)
 
 
-def build_marks(jobset: Object, wanted: Mapping[str, Any]) -> Patch | None:
+def build_marks(jobset: JobSet, wanted: Fields) -> Patch | None:
     """Labels and annotations of the JobSet object itself, which may change at any time."""
     metadata = _list_changed(jobset, wanted)
     if not metadata:
         return None
-    meta = jobset["metadata"]
-    return Patch(JOB_SETS, meta["namespace"], meta["name"], {"metadata": {"uid": meta["uid"], **metadata}})
+    return Patch(JOB_SETS, jobset.namespace, jobset.name, {"metadata": {"uid": jobset.uid, **metadata}})
 
 
-def _list_changed(jobset: Object, wanted: Mapping[str, Any]) -> Object:
+def _list_changed(jobset: JobSet, wanted: Fields) -> Object:
     """What is missing or different, and what stood in the TrainJob once and does not any more."""
     changed: Object = {}
     before = _read_marks(jobset)
     for name in _METADATA:
-        have, want = jobset["metadata"].get(name) or {}, wanted.get(name) or {}
+        have, want = read_fields(jobset.meta, name), read_fields(wanted, name)
         values: dict[str, str | None] = {key: value for key, value in want.items() if have.get(key) != value}
         values |= {key: None for key in before.get(name, ()) if key in have and key not in want}
         if values:
             changed[name] = values
-    if FROM_TRAINJOB in (jobset["metadata"].get("annotations") or {}) and not _has_marks(wanted):
+    if FROM_TRAINJOB in jobset.annotations and FROM_TRAINJOB not in read_fields(wanted, "annotations"):
         changed.setdefault("annotations", {})[FROM_TRAINJOB] = None
     return changed
 
 
-def _has_marks(wanted: Mapping[str, Any]) -> bool:
-    return FROM_TRAINJOB in (wanted.get("annotations") or {})
-
-
-def _read_marks(jobset: Object) -> Mapping[str, Sequence[str]]:
+def _read_marks(jobset: JobSet) -> Mapping[str, Sequence[str]]:
     """The labels and annotations that came from the TrainJob; nothing when the list was edited by hand."""
-    text = (jobset["metadata"].get("annotations") or {}).get(FROM_TRAINJOB, "{}")
+    text = jobset.annotations.get(FROM_TRAINJOB, "{}")
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -94,23 +84,23 @@ def _read_marks(jobset: Object) -> Mapping[str, Sequence[str]]:
     }
 
 
-def _merge_jobs(jobs: list[Object], wanted: Mapping[str, Object]) -> list[Object]:
+def _merge_jobs(jobs: Sequence[Fields], wanted: Mapping[str, Fields]) -> list[Fields]:
     return [_merge_job(job, wanted[job["name"]]) if job["name"] in wanted else job for job in jobs]
 
 
-def _merge_job(job: Object, wanted: Object) -> Object:
+def _merge_job(job: Fields, wanted: Fields) -> Fields:
     """The job with the mutable parts of the wanted one."""
     old = job["template"]["spec"]["template"]
     new = wanted["template"]["spec"]["template"]
-    metadata = _take(old.get("metadata") or {}, new.get("metadata") or {}, _METADATA)
+    metadata = _take(read_metadata(old), read_metadata(new), _METADATA)
     pod = _take(old["spec"], new["spec"], MUTABLE_POD_FIELDS)
-    if metadata == (old.get("metadata") or {}) and pod == old["spec"]:
+    if metadata == read_metadata(old) and pod == old["spec"]:
         return job
     template = {**old, "metadata": metadata, "spec": pod}
     return {**job, "template": {**job["template"], "spec": {**job["template"]["spec"], "template": template}}}
 
 
-def _take(old: Mapping[str, Any], new: Mapping[str, Any], names: tuple[str, ...]) -> Object:
+def _take(old: Fields, new: Fields, names: tuple[str, ...]) -> Object:
     """`old` with these fields from `new`; what says nothing is left out."""
     result = {name: value for name, value in old.items() if name not in names}
     for name in names:

@@ -11,17 +11,19 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 from trainmaster.api import labels
-from trainmaster.api.conditions import find_condition, is_true, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.numbers import find_count
+from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.training.failures import LAST_WORDS
 from trainmaster.client.view import View
-from trainmaster.controllers.ownership import find_controller
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod, read_terminated
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
@@ -32,13 +34,11 @@ _PATIENCE = 2.0
 """Seconds."""
 _NOT_SIGNALS = frozenset({255})
 
-Failure = Mapping[str, Any]
 
-
-def find_failure(view: View, trainjob: Object, jobset: Object) -> Failure | None:
+def find_failure(view: View, trainjob: TrainJob, jobset: JobSet) -> Fields | None:
     """The first failure of the newest attempt: what is stored of it, else what Pods say."""
-    stored: Failure | None = (trainjob.get("status") or {}).get("failure")
-    if jobset["spec"].get("suspend"):
+    stored = trainjob.failure
+    if jobset.is_suspended:
         # What ends now was stopped; and nothing wakes a suspended job for a Pod that is seen late.
         return stored
     found = [_describe(pod, job) for job in _list_failed_jobs(view, jobset) for pod in _list_failed_pods(view, job)]
@@ -52,66 +52,62 @@ def find_failure(view: View, trainjob: Object, jobset: Object) -> Failure | None
     return first if earlier else stored
 
 
-def find_pause(view: View, jobset: Object, failure: Failure | None, now: Now) -> float:
+def find_pause(view: View, jobset: JobSet, failure: Fields | None, now: Now) -> float:
     """Seconds for which a failed JobSet is not believed yet, because the Pod that explains it is not seen. Caches of a
     cluster come separately; a store shows all at once, and there this means that somebody has removed the Pod."""
-    failed = find_condition(list_conditions(jobset), "Failed")
+    failed = jobset.find_condition("Failed")
     if failed is None or failed.get("status") != "True" or not failed.get("lastTransitionTime"):
         return 0.0
-    meta = jobset["metadata"]
-    left = now.left(meta["uid"], "verdict", failed["lastTransitionTime"], _PATIENCE)
-    is_known = failure is not None and failure.get("attempt", 0) >= (jobset.get("status") or {}).get("restarts", 0)
+    left = now.left(jobset.uid, "verdict", failed["lastTransitionTime"], _PATIENCE)
+    is_known = failure is not None and failure.get("attempt", 0) >= jobset.restarts
     return 0.0 if is_known or not _can_be_explained(view, jobset) else max(left, 0.0)
 
 
-def _can_be_explained(view: View, jobset: Object) -> bool:
-    jobs = view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"])
-    ends = [condition for job in jobs if (condition := find_condition(list_conditions(job), "Failed")) is not None]
-    return bool(jobs) and not any(condition.get("reason") == "DeadlineExceeded" for condition in ends)
+def _can_be_explained(view: View, jobset: JobSet) -> bool:
+    jobs = [Job(job) for job in view.owned(JOBS, jobset.namespace, jobset.uid)]
+    ends = (job.find_condition("Failed") for job in jobs)
+    return bool(jobs) and not any(read_text(end, "reason") == "DeadlineExceeded" for end in ends)
 
 
-def _list_failed_jobs(view: View, jobset: Object) -> Iterator[Object]:
-    for job in view.owned(JOBS, jobset["metadata"]["namespace"], jobset["metadata"]["uid"]):
-        conditions = list_conditions(job)
-        ended = is_true(conditions, "FailureTarget") or is_true(conditions, "Failed")
-        if ended or (job.get("status") or {}).get("failed"):
+def _list_failed_jobs(view: View, jobset: JobSet) -> Iterator[Job]:
+    for job in map(Job, view.owned(JOBS, jobset.namespace, jobset.uid)):
+        if job.failed or job.is_true("FailureTarget") or job.is_true("Failed"):
             yield job
 
 
-def _list_failed_pods(view: View, job: Object) -> Iterator[Object]:
+def _list_failed_pods(view: View, job: Job) -> Iterator[Pod]:
     """Those that failed by themselves, and were not stopped."""
-    for pod in view.owned(PODS, job["metadata"]["namespace"], job["metadata"]["uid"]):
-        if (pod.get("status") or {}).get("phase") != "Failed":
+    for pod in map(Pod, view.owned(PODS, job.namespace, job.uid)):
+        if pod.phase != "Failed":
             continue
-        deleted = pod["metadata"].get("deletionTimestamp")
-        grace = timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        deleted = pod.meta.get("deletionTimestamp")
+        grace = timedelta(seconds=pod.meta.get("deletionGracePeriodSeconds") or 0)
         if not deleted or _find_end(pod) <= format_time(parse_time(deleted) - grace):
             yield pod
 
 
-def _describe(pod: Object, job: Object) -> tuple[Failure, tuple[str, int, str]]:
+def _describe(pod: Pod, job: Job) -> tuple[Fields, tuple[str, int, str]]:
     """The failure, and what it is sorted by. Times have seconds, so of two the Pod that was written first counts."""
-    meta, status = pod["metadata"], pod.get("status") or {}
-    own = {**(meta.get("annotations") or {}), **(meta.get("labels") or {})}
+    own = {**pod.annotations, **pod.labels}
     container = _find_container(pod)
-    ended = (container or {}).get("state", {}).get("terminated") or {}
+    ended = read_terminated(container)
     code = ended.get("exitCode")
-    failure: dict[str, Any] = {
+    failure: Object = {
         "attempt": _read_attempt(own),
-        "job": job["metadata"]["name"],
+        "job": job.name,
         "replicatedJob": own.get(labels.REPLICATED_JOB_NAME),
         "jobIndex": _read_number(own.get(labels.JOB_INDEX)),
         "rank": _read_number(own.get(labels.COMPLETION_INDEX)),
-        "pod": meta["name"],
-        "container": (container or {}).get("name"),
+        "pod": pod.name,
+        "container": container.get("name"),
         "exitCode": code,
         "signal": ended.get("signal") or _find_signal(code),
-        "reason": ended.get("reason") or status.get("reason"),
-        "message": _cut(ended.get("message") or status.get("message") or ""),
+        "reason": ended.get("reason") or pod.status.get("reason"),
+        "message": _cut(ended.get("message") or read_text(pod.status, "message")),
         "finishedAt": _find_end(pod),
     }
-    version = meta.get("resourceVersion", "")
-    key = (failure["finishedAt"], int(version) if version.isdecimal() else 0, meta["name"])
+    version = pod.resource_version
+    key = (failure["finishedAt"], int(version) if version.isdecimal() else 0, pod.name)
     return {name: value for name, value in failure.items() if value not in (None, "")}, key
 
 
@@ -121,25 +117,17 @@ def _read_attempt(marks: Mapping[str, str]) -> int:
     return sum(count or 0 for count in counts)
 
 
-def _list_containers(pod: Object) -> list[Mapping[str, Any]]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+def _find_container(pod: Pod) -> Fields:
+    """The status of the container that failed first; empty when none has."""
+    failed = [entry for entry in pod.all_container_statuses if read_terminated(entry).get("exitCode")]
+    return min(failed, key=lambda entry: read_text(read_terminated(entry), "finishedAt"), default={})
 
 
-def _find_container(pod: Object) -> Mapping[str, Any] | None:
-    """The container that failed first."""
-    failed = [entry for entry in _list_containers(pod) if _get_end(entry).get("exitCode")]
-    return min(failed, key=lambda entry: _get_end(entry).get("finishedAt") or "", default=None)
-
-
-def _get_end(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (container.get("state") or {}).get("terminated") or {}
-
-
-def _find_end(pod: Object) -> str:
+def _find_end(pod: Pod) -> str:
     """When it failed. A Pod that says nothing about it counts from its birth."""
-    ends = [_get_end(entry).get("finishedAt") for entry in _list_containers(pod) if _get_end(entry).get("exitCode")]
-    return min((end for end in ends if end), default=str(pod["metadata"].get("creationTimestamp", "")))
+    ended = [read_terminated(entry) for entry in pod.all_container_statuses]
+    times = (end.get("finishedAt") for end in ended if end.get("exitCode"))
+    return min((time for time in times if time), default=pod.created_at)
 
 
 def _find_signal(code: int | None) -> int | None:
@@ -164,7 +152,7 @@ def _cut(text: str) -> str:
     return raw[-_BYTES:].decode(errors="ignore").strip()
 
 
-def describe(failure: Failure) -> str:
+def describe(failure: Fields) -> str:
     """For people: who, how, and the last words."""
     who = f"Pod {failure['pod']}" if "rank" not in failure else f"rank {failure['rank']} of job {failure['job']}"
     if "container" in failure:
@@ -173,7 +161,7 @@ def describe(failure: Failure) -> str:
     return f"{text}{LAST_WORDS}\n{failure['message']}" if failure.get("message") else text
 
 
-def _describe_end(failure: Failure) -> str:
+def _describe_end(failure: Fields) -> str:
     reason = failure.get("reason", "")
     if "signal" in failure:
         name = _name_signal(failure["signal"]) or f"signal {failure['signal']}"
@@ -183,9 +171,10 @@ def _describe_end(failure: Failure) -> str:
     return f"ended with exit code {failure['exitCode']}{known}" if "exitCode" in failure else f"failed{known}"
 
 
-def map_failed_job(view: View, job: Object) -> Iterable[Request]:
+def map_failed_job(view: View, obj: Object) -> Iterable[Request]:
     """The TrainJob whose Job has counted a failure. It has the name of its JobSet."""
-    owner = find_controller(job)
-    if owner is None or owner.get("kind") != "JobSet" or not (job.get("status") or {}).get("failed"):
+    job = Job(obj)
+    owner = job.controller
+    if owner is None or owner.get("kind") != "JobSet" or not job.failed:
         return ()
-    return (Request(job["metadata"].get("namespace", ""), owner["name"]),)
+    return (Request(job.namespace, owner["name"]),)
