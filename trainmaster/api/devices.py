@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from trainmaster.api.labels import DEVICES
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.requests import GPU, count_devices, is_sidecar, read_amounts
 
 
@@ -95,7 +95,7 @@ def render_lease(spec: Mapping[str, Any], devices: Sequence[Device]) -> str:
     return orjson.dumps(shares).decode()
 
 
-def list_leased(pod: Object) -> list[str]:
+def list_leased(pod: Fields) -> list[str]:
     """Ids of the GPUs that a Pod was given, each once."""
     shares = _read(pod)
     if not isinstance(shares, dict):
@@ -104,7 +104,7 @@ def list_leased(pod: Object) -> list[str]:
     return list(dict.fromkeys(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry))
 
 
-def devices_env(pod: Object, container: str = "") -> dict[str, str]:
+def devices_env(pod: Fields, container: str = "") -> dict[str, str]:
     """The variables with which processes see their GPUs and no others; without a lease they see none.
 
     Of one container, or without a name of all of the Pod's. CUDA_VISIBLE_DEVICES has numbers in PCI order, because many
@@ -120,7 +120,7 @@ def devices_env(pod: Object, container: str = "") -> dict[str, str]:
     }
 
 
-def list_shares(pod: Object, container: str = "") -> list[tuple[int, str]]:
+def list_shares(pod: Fields, container: str = "") -> list[tuple[int, str]]:
     """(index, id) of the GPUs of one container, or without a name of all of the Pod's; each once."""
     shares = _read(pod)
     lists = shares if isinstance(shares, dict) else {}
@@ -135,7 +135,7 @@ def list_shares(pod: Object, container: str = "") -> list[tuple[int, str]]:
     return [(index, id_) for id_, index in entries.items()]
 
 
-def _read(obj: Object) -> Any:
+def _read(obj: Fields) -> Any:
     text = (obj["metadata"].get("annotations") or {}).get(DEVICES)
     if not text:
         return None

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 
 TRAIN_JOB, JOB_SET, JOB, POD = "TrainJob", "JobSet", "Job", "Pod"
@@ -58,7 +58,7 @@ class Workload:
         return self.uid if self.kind == TRAIN_JOB else ""
 
 
-def find_controller(obj: Object, kind: str) -> Reference | None:
+def find_controller(obj: Fields, kind: str) -> Reference | None:
     """Who controls an object of that kind, by its own word; None when it is nobody that may."""
     meta = obj["metadata"]
     for owner in meta.get("ownerReferences") or ():
@@ -80,7 +80,7 @@ def is_named(found: Object | None, reference: Reference) -> bool:
     return found is not None and bool(found["metadata"]["uid"] == reference.uid)
 
 
-def build_workload(obj: Object, kind: str, above: Workload | None) -> Workload:
+def build_workload(obj: Fields, kind: str, above: Workload | None) -> Workload:
     """`above`: whom its verified controller works for; None when there is none."""
     meta = obj["metadata"]
     is_gang = kind == JOB_SET

@@ -23,6 +23,7 @@ from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_running, read_terminated, read_waiting
+from trainmaster.jobs.models.quotas import ResourceQuota
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.volumes import PersistentVolume, PersistentVolumeClaim
@@ -40,6 +41,7 @@ MODELS = (
     PersistentVolume,
     PersistentVolumeClaim,
     ObjectEvent,
+    ResourceQuota,
 )
 
 
@@ -166,9 +168,11 @@ def test_a_node_says_whom_it_keeps_off() -> None:
 
 
 def test_a_volume_and_its_claim_name_one_another() -> None:
-    spec = {"claimRef": {"name": "data"}, "csi": {"driver": DRIVER}, "storageClassName": "local"}
+    csi = {"driver": DRIVER, "volumeHandle": "here"}
+    spec = {"claimRef": {"name": "data"}, "csi": csi, "storageClassName": "local"}
     volume = PersistentVolume(build({"phase": "Bound"}, spec))
     assert volume.claim["name"] == "data" and volume.is_ours and volume.phase == "Bound"
+    assert volume.handle == "here" and not volume.is_deleted_with_object
     claim = PersistentVolumeClaim(build(None, {"volumeName": "one", "resources": {"requests": {"storage": "1Gi"}}}))
     assert (claim.volume, claim.requests, claim.phase) == ("one", {"storage": "1Gi"}, "")
     assert (claim.volume_mode, claim.storage_class, volume.storage_class) == ("Filesystem", "", "local")
@@ -184,6 +188,18 @@ def test_an_event_has_a_time_however_it_was_written() -> None:
         {**build(), "involvedObject": {"kind": "Pod", "name": "one-0"}, "source": {"component": "node"}}
     )
     assert (about.about, about.reporter, about.time) == ("Pod/one-0", "node", "")
+
+
+def test_a_pod_says_whom_its_containers_run_as_and_where_they_are_found() -> None:
+    pod = Pod(build(spec={"subdomain": "ring", "securityContext": {"runAsUser": 7}, "serviceAccountName": "me"}))
+    assert (pod.subdomain, pod.service_account, pod.security_context) == ("ring", "me", {"runAsUser": 7})
+    assert Pod(build(spec={"hostNetwork": True})).uses_host_network and not pod.uses_host_network
+    assert Pod(build()).service_account == "default"
+
+
+def test_a_quota_says_what_is_allowed_and_used() -> None:
+    quota = ResourceQuota(build({"used": {"pods": "1"}}, {"hard": {"pods": "2"}}))
+    assert (quota.hard, quota.used) == ({"pods": "2"}, {"pods": "1"})
 
 
 def test_parts_are_read_by_their_path() -> None:

@@ -52,6 +52,25 @@ class Pod(ObjectModel):
     def started_at(self) -> str:
         return str(self.status.get("startTime") or "")
 
+    @property
+    def service_account(self) -> str:
+        return str(self.spec.get("serviceAccountName") or "default")
+
+    @property
+    def uses_host_network(self) -> bool:
+        return bool(self.spec.get("hostNetwork"))
+
+    @property
+    def subdomain(self) -> str:
+        """The headless Service below which it has a name; "" for none."""
+        return str(self.spec.get("subdomain") or "")
+
+    @property
+    def security_context(self) -> Fields:
+        """What its containers share; each has its own over it."""
+        context: Fields = self.spec.get("securityContext") or _NOTHING
+        return context
+
     # Which member of its job
 
     @property

@@ -59,6 +59,16 @@ class PersistentVolume(StorageModel):
         """A directory below the home's `volumes`."""
         return self.csi.get("driver") == DRIVER
 
+    @property
+    def handle(self) -> str:
+        """Of one that is ours: the name of its directory."""
+        return str(self.csi.get("volumeHandle") or "")
+
+    @property
+    def is_deleted_with_object(self) -> bool:
+        """What it holds goes when its object does."""
+        return bool(self.spec.get("persistentVolumeReclaimPolicy") == "Delete")
+
 
 class PersistentVolumeClaim(StorageModel):
     __slots__ = ()
