@@ -10,11 +10,12 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from trainmaster.kit.scopes import finish
 from trainmaster.node.shim_link import ShimError
 from trainmaster.node.supervisor import Supervisor
+from trainmaster.shim.wire import Message
 
 KEPT = 1024
 """Bytes of output that are kept, for the event's text."""
@@ -40,7 +41,7 @@ class ShimAccess:
         self._supervisor = supervisor
 
     async def connect(self, uid: str, port: int, host: str = "") -> socket.socket:
-        fields: dict[str, Any] = {"port": port, **({"host": host} if host else {})}
+        fields: Message = {"port": port, **({"host": host} if host else {})}
         try:
             _, fds = await self._supervisor.request(uid, "connect", **fields)
         except ShimError as error:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from trainmaster.shim import probe
 from trainmaster.shim.probe import IsolationFinding
@@ -115,7 +115,7 @@ def parse_findings(output: bytes) -> list[IsolationFinding]:
     return [IsolationFinding(**entry) for entry in json.loads(output)]
 
 
-def _read_key() -> dict[str, Any]:
+def _read_key() -> dict[str, object]:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -132,7 +132,7 @@ def _read_capabilities() -> str:
     return next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "")
 
 
-def _read_kept(path: Path, key: Mapping[str, Any]) -> list[IsolationFinding] | None:
+def _read_kept(path: Path, key: Mapping[str, object]) -> list[IsolationFinding] | None:
     try:
         content = json.loads(path.read_bytes())
         if content["key"] != key:

@@ -57,7 +57,7 @@ class ShimLink:
                 answer.exception()  # nobody may be waiting for it any more
         self._waiting.clear()
 
-    async def request(self, op: str, fields: dict[str, Any] | None = None, fds: Sequence[int] = ()) -> Answer:
+    async def request(self, op: str, fields: Message | None = None, fds: Sequence[int] = ()) -> Answer:
         """The answer and its descriptors, which the caller closes. ShimError when it refuses or is gone."""
         if self._link.fileno() < 0:
             raise ShimGone("the shim has gone")

@@ -20,9 +20,8 @@ would be a guess.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 NAMESPACE = "kubeflow-system"
 NAME = "image-rules"
@@ -108,7 +107,7 @@ def parse_table(text: str) -> Table:
     return Table(tuple(rules), environments, strict)
 
 
-def _parse_environments(raw: Any, complaints: list[str]) -> dict[str, Named]:
+def _parse_environments(raw: object, complaints: list[str]) -> dict[str, Named]:
     if not isinstance(raw, dict):
         complaints.append("environments must be a mapping from names to environments")
         return {}
@@ -130,7 +129,7 @@ def _parse_environments(raw: Any, complaints: list[str]) -> dict[str, Named]:
     return found
 
 
-def _parse_rules(raw: Any, environments: Mapping[str, Named], complaints: list[str]) -> list[ImageRule]:
+def _parse_rules(raw: object, environments: Mapping[str, Named], complaints: list[str]) -> list[ImageRule]:
     if not isinstance(raw, list):
         complaints.append("rules must be a list")
         return []
@@ -155,7 +154,7 @@ def _parse_rules(raw: Any, environments: Mapping[str, Named], complaints: list[s
     return rules
 
 
-def _parse_texts(raw: Any, where: str, complaints: list[str]) -> tuple[str, ...]:
+def _parse_texts(raw: object, where: str, complaints: list[str]) -> tuple[str, ...]:
     if raw is None:
         return ()
     if not isinstance(raw, list) or not all(isinstance(text, str) and text for text in raw):
@@ -164,5 +163,5 @@ def _parse_texts(raw: Any, where: str, complaints: list[str]) -> tuple[str, ...]
     return tuple(raw)
 
 
-def _list_unknown(entry: Mapping[Any, Any], known: set[str], where: str) -> list[str]:
+def _list_unknown(entry: Iterable[object], known: set[str], where: str) -> list[str]:
     return [f"{where}: there is no field {name!r}" for name in entry if name not in known]
