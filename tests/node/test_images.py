@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import wheels
 from tests.support.wheels import make_project, make_sdist
-from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import SystemClock
 from trainmaster.node.images import fetch_program, layers
 from trainmaster.node.images.contract import Check, Errand, ErrandReport, ImageError
@@ -84,7 +84,7 @@ class LocalErrands:
     def __init__(self) -> None:
         self.done: list[Errand] = []
 
-    async def run(self, pod: Object, errand: Errand, check: Check) -> ErrandReport:
+    async def run(self, pod: Pod, errand: Errand, check: Check) -> ErrandReport:
         self.done.append(errand)
         done = await asyncio.to_thread(
             subprocess.run, errand.argv, env=dict(errand.env), cwd=errand.directory, capture_output=True, check=False
@@ -100,7 +100,7 @@ def build(root: Path, index: Path, **environ: str) -> tuple[Environments, LocalE
 
 def order(*requirements: str, is_tenants: bool = False, namespace: str = "uid-1", user: int | None = None) -> Order:
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": [{"name": "main"}]}}
-    return Order(pod, "main", namespace, is_tenants, user, requirements)
+    return Order(Pod(pod), "main", namespace, is_tenants, user, requirements)
 
 
 def say_nothing(_: str) -> None:

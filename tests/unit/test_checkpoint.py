@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from trainmaster import checkpoint
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node import results as node_results
 from trainmaster.node.results import OUTPUT, Results
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec
@@ -85,7 +86,7 @@ def make_pod(index: int, attempt: int, life: int = 0) -> dict[str, Any]:
 def give(root: Path, index: int, attempt: int, *, restart: int = 0, life: int = 0) -> dict[str, str]:
     spec = ContainerSpec("node", restart, ("true",), {"A": "b"}, "/")
     results = Results(root)
-    return results.give(make_pod(index, attempt, life), "tj", spec, PLAIN, results.find_newest("tj")).env
+    return results.give(Pod(make_pod(index, attempt, life)), "tj", spec, PLAIN, results.find_newest("tj")).env
 
 
 def test_all_ranks_of_an_attempt_resume_from_the_same_one_whenever_they_start(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_caught_sigterm_asks_to_stop_and_ends_nothing(monkeypatch: pytest.Monk
 
 def test_in_a_sandbox_the_directories_are_mounted_at_fixed_paths(tmp_path: Path) -> None:
     spec = ContainerSpec("node", 0, ("true",), {}, "/")
-    given = Results(tmp_path).give(make_pod(0, 0), "tj", spec, FULL)
+    given = Results(tmp_path).give(Pod(make_pod(0, 0)), "tj", spec, FULL)
     assert [mount.target for mount in given.mounts] == ["/trainmaster/checkpoints", "/trainmaster/outputs"]
     assert given.env[OUTPUT] == "/trainmaster/outputs"
     assert (tmp_path / "tj" / "outputs").is_dir()
@@ -161,5 +162,5 @@ def test_in_a_sandbox_the_directories_are_mounted_at_fixed_paths(tmp_path: Path)
 
 def test_a_pod_that_works_for_no_trainjob_gets_nothing(tmp_path: Path) -> None:
     spec = ContainerSpec("node", 0, ("true",), {}, "/")
-    assert Results(tmp_path).give(make_pod(0, 0), "", spec, PLAIN) == spec
+    assert Results(tmp_path).give(Pod(make_pod(0, 0)), "", spec, PLAIN) == spec
     assert list(tmp_path.iterdir()) == []

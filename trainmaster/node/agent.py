@@ -16,13 +16,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchEvent, WriteOptions
 from trainmaster.client.follow import follow
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.queue import WorkQueue
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
@@ -54,7 +54,7 @@ from trainmaster.node.shim_link import ShimError
 from trainmaster.node.status import StatusFacts, build_status
 from trainmaster.node.storage_guard import GuardActions, GuardedPod, StorageGuard
 from trainmaster.node.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
-from trainmaster.node.tracked import TrackedPod, is_mirror, track
+from trainmaster.node.tracked import TrackedPod, track
 from trainmaster.node.workloads import Workloads
 from trainmaster.node.write_pacing import WritePacer
 from trainmaster.shim.cgroups import read_hierarchies
@@ -162,7 +162,7 @@ class NodeAgent:
 
     async def _follow(self) -> None:
         async def change(event: WatchEvent) -> None:
-            self._take(event.object, gone=event.type == "DELETED")
+            self._take(Pod(event.object), gone=event.type == "DELETED")
 
         selector = f"spec.nodeName={self._settings.name}"
         await follow(self._client, self._clock, PODS, self._take_all, change, field_selector=selector)
@@ -178,17 +178,17 @@ class NodeAgent:
                 self._take(pod.obj, gone=True)
         await self._runner.sweep(present | set(self._pods) | self._errands.list_uids())
         for obj in items:
-            self._take(obj, gone=False)
+            self._take(Pod(obj), gone=False)
         for pod in (self._expected or {}).values():
             pod.set_all_ended()
         self._expected = None
         # All at once: what runs is known again before anything is decided, however many Pods there are.
         await asyncio.gather(*(self._adopt(pod) for pod in tuple(self._pods.values())))
 
-    def _take(self, obj: Object, *, gone: bool) -> None:
-        if is_mirror(obj):
-            return
-        uid = obj["metadata"]["uid"]
+    def _take(self, obj: Pod, *, gone: bool) -> None:
+        if obj.is_mirror:
+            return  # it only shows what runs elsewhere
+        uid = obj.uid
         known = self._pods.get(uid) or (self._expected or {}).pop(uid, None)
         if known is None:
             if gone:
@@ -203,9 +203,9 @@ class NodeAgent:
         self._names.note(obj)
         self._queue.add(uid)
 
-    def _find_end(self, obj: Object, container: str, attempt: int) -> asyncio.Event:
+    def _find_end(self, obj: Pod, container: str, attempt: int) -> asyncio.Event:
         """The server may answer before this node has found again what it ran: nothing is over because of that."""
-        uid = obj["metadata"]["uid"]
+        uid = obj.uid
         pod = self._pods.get(uid)
         if pod is None and self._expected is not None:
             pod = self._expected.setdefault(uid, track(obj))
@@ -258,9 +258,9 @@ class NodeAgent:
         found = []
         for pod in tuple(self._pods.values()):
             directory = str(self._settings.root / pod.uid)
-            trainjob = (await self._workloads.resolve(pod.obj)).trainjob
+            trainjob = (await self._workloads.resolve(pod.obj.raw)).trainjob
             results = str(self._settings.results / trainjob) if trainjob and self._settings.results else ""
-            over = pod.is_settled or is_over(pod.obj)
+            over = pod.is_settled or pod.obj.is_over
             found.append(GuardedPod(pod.obj, directory, over, results, self._launcher.list_claims(pod.uid)))
         return found
 
@@ -310,7 +310,7 @@ class NodeAgent:
         if pod.gone:
             await self._forget(pod)
             return
-        if pod.state is None and is_over(pod.obj):
+        if pod.state is None and pod.obj.is_over:
             await self._settle(pod)
             if pod.plan.deletion is not None:
                 await self._confirm(pod)
@@ -342,7 +342,7 @@ class NodeAgent:
 
     async def _adopt(self, pod: TrackedPod) -> None:
         """Before the workers come to it, if its state is not known; they try again what fails here."""
-        if pod.state is not None or pod.gone or is_over(pod.obj):
+        if pod.state is not None or pod.gone or pod.obj.is_over:
             return
         try:
             await self._load(pod)
@@ -373,7 +373,7 @@ class NodeAgent:
             return
         if is_finished(pod.plan, pod.state):
             await self._keep_outputs(pod)
-        before = pod.obj.get("status") or {}
+        before = pod.obj.status
         facts = StatusFacts(address=self._runner.find_address(pod.obj), rules=self._settings.rules)
         after = build_status(pod.obj, pod.plan, pod.state, self._clock.now(), facts)
         changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
@@ -403,7 +403,7 @@ class NodeAgent:
         if not any(container.stage is ContainerStage.STARTING for container in pod.state.containers):
             pod.starts_since = None
             return False
-        if pod.starts_since is None or decide_phase(pod.plan, pod.state) != _get_phase(pod.obj):
+        if pod.starts_since is None or decide_phase(pod.plan, pod.state) != pod.obj.phase:
             return False
         left = pod.starts_since + PATIENCE - self._clock.boot()
         if left > 0:
@@ -411,14 +411,16 @@ class NodeAgent:
         return left > 0
 
     async def _write(self, pod: TrackedPod, changed: Object) -> None:
-        meta = pod.obj["metadata"]
-        patch = {"metadata": {"uid": meta["uid"]}, "status": changed}
+        obj = pod.obj
+        patch = {"metadata": {"uid": obj.uid}, "status": changed}
         options = WriteOptions(field_manager=REPORTER)
-        new = await self._client.patch(
-            PODS, meta["name"], PatchType.MERGE, patch, meta["namespace"], subresource="status", options=options
+        new = Pod(
+            await self._client.patch(
+                PODS, obj.name, PatchType.MERGE, patch, obj.namespace, subresource="status", options=options
+            )
         )
         # The watch brings it too, later; a pass in between must not report the same again.
-        if int(new["metadata"]["resourceVersion"]) > int(pod.obj["metadata"]["resourceVersion"]):
+        if int(new.resource_version) > int(pod.obj.resource_version):
             pod.take(new)
 
     async def _settle(self, pod: TrackedPod) -> None:
@@ -429,11 +431,9 @@ class NodeAgent:
             await self._runner.settle(pod.uid)
 
     async def _confirm(self, pod: TrackedPod) -> None:
-        meta = pod.obj["metadata"]
+        obj = pod.obj
         try:
-            await self._client.delete(
-                PODS, meta["name"], meta["namespace"], DeleteOptions(grace_seconds=0, uid=meta["uid"])
-            )
+            await self._client.delete(PODS, obj.name, obj.namespace, DeleteOptions(grace_seconds=0, uid=obj.uid))
         except NotFound:
             return
         except StatusError:
@@ -482,7 +482,3 @@ def build_launcher(
     environments = Environments(images.root, settings.environ, clock, errands, limits)
     found = Images(client, images, workloads, environments)
     return Launcher(client, clock, launch, found, exceeded, usage, announce)
-
-
-def _get_phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")

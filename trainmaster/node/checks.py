@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_text
 from trainmaster.kit.clock import Clock
 from trainmaster.node import grpc_health
 from trainmaster.node.access import AccessError, PodAccess
@@ -23,7 +23,7 @@ _LONGEST_HEAD = 65536
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
     uid: str
-    container: Mapping[str, Any]
+    container: Fields
     """The container's entry of the Pod's spec."""
 
     @property
@@ -31,7 +31,7 @@ class ProbeTarget:
         return str(self.container["name"])
 
     def find_port(self, asked: int | str) -> int:
-        for entry in self.container.get("ports") or ():
+        for entry in list_items(self.container, "ports"):
             if entry.get("name") == asked:
                 return int(entry["containerPort"])
         if isinstance(asked, str) and not asked.isdigit():
@@ -45,10 +45,10 @@ class ProbeOutcome:
     text: str = ""
 
 
-async def check(access: PodAccess, target: ProbeTarget, probe: Mapping[str, Any]) -> ProbeOutcome:
+async def check(access: PodAccess, target: ProbeTarget, probe: Fields) -> ProbeOutcome:
     try:
         if "exec" in probe:
-            code, text = await access.run(target.uid, target.name, probe["exec"].get("command") or ())
+            code, text = await access.run(target.uid, target.name, list_items(probe, "exec", "command"))
             return ProbeOutcome(code == 0, text)
         if "httpGet" in probe:
             status = await _get(access, target, probe["httpGet"])
@@ -56,7 +56,7 @@ async def check(access: PodAccess, target: ProbeTarget, probe: Mapping[str, Any]
             return ProbeOutcome(ok, "" if ok else f"HTTP probe failed with statuscode: {status}")
         if "tcpSocket" in probe:
             handler = probe["tcpSocket"]
-            (await access.connect(target.uid, target.find_port(handler["port"]), handler.get("host") or "")).close()
+            (await access.connect(target.uid, target.find_port(handler["port"]), read_text(handler, "host"))).close()
             return ProbeOutcome(ok=True)
         if "grpc" in probe:
             return await _ask_health(access, target, probe["grpc"])
@@ -65,11 +65,11 @@ async def check(access: PodAccess, target: ProbeTarget, probe: Mapping[str, Any]
     return ProbeOutcome(ok=False, text="missing probe handler")
 
 
-async def run_hook(access: PodAccess, target: ProbeTarget, hook: Mapping[str, Any], clock: Clock) -> str:
+async def run_hook(access: PodAccess, target: ProbeTarget, hook: Fields, clock: Clock) -> str:
     """Why it failed; "" when it did not."""
     try:
         if "exec" in hook:
-            command = hook["exec"].get("command") or ()
+            command = list_items(hook, "exec", "command")
             code, text = await access.run(target.uid, target.name, command)
             return "" if code == 0 else f"command '{' '.join(command)}' exited with {code}: {text}"
         if "httpGet" in hook:
@@ -83,15 +83,15 @@ async def run_hook(access: PodAccess, target: ProbeTarget, hook: Mapping[str, An
     return "invalid handler: only exec, httpGet and sleep can be hooks"
 
 
-async def _get(access: PodAccess, target: ProbeTarget, handler: Mapping[str, Any]) -> int:
+async def _get(access: PodAccess, target: ProbeTarget, handler: Fields) -> int:
     """The status code; redirects are not followed, and certificates are not checked, as the kubelet does."""
     port = target.find_port(handler["port"])
     path = handler.get("path") or "/"
     path = path if path.startswith("/") else f"/{path}"
-    link = await access.connect(target.uid, port, handler.get("host") or "")
+    link = await access.connect(target.uid, port, read_text(handler, "host"))
     link.setblocking(False)
     headers = {"Host": f"{handler.get('host') or 'localhost'}:{port}", "User-Agent": _AGENT, "Accept": "*/*"}
-    headers |= {str(entry["name"]): str(entry.get("value") or "") for entry in handler.get("httpHeaders") or ()}
+    headers |= {str(entry["name"]): read_text(entry, "value") for entry in list_items(handler, "httpHeaders")}
     lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "Connection: close"]
     try:
         secure = _trust_anyone() if handler.get("scheme") == "HTTPS" else None
@@ -119,12 +119,12 @@ def _trust_anyone() -> ssl.SSLContext:
     return context
 
 
-async def _ask_health(access: PodAccess, target: ProbeTarget, handler: Mapping[str, Any]) -> ProbeOutcome:
+async def _ask_health(access: PodAccess, target: ProbeTarget, handler: Fields) -> ProbeOutcome:
     link = await access.connect(target.uid, target.find_port(handler["port"]))
     link.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=link)
     try:
-        status = await grpc_health.ask(reader, writer, handler.get("service") or "")
+        status = await grpc_health.ask(reader, writer, read_text(handler, "service"))
     finally:
         writer.close()
     if status == grpc_health.SERVING:

@@ -15,7 +15,9 @@ from pathlib import Path
 
 from trainmaster.api import status
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
 from trainmaster.client.contract import LogOptions
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock, parse_time
 from trainmaster.node.cri import Renderer, find_tail, format_stamp
 from trainmaster.node.inotify import Inotify
@@ -24,7 +26,7 @@ from trainmaster.shim.protocol import Paths
 
 _PIECE = 1 << 18
 
-FindEnd = Callable[[Object, str, int], asyncio.Event]
+FindEnd = Callable[[Pod, str, int], asyncio.Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,16 @@ class CriLogReader:
 
     def read(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
         """Refuses at once what cannot be answered; the bytes follow."""
-        uid = pod["metadata"]["uid"]
-        attempt = choose_attempt(pod, container, previous=options.previous)
-        path = Path(Paths(str(self._root / uid)).log(container, attempt))
+        model = Pod(pod)
+        attempt = choose_attempt(model, container, previous=options.previous)
+        path = Path(Paths(str(self._root / model.uid)).log(container, attempt))
         if not path.exists():
-            name = pod["metadata"]["name"]
-            raise status.bad_request(f'container "{container}" in pod "{name}" has no log on this node')
+            raise status.bad_request(f'container "{container}" in pod "{model.name}" has no log on this node')
         renderer = Renderer(
             timestamps=options.timestamps, since=self._read_since(options), stream=options.stream.lower().encode()
         )
         asked = _Asked(path, options.follow, options.tail_lines, options.limit_bytes)
-        return self._stream(asked, renderer, self._find_end(pod, container, attempt))
+        return self._stream(asked, renderer, self._find_end(model, container, attempt))
 
     def _read_since(self, options: LogOptions) -> bytes:
         if options.since_seconds is not None:
@@ -115,13 +116,11 @@ async def wait_for_any(*events: asyncio.Event) -> None:
             task.cancel()
 
 
-def choose_attempt(pod: Object, container: str, *, previous: bool) -> int:
+def choose_attempt(pod: Pod, container: str, *, previous: bool) -> int:
     """Running: the current attempt; waiting after a crash: the last that ended, which has the same number."""
-    current = pod.get("status") or {}
-    for key in ("containerStatuses", "initContainerStatuses"):
-        for entry in current.get(key) or ():
-            if entry.get("name") == container:
-                count = int(entry.get("restartCount", 0))
-                in_back_off = "waiting" in (entry.get("state") or {}) and (entry.get("lastState") or {})
-                return count - 1 if previous and not in_back_off else count
+    for entry in (*pod.container_statuses, *pod.init_container_statuses):
+        if entry.get("name") == container:
+            count = int(entry.get("restartCount", 0))
+            in_back_off = "waiting" in read_fields(entry, "state") and entry.get("lastState")
+            return count - 1 if previous and not in_back_off else count
     return 0

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.api.devices import list_shares
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
 
 _COMMON = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps")
 _LINE = re.compile(r"^(GPU UUID|Device Minor):\s*(\S+)", re.MULTILINE)
@@ -20,7 +20,7 @@ LISTING = Path("/proc/driver/nvidia/gpus")
 DEV = Path("/dev")
 
 
-def list_nodes(pod: Object, container: str, *, dev: Path = DEV, listing: Path = LISTING) -> tuple[str, ...]:
+def list_nodes(pod: Fields, container: str, *, dev: Path = DEV, listing: Path = LISTING) -> tuple[str, ...]:
     """Paths of the nodes; empty without a lease, and for GPUs that were only declared."""
     shares = list_shares(pod, container)
     minors = read_minors(listing) if shares else {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Check, Errand, ErrandReport, ImageError
 from trainmaster.node.launch.budgets import find_budget
 from trainmaster.node.launch.contract import LaunchError, Prepared, Site, get_container
@@ -50,7 +50,7 @@ class ErrandRunner:
                 done.set_result(Exited(137, 0.0, error="it was killed"))
         return done is not None
 
-    async def run(self, pod: Object, errand: Errand, check: Check) -> ErrandReport:
+    async def run(self, pod: Pod, errand: Errand, check: Check) -> ErrandReport:
         """ImageError when it cannot be run, or must be ended."""
         uid = errand.name
         helper = _build_helper(pod, uid)
@@ -59,7 +59,7 @@ class ErrandRunner:
             await self._clear(uid)
             site = await self._places.build_site(helper, {})
             spec = self._build_spec(pod, errand, site)
-            budget = await find_budget(self._places.client, pod["metadata"]["namespace"])
+            budget = await find_budget(self._places.client, pod.namespace)
             sandbox = await self._places.build_sandbox(helper, Prepared(site, budget=budget))
             await self._supervisor.create(uid, _fit(sandbox, errand, spec.limits), [spec])
             exited = await self._wait(self._running[uid], errand, check)
@@ -91,7 +91,7 @@ class ErrandRunner:
         await self._supervisor.close(uid)
         await self._supervisor.remove(uid)
 
-    def _build_spec(self, pod: Object, errand: Errand, site: Site) -> ContainerSpec:
+    def _build_spec(self, pod: Pod, errand: Errand, site: Site) -> ContainerSpec:
         privileges = decide_privileges(pod, get_container(pod, errand.container), site.level, self._server_uid)
         ways = site.variables if errand.egress else {}
         return ContainerSpec(
@@ -111,12 +111,10 @@ class ErrandRunner:
         )
 
 
-def _build_helper(pod: Object, uid: str) -> Object:
+def _build_helper(pod: Pod, uid: str) -> Pod:
     """In the Pod's namespace, and known to nobody."""
-    return {
-        "metadata": {"uid": uid, "name": uid, "namespace": pod["metadata"]["namespace"]},
-        "spec": {"containers": [{"name": _CONTAINER}]},
-    }
+    meta = {"uid": uid, "name": uid, "namespace": pod.namespace}
+    return Pod({"metadata": meta, "spec": {"containers": [{"name": _CONTAINER}]}})
 
 
 def _fit(sandbox: SandboxSpec, errand: Errand, limits: ResourceLimits) -> SandboxSpec:
@@ -124,7 +122,7 @@ def _fit(sandbox: SandboxSpec, errand: Errand, limits: ResourceLimits) -> Sandbo
     return replace(sandbox, limits=limits, relays=relays, hide=(*sandbox.hide, *errand.hide))
 
 
-def decide_limits(pod: Object) -> ResourceLimits:
+def decide_limits(pod: Pod) -> ResourceLimits:
     """What the Pod has been given while its containers do not run; never without any."""
     found = build_pod_limits(pod)
     return replace(found, memory=found.memory or _MEMORY, pids=found.pids or _PIDS)

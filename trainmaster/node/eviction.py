@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from trainmaster.api import quantity
-from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
+from trainmaster.jobs.models.pods import Pod
 
 MIB = 1024**2
 LEAST = MIB
@@ -61,15 +61,15 @@ class Claim:
     """Uids of the Pods that may write to it."""
 
 
-def read_amounts(pod: Object) -> tuple[int, int]:
+def read_amounts(pod: Pod) -> tuple[int, int]:
     """(limit, request) of its containers together; 0 where none names one."""
     return _add_up(pod, "limits"), _add_up(pod, "requests")
 
 
-def _add_up(pod: Object, section: str) -> int:
+def _add_up(pod: Pod, section: str) -> int:
     found = []
-    for container in pod["spec"].get("containers") or ():
-        amounts: dict[str, Any] = (container.get("resources") or {}).get(section) or {}
+    for container in pod.containers:
+        amounts = read_fields(container, "resources", section)
         if RESOURCE in amounts:
             found.append(int(quantity.parse(amounts[RESOURCE])))
     return sum(found)

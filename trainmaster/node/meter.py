@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock
 from trainmaster.node.hardware import Hardware, NodeHealth
 from trainmaster.node.shim_link import ShimError
@@ -88,8 +90,8 @@ class NodeMeter(Generic[UsageT]):
             stats, _ = await self._supervisor.request(uid, "stats")
         except ShimError:
             return uid, None
-        running = list_running(pod)
-        parts = {name: part for name, part in (stats.get("containers") or {}).items() if name in running}
+        running = list_running(Pod(pod))
+        parts = {name: part for name, part in read_fields(stats, "containers").items() if name in running}
         if len(running) == 1 or not parts:
             # The group of the whole Pod knows more than its processes do; a shim of an older version knows only that.
             parts = {name: stats if name == running[0] else {} for name in running}
@@ -114,12 +116,9 @@ class NodeMeter(Generic[UsageT]):
         return self._build(_get_rate(before, read_machine_cpu(), seconds), memory, seconds)
 
 
-def list_running(pod: Object) -> list[str]:
-    current = pod.get("status") or {}
-    statuses = [*(current.get("initContainerStatuses") or []), *(current.get("containerStatuses") or [])]
-    return [item["name"] for item in statuses if "running" in (item.get("state") or {})] or [
-        pod["spec"]["containers"][0]["name"]
-    ]
+def list_running(pod: Pod) -> list[str]:
+    running = [item["name"] for item in pod.all_container_statuses if "running" in read_fields(item, "state")]
+    return running or [pod.containers[0]["name"]]
 
 
 def _get_rate(before: int, now: int, seconds: float) -> int:

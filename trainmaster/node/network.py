@@ -14,7 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.workloads import read_gang
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.sandboxes import build_names
 from trainmaster.shim.egress import INTERNET
 from trainmaster.shim.egress import NONE as NO_EGRESS
@@ -81,38 +85,35 @@ class Addresses:
         raise AddressesExhausted(f"all addresses of {self.network} are taken")
 
 
-def get_gang(pod: Object) -> str:
+def get_gang(pod: Pod) -> str:
     """Pods that know each other by name: those of one JobSet, else of one headless Service, else the Pod alone. Never
     Pods of two namespaces."""
-    meta = pod["metadata"]
-    gang = read_gang(pod)
+    gang = read_gang(pod.raw)
     if gang:
         return gang
-    subdomain = pod["spec"].get("subdomain")
-    return f"{meta['namespace']}/{subdomain}" if subdomain else str(meta["uid"])
+    return f"{pod.namespace}/{pod.subdomain}" if pod.subdomain else pod.uid
 
 
-def build_segment(owner: Object) -> str:
+def build_segment(owner: ObjectModel) -> str:
     """By the uid of whose it is, which nobody chooses: names could be chosen so that two of them are one."""
-    return str(owner["metadata"]["uid"]).replace("-", "")[:LONGEST_SEGMENT]
+    return owner.uid.replace("-", "")[:LONGEST_SEGMENT]
 
 
-def list_peer_names(jobset: Object) -> list[tuple[str, str]]:
+def list_peer_names(jobset: JobSet) -> list[tuple[str, str]]:
     """(hostname, subdomain) of every Pod that the JobSet makes, whether it exists already or not."""
-    name, spec = jobset["metadata"]["name"], jobset["spec"]
-    subdomain = (spec.get("network") or {}).get("subdomain") or name
+    name, subdomain = jobset.name, jobset.subdomain
     found = []
-    for job in spec.get("replicatedJobs") or ():
-        inner = (job.get("template") or {}).get("spec") or {}
+    for job in jobset.replicated_jobs:
+        inner = read_fields(job, "template", "spec")
         pods = inner.get("parallelism", 1) if inner.get("completions") is None else inner["completions"]
         for index in range(job.get("replicas", 1)):
             found += [(f"{name}-{job['name']}-{index}-{rank}", subdomain) for rank in range(pods)]
     return found
 
 
-def build_hosts(addresses: Addresses, pod: Object, peers: Iterable[tuple[str, str]]) -> tuple[Line, ...]:
+def build_hosts(addresses: Addresses, pod: Pod, peers: Iterable[tuple[str, str]]) -> tuple[Line, ...]:
     """The Pod's own line first, because its fully qualified name must be the first name of its own address."""
-    namespace, gang = pod["metadata"]["namespace"], get_gang(pod)
+    namespace, gang = pod.namespace, get_gang(pod)
     hostname, domain = build_names(pod)
     hostname = hostname.partition(".")[0]
     own = (hostname, domain.partition(".")[0])
@@ -141,11 +142,11 @@ def build_service_names(name: str, namespace: str, seen_from: str) -> Line:
     return (*full, name) if namespace == seen_from else full
 
 
-def build_service_lines(services: Iterable[Object], pods: Sequence[tuple[Object, str]], seen_from: str) -> list[Line]:
+def build_service_lines(services: Iterable[Object], pods: Sequence[tuple[Pod, str]], seen_from: str) -> list[Line]:
     """Services with a selector resolve to their Pods' addresses; there is no virtual address and no port mapping."""
     lines = []
     for service in services:
-        meta, selector = service["metadata"], (service.get("spec") or {}).get("selector") or {}
+        meta, selector = service["metadata"], read_fields(service, "spec", "selector")
         names = build_service_names(meta["name"], meta["namespace"], seen_from)
         for pod, address in pods if selector else ():
             if _selects(meta["namespace"], selector, pod):
@@ -153,23 +154,23 @@ def build_service_lines(services: Iterable[Object], pods: Sequence[tuple[Object,
     return lines
 
 
-def _build_member(pod: Object, address: str, service: str) -> list[Line]:
+def _build_member(pod: Pod, address: str, service: str) -> list[Line]:
     """The Pod's own name below its headless Service; that of its host alone is nobody else's business."""
-    hostname, subdomain = pod["spec"].get("hostname"), pod["spec"].get("subdomain")
-    if not hostname or subdomain != service:
+    hostname = pod.spec.get("hostname")
+    if not hostname or pod.subdomain != service:
         return []
-    return [_build_line(address, hostname, subdomain, pod["metadata"]["namespace"])[:-1]]
+    return [_build_line(address, hostname, service, pod.namespace)[:-1]]
 
 
-def _selects(namespace: str, selector: Mapping[str, str], pod: Object) -> bool:
-    labels = pod["metadata"].get("labels") or {}
-    return pod["metadata"]["namespace"] == namespace and all(labels.get(k) == v for k, v in selector.items())
+def _selects(namespace: str, selector: Mapping[str, str], pod: Pod) -> bool:
+    labels = pod.labels
+    return pod.namespace == namespace and all(labels.get(k) == v for k, v in selector.items())
 
 
 def list_mapped_ports(service: Object) -> list[str]:
     """Ports that a client cannot reach under the Service's own number here, in words; for an event."""
     found = []
-    for port in (service.get("spec") or {}).get("ports") or ():
+    for port in list_items(service, "spec", "ports"):
         target = port.get("targetPort", port["port"])
         if target != port["port"]:
             found.append(f"port {port['port']} of Service {service['metadata']['name']} is not mapped: use {target}")

@@ -23,11 +23,11 @@ from typing import Any
 
 import orjson
 
-from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
 from trainmaster.bundles.store import BundleStore
 from trainmaster.bundles.views import LEFT_OUT, is_inside, is_same_file, is_same_link
 from trainmaster.history.results import ABOUT, FILES, WORKDIRS
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.volumes.contract import Volume
 from trainmaster.shim import beneath
 from trainmaster.shim.protocol import write_whole
@@ -49,9 +49,9 @@ class Outputs:
     results: Path
     bundles: Path
 
-    def note(self, pod: Object, trainjob: str, volumes: Mapping[str, Volume], directory: str) -> None:
+    def note(self, pod: Pod, trainjob: str, volumes: Mapping[str, Volume], directory: str) -> None:
         """Before the Pod starts. Nothing for ranks other than the first, and for Pods without code of their own."""
-        place = find_place(pod)
+        place = find_place(pod.raw)
         found = [volume for volume in volumes.values() if volume.code and not volume.read_only]
         path = f"{directory}/{NOTE}"
         if place is None or not trainjob or place.index or place.job_index or not found or os.path.exists(path):

@@ -89,7 +89,7 @@ class Performer:
     async def say(
         self, pod: TrackedPod, reason: str, text: str, *, warning: bool = False, action: str = "Starting"
     ) -> None:
-        await self._recorder.record(Note(pod.obj, reason, text, warning=warning, action=action), REPORTER)
+        await self._recorder.record(Note(pod.obj.raw, reason, text, warning=warning, action=action), REPORTER)
 
     def _spawn(self, pod: TrackedPod, work: Coroutine[None, None, None], what: str) -> asyncio.Task[None]:
         assert self._scope is not None, "the agent runs"
@@ -123,7 +123,7 @@ class Performer:
 
     async def _prepare(self, pod: TrackedPod, starts: Sequence[Start]) -> tuple[Ready, dict[Start, LaunchError]]:
         try:
-            await self._client.durable(int(pod.obj["metadata"]["resourceVersion"]))
+            await self._client.durable(int(pod.obj.resource_version))
             return await self._runner.prepare(pod.obj, starts)
         except (StatusError, OSError) as failure:
             return Ready(), dict.fromkeys(starts, LaunchError(CREATE_ERROR, str(failure)))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.status import StatusError
 from trainmaster.api.tenancy import NAME, PIDS
 from trainmaster.client.contract import Client, ListOptions, PatchType
+from trainmaster.jobs.models.quotas import ResourceQuota
 from trainmaster.kit.clock import Clock
 from trainmaster.node.launch.sandboxes import name_tenant_group
 from trainmaster.shim import cgroups
@@ -40,17 +40,17 @@ class PidsReport:
                 log.debug("pids not reported", extra={"error": str(error)})
 
     async def look(self) -> None:
-        for quota in (await self._client.list(RESOURCE_QUOTAS, "", ListOptions())).items:
-            if quota["metadata"]["name"] == NAME and PIDS in (quota["spec"].get("hard") or {}):
+        page = await self._client.list(RESOURCE_QUOTAS, "", ListOptions())
+        for quota in map(ResourceQuota, page.items):
+            if quota.name == NAME and PIDS in quota.hard:
                 await self._say(quota)
 
-    async def _say(self, quota: Object) -> None:
-        namespace = quota["metadata"]["namespace"]
-        used = str(self._read(namespace))
-        if ((quota.get("status") or {}).get("used") or {}).get(PIDS, "0") == used:
+    async def _say(self, quota: ResourceQuota) -> None:
+        used = str(self._read(quota.namespace))
+        if quota.used.get(PIDS, "0") == used:
             return
         body = {"status": {"used": {PIDS: used}}}
-        await self._client.patch(RESOURCE_QUOTAS, NAME, PatchType.MERGE, body, namespace, subresource="status")
+        await self._client.patch(RESOURCE_QUOTAS, NAME, PatchType.MERGE, body, quota.namespace, subresource="status")
 
     def _read(self, namespace: str) -> int:
         group = f"{self._base}/{cgroups.NODE_GROUP}/{name_tenant_group(self._home, namespace)}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from trainmaster.api.meta import Fields
 from trainmaster.node.hardware import NodeHealth
 
 MIB = 1024**2
@@ -79,10 +79,10 @@ def _find(condition: str, word: str, short: bool, bad: str, good: str, text: str
     )
 
 
-def merge_taints(taints: Sequence[Mapping[str, Any]], findings: Sequence[PressureFinding]) -> list[Mapping[str, Any]]:
+def merge_taints(taints: Sequence[Fields], findings: Sequence[PressureFinding]) -> list[Fields]:
     """The Node's taints with ours as they should be; those of others stay."""
     own = {finding.taint for finding in findings}
-    kept: list[Mapping[str, Any]] = [taint for taint in taints if taint.get("key") not in own]
+    kept: list[Fields] = [taint for taint in taints if taint.get("key") not in own]
     known = {taint.get("key"): taint for taint in taints}
     for finding in findings:
         if finding.is_true:

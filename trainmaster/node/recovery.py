@@ -7,13 +7,13 @@ it had not. After a reboot, or without its directory, a Pod counts as disrupted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-from trainmaster.api.conditions import is_true, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_fields, read_text
+from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_terminated
 from trainmaster.kit.clock import parse_time
 from trainmaster.node.found import FoundAttempt, FoundPod
 from trainmaster.node.machine.model import PodPlan
@@ -33,6 +33,7 @@ from trainmaster.shim.protocol import Exited, Started
 
 LOST = "ContainerStatusUnknown"
 LOST_TEXT = "The container could not be located when the pod was terminated"
+_NOTHING: Fields = {}
 DISRUPTED = Ending("Terminated", "the machine was restarted while the Pod ran", disruption="TerminationByKubelet")
 
 
@@ -73,25 +74,21 @@ def note_lost(state: PodState, now: Moment) -> PodState:
     return state
 
 
-def rebuild_state(pod: Object, plan: PodPlan, found: FoundPod, now: Moment, rules: RestartRules = RULES) -> PodState:
-    status = pod.get("status") or {}
-    begun = status.get("startTime")
+def rebuild_state(pod: Pod, plan: PodPlan, found: FoundPod, now: Moment, rules: RestartRules = RULES) -> PodState:
+    begun = pod.started_at
     state = make_state(plan, now, started_at=parse_time(begun) if begun else None)
-    shown = {
-        entry["name"]: entry
-        for entry in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
-    }
+    shown = {entry["name"]: entry for entry in (*pod.container_statuses, *pod.init_container_statuses)}
     is_lost = False
     for spec in plan.containers:
         attempts = [attempt for attempt in found.attempts if attempt.container == spec.name]
         if attempts:
             container, lost = _read_attempts(spec.name, attempts, found, now, rules)
         else:
-            container, lost = _read_shown(spec.name, shown.get(spec.name) or {}, now)
+            container, lost = _read_shown(spec.name, shown.get(spec.name, _NOTHING), now)
         is_lost = is_lost or (lost and (found.rebooted or not attempts))
-        state = state.put(_restore_health(container, shown.get(spec.name) or {}))
+        state = state.put(_restore_health(container, shown.get(spec.name, _NOTHING)))
     main_known = any(_is_known(state.get(spec.name)) for spec in plan.mains)
-    if main_known or is_true(list_conditions(pod), "Initialized"):
+    if main_known or pod.is_true("Initialized"):
         state = replace(state, is_initialized=True)
     # In place is the only way back for a Pod that nobody would replace.
     if is_lost and plan.policy != "Always" and find_outcome(plan, state) != SUCCEEDED:
@@ -139,14 +136,14 @@ def _count_series(attempts: Sequence[FoundAttempt], rules: RestartRules) -> int:
     return series
 
 
-def _read_shown(name: str, shown: Mapping[str, Any], now: Moment) -> tuple[ContainerState, bool]:
+def _read_shown(name: str, shown: Fields, now: Moment) -> tuple[ContainerState, bool]:
     """Without any record: what the API was told. A container that ran then is lost."""
     attempt = int(shown.get("restartCount") or 0)
-    current, last = shown.get("state") or {}, (shown.get("lastState") or {}).get("terminated")
+    current, last = read_fields(shown, "state"), read_last_terminated(shown)
     container = ContainerState(name, attempt, series=attempt)
-    ended = current.get("terminated")
+    ended = read_terminated(shown)
     if "waiting" in current and last:
-        ended, last = last, None
+        ended, last = last, _NOTHING
     if last:
         container = replace(container, last=_read_terminated(last, now))
     if ended:
@@ -159,23 +156,23 @@ def _read_shown(name: str, shown: Mapping[str, Any], now: Moment) -> tuple[Conta
     return container, False
 
 
-def _read_terminated(raw: Mapping[str, Any], now: Moment) -> ContainerEnd:
+def _read_terminated(raw: Fields, now: Moment) -> ContainerEnd:
     begun, finished = raw.get("startedAt"), raw.get("finishedAt")
     return ContainerEnd(
         int(raw.get("exitCode") or 0),
         parse_time(begun) if begun else None,
         parse_time(finished) if finished else now.wall,
-        str(raw.get("reason") or ""),
-        str(raw.get("message") or ""),
+        read_text(raw, "reason"),
+        read_text(raw, "message"),
         int(raw.get("signal") or 0),
     )
 
 
-def _restore_health(container: ContainerState, shown: Mapping[str, Any]) -> ContainerState:
+def _restore_health(container: ContainerState, shown: Fields) -> ContainerState:
     """What hooks and probes had found: the API was told, and asking the program again would change nothing."""
     if container.stage is not ContainerStage.RUNNING or shown.get("restartCount") != container.attempt:
         return container
-    if "running" not in (shown.get("state") or {}):
+    if "running" not in read_fields(shown, "state"):
         return container
     return replace(
         container,

@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from trainmaster import __version__
 from trainmaster.api import quantity
 from trainmaster.api.conditions import Condition, find_condition, is_true, list_conditions
 from trainmaster.api.devices import Device, list_devices, render_devices
 from trainmaster.api.labels import DEVICES, ISOLATION
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, NodePolicy, read_node_policy
 from trainmaster.api.pods.requests import GPU
+from trainmaster.api.reading import list_items, read_annotations, read_fields, read_labels, read_status
 from trainmaster.api.resources import CONFIG_MAPS, LEASES, NODES
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.client.contract import Client, PatchType
@@ -162,10 +162,10 @@ class NodeKeeper:
         self.trouble = ""
 
     def _has_restarted(self, node: Object) -> bool:
-        known = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID")
+        known = read_fields(node, "status", "nodeInfo").get("bootID")
         return bool(known) and known != self._hardware.boot_id
 
-    async def _find(self, gvr: Any, name: str, namespace: str = "") -> Object | None:
+    async def _find(self, gvr: GVR, name: str, namespace: str = "") -> Object | None:
         try:
             return await self._client.get(gvr, name, namespace)
         except NotFound:
@@ -247,7 +247,7 @@ def build_node(
     annotations = {DEVICES: render_devices(devices), DECLARED: ",".join(sorted(policy.labels))}
     if shape.isolation:
         annotations[ISOLATION] = shape.isolation
-    taints = merge_taints(((old or {}).get("spec") or {}).get("taints") or (), findings)
+    taints = merge_taints(list_items(old, "spec", "taints"), findings)
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -310,7 +310,7 @@ def _build_amounts(
         capacity["ephemeral-storage"] = f"{health.disk_bytes // 1024}Ki"
         allocatable["ephemeral-storage"] = f"{free // 1024}Ki"
     # The last GPU that goes must be seen to go.
-    if devices or GPU in (((old or {}).get("status") or {}).get("capacity") or {}):
+    if devices or GPU in read_fields(old, "status", "capacity"):
         capacity[GPU] = str(len(devices))
         allocatable[GPU] = str(sum(1 for device in devices if not device.unhealthy))
     # In the form that the server stores, so that what is the same looks the same.
@@ -368,27 +368,26 @@ def _build_condition(
 def build_patch(old: Object, new: Object) -> Object:
     """What is to be written of labels, annotations and taints; empty when all of it stands there."""
     meta: Object = {}
-    have = old["metadata"]
+    have, notes = read_labels(old), read_annotations(old)
     want = new["metadata"]
-    notes = have.get("annotations") or {}
     gone = {key: None for key in str(notes.get(DECLARED, "")).split(",") if key and key not in want["labels"]}
-    labels = {key: value for key, value in want["labels"].items() if (have.get("labels") or {}).get(key) != value}
-    labels |= {key: None for key in gone if key in (have.get("labels") or {})}
+    labels = {key: value for key, value in want["labels"].items() if have.get(key) != value}
+    labels |= {key: None for key in gone if key in have}
     annotations = {key: value for key, value in want["annotations"].items() if notes.get(key) != value}
     if labels:
         meta["labels"] = labels
     if annotations:
         meta["annotations"] = annotations
     patch: Object = {"metadata": meta} if meta else {}
-    taints = (old.get("spec") or {}).get("taints") or []
-    if list(new["spec"].get("taints") or []) != list(taints):
-        patch["spec"] = {"taints": new["spec"].get("taints") or None}
+    taints = list_items(new, "spec", "taints")
+    if list(taints) != list(list_items(old, "spec", "taints")):
+        patch["spec"] = {"taints": taints or None}
     return patch
 
 
 def _is_same_status(old: Object, new: Object) -> bool:
     """Apart from the times of heartbeats; quantities of disk and memory do not change by themselves."""
-    have = old.get("status") or {}
+    have = read_status(old)
     for key, value in new["status"].items():
         if key == "conditions":
             continue

@@ -21,8 +21,8 @@ from typing import Any
 import orjson
 
 from trainmaster import checkpoint
-from trainmaster.api.meta import Object
 from trainmaster.api.places import PodPlace, find_place
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.containers import INSIDE
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 
@@ -42,10 +42,10 @@ class Results:
             return ""
         return find_newest_name(self.root / trainjob / _CHECKPOINTS)
 
-    def give(self, pod: Object, trainjob: str, spec: ContainerSpec, level: str, newest: str = "") -> ContainerSpec:
+    def give(self, pod: Pod, trainjob: str, spec: ContainerSpec, level: str, newest: str = "") -> ContainerSpec:
         """The spec with the directories of that TrainJob (a uid); as it is for Pods that belong to none ("").
         `newest`: what `find_newest` found."""
-        place = find_place(pod)
+        place = find_place(pod.raw)
         if place is None or not trainjob:
             return spec
         folder = self.root / trainjob
@@ -54,7 +54,7 @@ class Results:
             path.mkdir(parents=True, exist_ok=True)
             # Ranks may run under other users than the server; the directories around are closed to them.
             path.chmod(0o777)
-        chosen = self._choose(folder, newest, place, pod["metadata"]["uid"], spec.attempt)
+        chosen = self._choose(folder, newest, place, pod.uid, spec.attempt)
         seen = (str(checkpoints), str(outputs)) if level == PLAIN else (f"{INSIDE}/checkpoints", f"{INSIDE}/outputs")
         given = {
             checkpoint.DIRECTORY: seen[0],

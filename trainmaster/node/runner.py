@@ -19,8 +19,8 @@ from typing import TypeAlias
 import orjson
 
 from trainmaster import checkpoint
-from trainmaster.api.meta import Object
 from trainmaster.api.places import PodPlace, find_place
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.node.fields import list_refused
@@ -122,9 +122,9 @@ class PodRunner:
         bundles = settings.bundles or settings.root.parent / "bundles"
         self._outputs = None if settings.results is None else Outputs(settings.results, bundles)
 
-    async def load_state(self, pod: Object, plan: PodPlan, now: Moment) -> PodState:
+    async def load_state(self, pod: Pod, plan: PodPlan, now: Moment) -> PodState:
         """What is known of a Pod that is seen for the first time in this life of the control plane."""
-        unsupported = list_refused(pod["spec"])
+        unsupported = list_refused(pod)
         if unsupported:
             text = f"this node does not carry out {', '.join(unsupported)}"
             return end_pod(plan, make_state(plan, now), Ending("Unsupported", text))
@@ -136,10 +136,10 @@ class PodRunner:
             self._launcher.adopt(pod, await self._places.build_site(pod, {}))
         return rebuild_state(pod, plan, found, now, self._settings.rules)
 
-    def find_address(self, pod: Object) -> str:
+    def find_address(self, pod: Pod) -> str:
         return self._places.find_address(pod)
 
-    async def prepare(self, pod: Object, starts: Sequence[Start]) -> tuple[Ready, dict[Start, LaunchError]]:
+    async def prepare(self, pod: Pod, starts: Sequence[Start]) -> tuple[Ready, dict[Start, LaunchError]]:
         """What may begin, and what may not, each with its reason."""
         try:
             site = await self._places.build_site(pod, {})
@@ -171,15 +171,15 @@ class PodRunner:
                 notes.update(dict.fromkeys(said))
         return Ready(prepared, tuple(specs), tuple(notes), wish), refused
 
-    async def _find_trainjob(self, pod: Object) -> str:
+    async def _find_trainjob(self, pod: Pod) -> str:
         """The uid of the TrainJob that the Pod works for; "" when it works for none."""
         place = await self._find_place(pod)
-        return "" if place is None else (await self._places.workloads.resolve(pod)).trainjob
+        return "" if place is None else (await self._places.workloads.resolve(pod.raw)).trainjob
 
-    async def _find_place(self, pod: Object) -> PodPlace | None:
+    async def _find_place(self, pod: Pod) -> PodPlace | None:
         """Where its logs belong; None also when its labels name a JobSet that is not its own."""
-        place = find_place(pod)
-        if place is None or place.jobset != (await self._places.workloads.resolve(pod)).gang:
+        place = find_place(pod.raw)
+        if place is None or place.jobset != (await self._places.workloads.resolve(pod.raw)).gang:
             return None
         return place
 
@@ -188,7 +188,7 @@ class PodRunner:
             return ""
         return await asyncio.to_thread(Results(self._settings.results).find_newest, trainjob)
 
-    def _add_results(self, pod: Object, trainjob: str, newest: str, spec: ContainerSpec) -> ContainerSpec:
+    def _add_results(self, pod: Pod, trainjob: str, newest: str, spec: ContainerSpec) -> ContainerSpec:
         if self._settings.results is None:
             return spec
         return Results(self._settings.results).give(pod, trainjob, spec, self._settings.level, newest)
@@ -201,11 +201,11 @@ class PodRunner:
         mount = Mount(seen, folder, read_only=True)
         return replace(spec, env={NOTICE_VARIABLE: f"{seen}/{_NOTICE_FILE}", **spec.env}, mounts=(*spec.mounts, mount))
 
-    async def launch(self, pod: Object, ready: Ready) -> dict[Start, LaunchError]:
+    async def launch(self, pod: Pod, ready: Ready) -> dict[Start, LaunchError]:
         """Begins the attempts; those that did not begin, with the reason."""
         if ready.prepared is None or not ready.specs:
             return {}
-        uid = pod["metadata"]["uid"]
+        uid = pod.uid
         failpoints.hit("node.before_launch")
         try:
             await self._begin(pod, uid, ready)
@@ -214,7 +214,7 @@ class PodRunner:
         failpoints.hit("node.after_launch")
         return {}
 
-    async def _begin(self, pod: Object, uid: str, ready: Ready) -> None:
+    async def _begin(self, pod: Pod, uid: str, ready: Ready) -> None:
         assert ready.prepared is not None
         if self._supervisor.has_shim(uid):
             try:
@@ -278,9 +278,9 @@ class PodRunner:
         await self._supervisor.close(uid)
         await self._launcher.drop_memory(uid)
 
-    async def remove(self, pod: Object) -> None:
+    async def remove(self, pod: Pod) -> None:
         """Kills what runs and waits for it; then everything of the Pod goes."""
-        uid = pod["metadata"]["uid"]
+        uid = pod.uid
         await self._supervisor.close(uid)
         await self._launcher.release(pod)
         self._places.release(pod)
@@ -294,7 +294,7 @@ class PodRunner:
             if uid not in known:
                 log.info("stray pod directory removed", extra={"action": "node.swept", "uid": uid})
                 await self._supervisor.close(uid)
-                await self._launcher.release({"metadata": {"uid": uid}})
+                await self._launcher.release(Pod({"metadata": {"uid": uid}}))
                 await self._keep_logs(uid)
                 await self.keep_outputs(uid)
                 await self._supervisor.remove(uid)

@@ -13,13 +13,13 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import is_over
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import SERVICES
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, ListOptions, WatchOptions
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.network import Line, build_service_lines
@@ -38,12 +38,12 @@ class ServiceNames:
     client: Client
     clock: Clock
     places: Places
-    list_pods: Callable[[], Iterable[Object]]
+    list_pods: Callable[[], Iterable[Pod]]
     """Of this node, as the API has them."""
     _services: dict[tuple[str, str], Object] = field(default_factory=dict)
     _changed: set[str] = field(default_factory=set)
     """Namespaces whose lines may be others now."""
-    _unsure: dict[str, Object] = field(default_factory=dict)
+    _unsure: dict[str, Pod] = field(default_factory=dict)
     """By uid: Pods that may have been given other lines than their namespace has now."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -82,9 +82,9 @@ class ServiceNames:
             self._changed.add(key[0])
             self._news.set()
 
-    def note(self, pod: Object) -> None:
+    def note(self, pod: Pod) -> None:
         """The Pod came, changed or went."""
-        namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
+        namespace, labels = pod.namespace, pod.labels
         for (where, _), service in self._services.items():
             # A selector that no longer matches is seen by the key alone.
             if where == namespace and any(key in labels for key in service["spec"]["selector"]):
@@ -92,10 +92,10 @@ class ServiceNames:
                 self._news.set()
                 return
 
-    def check(self, pod: Object) -> None:
+    def check(self, pod: Pod) -> None:
         """The Pod has started, or was found running: it may have been given what was true a moment ago."""
-        if self.places.level != PLAIN and not pod["spec"].get("hostNetwork") and not self.places.is_current(pod):
-            self._unsure[_get_uid(pod)] = pod
+        if self.places.level != PLAIN and not pod.uses_host_network and not self.places.is_current(pod):
+            self._unsure[pod.uid] = pod
             self._news.set()
 
     async def work(self) -> None:
@@ -113,18 +113,18 @@ class ServiceNames:
         changed, self._changed = self._changed, set()
         pods = [pod for pod in self.list_pods() if not _has_no_hosts(pod)] if changed else []
         for namespace in sorted(changed):
-            members = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
+            members = [pod for pod in pods if pod.namespace == namespace]
             lines = self._build_lines(namespace, members)
             if lines != self.places.services.get(namespace, ()):
                 self.places.services[namespace] = lines
-                self._unsure.update((_get_uid(pod), pod) for pod in members)
+                self._unsure.update((pod.uid, pod) for pod in members)
         unsure, self._unsure = self._unsure, {}
         for pod in unsure.values():
             if not self.places.is_current(pod):
                 await self._rewrite(pod)
                 await asyncio.sleep(0)
 
-    def _build_lines(self, namespace: str, pods: Iterable[Object]) -> tuple[Line, ...]:
+    def _build_lines(self, namespace: str, pods: Iterable[Pod]) -> tuple[Line, ...]:
         members = [pod for pod in pods if _is_running(pod)]
         found: list[Line] = []
         for (where, _), service in sorted(self._services.items(), key=lambda item: item[0]):
@@ -133,37 +133,33 @@ class ServiceNames:
                 found += build_service_lines([service], shown, namespace)
         return tuple(found)
 
-    async def _rewrite(self, pod: Object) -> None:
+    async def _rewrite(self, pod: Pod) -> None:
         lines = await self.places.build_lines(pod)
         self.places.note_given(pod)
         try:
-            rewrite_hosts(str(self.places.root / _get_uid(pod)), lines)
+            rewrite_hosts(str(self.places.root / pod.uid), lines)
         except FileNotFoundError:
             # Over, or about to begin, with lines of a moment ago perhaps: then it is looked at again.
             self.places.note_given(pod, known=False)
 
 
 def is_followed(service: Object) -> bool:
-    selector = (service.get("spec") or {}).get("selector") or {}
+    selector = read_fields(service, "spec", "selector")
     return bool(selector) and JOBSET_NAME not in selector
 
 
-def _is_published(service: Object, pod: Object) -> bool:
-    return bool(service["spec"].get("publishNotReadyAddresses")) or is_true(list_conditions(pod), "Ready")
+def _is_published(service: Object, pod: Pod) -> bool:
+    return bool(service["spec"].get("publishNotReadyAddresses")) or pod.is_ready
 
 
-def _has_no_hosts(pod: Object) -> bool:
+def _has_no_hosts(pod: Pod) -> bool:
     """Nobody reads it any more, or it has no hosts file of ours."""
-    return is_over(pod) or bool(pod["spec"].get("hostNetwork"))
+    return pod.is_over or pod.uses_host_network
 
 
-def _is_running(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+def _is_running(pod: Pod) -> bool:
+    return pod.is_running and not pod.is_deleting
 
 
 def _get_key(obj: Object) -> tuple[str, str]:
     return obj["metadata"]["namespace"], obj["metadata"]["name"]
-
-
-def _get_uid(pod: Object) -> str:
-    return str(pod["metadata"]["uid"])

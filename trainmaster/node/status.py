@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from trainmaster.api.conditions import Condition, find_condition, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.conditions import Condition, find_condition
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import format_time
 from trainmaster.node.machine.model import ContainerPlan, ContainerRole, PodPlan
 from trainmaster.node.machine.outcome import (
@@ -39,7 +40,7 @@ class StatusFacts:
 FACTS = StatusFacts()
 
 
-def build_status(pod: Object, plan: PodPlan, state: PodState, now: datetime, facts: StatusFacts = FACTS) -> Object:
+def build_status(pod: Pod, plan: PodPlan, state: PodState, now: datetime, facts: StatusFacts = FACTS) -> Object:
     """All fields that the node owns. Fields of others (qosClass, other conditions) are kept or not in it."""
     phase = decide_phase(plan, state)
     status: Object = {
@@ -113,8 +114,8 @@ def _build_back_off(plan: PodPlan, container: ContainerState, rules: RestartRule
     return {"reason": "CrashLoopBackOff", "message": f"{text}({plan.uid})"}
 
 
-def _build_terminated(ended: ContainerEnd) -> dict[str, Any]:
-    terminated: dict[str, Any] = {"exitCode": ended.exit_code, "reason": ended.reason}
+def _build_terminated(ended: ContainerEnd) -> Object:
+    terminated: Object = {"exitCode": ended.exit_code, "reason": ended.reason}
     if ended.signal:
         terminated["signal"] = ended.signal
     if ended.message:
@@ -125,9 +126,9 @@ def _build_terminated(ended: ContainerEnd) -> dict[str, Any]:
     return terminated
 
 
-def _build_conditions(pod: Object, plan: PodPlan, state: PodState, phase: str, now: datetime) -> list[Condition]:
-    old = list_conditions(pod)
-    ready, gated = _judge_readiness(old, plan, state, phase, pod["spec"].get("readinessGates") or ())
+def _build_conditions(pod: Pod, plan: PodPlan, state: PodState, phase: str, now: datetime) -> list[Fields]:
+    old = pod.conditions
+    ready, gated = _judge_readiness(pod, plan, state, phase)
     incomplete = [
         spec.name
         for spec in plan.containers
@@ -153,9 +154,7 @@ def _build_conditions(pod: Object, plan: PodPlan, state: PodState, phase: str, n
     return [*wanted, *(condition for condition in old if condition.get("type") not in names)]
 
 
-def _judge_readiness(
-    old: Sequence[Condition], plan: PodPlan, state: PodState, phase: str, gates: Sequence[Any]
-) -> tuple[tuple[str, str], tuple[str, str]]:
+def _judge_readiness(pod: Pod, plan: PodPlan, state: PodState, phase: str) -> tuple[tuple[str, str], tuple[str, str]]:
     """Why the containers, and why the Pod, is not ready: (reason, message); ("", "") when it is."""
     if phase in ("Succeeded", "Failed"):
         why = ("PodCompleted" if phase == "Succeeded" else "PodFailed", "")
@@ -167,14 +166,14 @@ def _judge_readiness(
         return why, why
     closed = [
         f'corresponding condition of pod readiness gate "{gate["conditionType"]}" '
-        + ("does not exist." if find_condition(old, gate["conditionType"]) is None else "is not True.")
-        for gate in gates
-        if (find_condition(old, gate["conditionType"]) or {}).get("status") != "True"
+        + ("does not exist." if pod.find_condition(gate["conditionType"]) is None else "is not True.")
+        for gate in list_items(pod.spec, "readinessGates")
+        if not pod.is_true(gate["conditionType"])
     ]
     return ("", ""), ("ReadinessGatesNotReady", ", ".join(closed)) if closed else ("", "")
 
 
-def _condition(old: Sequence[Condition], kind: str, status: bool, why: tuple[str, str], now: datetime) -> Condition:
+def _condition(old: Sequence[Fields], kind: str, status: bool, why: tuple[str, str], now: datetime) -> Condition:
     text = "True" if status else "False"
     before = find_condition(old, kind)
     since = format_time(now)

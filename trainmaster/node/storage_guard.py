@@ -16,15 +16,15 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from trainmaster.api import quantity
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES, PERSISTENT_VOLUMES
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.storage import DRIVER
 from trainmaster.api.tenancy import RESOURCE_QUOTAS, STORAGE, is_tenant
 from trainmaster.client.contract import Client, ListOptions, PatchType
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.quotas import ResourceQuota
+from trainmaster.jobs.models.volumes import PersistentVolume
 from trainmaster.kit.clock import Clock
 from trainmaster.node.disk_usage import FRESH_SECONDS, DiskUsage
 from trainmaster.node.eviction import (
@@ -58,7 +58,7 @@ _PATIENCE = 15.0
 
 @dataclass(frozen=True, slots=True)
 class GuardedPod:
-    obj: Object
+    obj: Pod
     directory: str
     is_over: bool
     """Nothing of it runs any more."""
@@ -69,11 +69,11 @@ class GuardedPod:
 
     @property
     def uid(self) -> str:
-        return str(self.obj["metadata"]["uid"])
+        return self.obj.uid
 
     @property
     def namespace(self) -> str:
-        return str(self.obj["metadata"]["namespace"])
+        return self.obj.namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class StorageGuard:
         pods: Sequence[GuardedPod],
         tenants: set[str],
         over: set[str],
-        budgets: Mapping[str, Object],
+        budgets: Mapping[str, ResourceQuota],
         *,
         urgent: bool,
     ) -> list[PodUse]:
@@ -210,7 +210,7 @@ class StorageGuard:
                 whole += await self._measure(path, urgent=urgent) if path else 0
             before = self._seen.calm.get(pod.uid, 0)
             self._seen.last[pod.uid] = whole
-            name = pod.obj["metadata"]["name"]
+            name = pod.obj.name
             is_tenants, is_over = pod.namespace in tenants, pod.namespace in over
             uses.append(PodUse(pod.uid, name, pod.namespace, own, whole - before, limit, request, is_tenants, is_over))
         return uses
@@ -238,14 +238,12 @@ class StorageGuard:
 
     # Budgets of namespaces
 
-    async def _find_budgets(self) -> dict[str, Object]:
+    async def _find_budgets(self) -> dict[str, ResourceQuota]:
         """By namespace: the quota that says how much it may keep on the disk."""
-        quotas = (await self._client.list(RESOURCE_QUOTAS, "", ListOptions())).items
-        return {
-            quota["metadata"]["namespace"]: quota for quota in quotas if STORAGE in (quota["spec"].get("hard") or {})
-        }
+        page = await self._client.list(RESOURCE_QUOTAS, "", ListOptions())
+        return {quota.namespace: quota for quota in map(ResourceQuota, page.items) if STORAGE in quota.hard}
 
-    async def _keep_budgets(self, budgets: Mapping[str, Object], pods: Sequence[GuardedPod]) -> set[str]:
+    async def _keep_budgets(self, budgets: Mapping[str, ResourceQuota], pods: Sequence[GuardedPod]) -> set[str]:
         """Measures, says, and evicts who grows where there is too much. The namespaces that are over."""
         over = set()
         volumes = await self._list_volumes() if budgets else []
@@ -257,7 +255,7 @@ class StorageGuard:
             live = {pod.results for pod in own}
             for path in await self._actions.list_kept(namespace):
                 used += 0 if path in live else await self._measure_seldom(path)
-            budget = int(quantity.parse(quota["spec"]["hard"][STORAGE]))
+            budget = int(quantity.parse(quota.hard[STORAGE]))
             await self._say_used(quota, used)
             if used <= budget:
                 continue
@@ -274,12 +272,14 @@ class StorageGuard:
         key = f"budget {pod.uid}"
         before = self._seen.last.get(key, 0)
         self._seen.last[key] = whole
-        return PodUse(pod.uid, pod.obj["metadata"]["name"], pod.namespace, own, whole - before)
+        return PodUse(pod.uid, pod.obj.name, pod.namespace, own, whole - before)
 
-    async def _list_paths(self, namespace: str, pods: Sequence[GuardedPod], volumes: Sequence[Object]) -> list[str]:
+    async def _list_paths(
+        self, namespace: str, pods: Sequence[GuardedPod], volumes: Sequence[PersistentVolume]
+    ) -> list[str]:
         paths = [pod.directory for pod in pods]
         for volume in volumes:
-            if (volume["spec"].get("claimRef") or {}).get("namespace") == namespace:
+            if volume.claim.get("namespace") == namespace:
                 paths.append(self._find_directory(volume))
         paths += [pod.results for pod in pods if pod.results]
         try:
@@ -289,38 +289,36 @@ class StorageGuard:
             log.debug("namespace gone", extra={"namespace": namespace})
         return list(dict.fromkeys(paths))
 
-    async def _list_volumes(self) -> list[Object]:
-        found = (await self._client.list(PERSISTENT_VOLUMES, "", ListOptions())).items
-        return [volume for volume in found if (volume["spec"].get("csi") or {}).get("driver") == DRIVER]
+    async def _list_volumes(self) -> list[PersistentVolume]:
+        page = await self._client.list(PERSISTENT_VOLUMES, "", ListOptions())
+        return [volume for volume in map(PersistentVolume, page.items) if volume.is_ours]
 
-    def _find_directory(self, volume: Object) -> str:
-        return str(self._claims / os.path.basename(volume["spec"]["csi"].get("volumeHandle", "") or "none"))
+    def _find_directory(self, volume: PersistentVolume) -> str:
+        return str(self._claims / os.path.basename(volume.handle or "none"))
 
     async def _measure_claims(self, pods: Sequence[GuardedPod], tenants: set[str]) -> list[Claim]:
         """Of tenants, and only those that a Pod uses just now."""
         used = {path for pod in pods if not pod.is_over and pod.namespace in tenants for path in pod.claims}
         claims = []
         for volume in await self._list_volumes() if used else ():
-            path, ref = self._find_directory(volume), volume["spec"].get("claimRef") or {}
+            path, ref = self._find_directory(volume), volume.claim
             if path not in used or ref.get("namespace") not in tenants:
                 continue
             held = await self._measure(path)
             before = self._seen.last.get(path, 0)
             self._seen.last[path] = held
-            size = int(quantity.parse((volume["spec"].get("capacity") or {}).get("storage", "0")))
+            size = int(quantity.parse(volume.capacity.get("storage", "0")))
             users = tuple(pod.uid for pod in pods if path in pod.claims and not pod.is_over)
             claims.append(Claim(str(ref.get("name")), str(ref.get("namespace")), held, size, held - before, users))
         return claims
 
-    async def _say_used(self, quota: Object, used: int) -> None:
+    async def _say_used(self, quota: ResourceQuota, used: int) -> None:
         text = show(used)
-        known: Mapping[str, Any] = (quota.get("status") or {}).get("used") or {}
-        if known.get(STORAGE) == text:
+        if quota.used.get(STORAGE) == text:
             return
-        meta = quota["metadata"]
         body = {"status": {"used": {STORAGE: text}}}
         await self._client.patch(
-            RESOURCE_QUOTAS, meta["name"], PatchType.MERGE, body, meta["namespace"], subresource="status"
+            RESOURCE_QUOTAS, quota.name, PatchType.MERGE, body, quota.namespace, subresource="status"
         )
 
     def _forget(self, present: set[str]) -> None:

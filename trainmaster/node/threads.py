@@ -7,18 +7,17 @@ The node sets it below the Pod's own variables, so whoever says otherwise wins.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from trainmaster.api.devices import devices_env
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
 from trainmaster.api.pods.requests import CPU, read_amounts
+from trainmaster.api.reading import list_items, read_fields, read_text
 
 VARIABLE = "OMP_NUM_THREADS"
 _PROCESSES = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
 
 
-def threads_env(container: Mapping[str, Any], cores: int) -> dict[str, str]:
+def threads_env(container: Fields, cores: int) -> dict[str, str]:
     """`cores`: what the machine has. Nothing is said for one process that may use all of them."""
     processes = count_processes(container, cores)
     cpus = find_cpus(container)
@@ -28,29 +27,28 @@ def threads_env(container: Mapping[str, Any], cores: int) -> dict[str, str]:
     return {VARIABLE: str(max(1, int(share)))}
 
 
-def node_env(pod: Object, container: Mapping[str, Any], cores: int | None = None) -> dict[str, str]:
+def node_env(pod: Fields, container: Fields, cores: int | None = None) -> dict[str, str]:
     """What the node says to every container of a Pod: its GPUs and its threads. The Pod's own variables go over it."""
     most = len(os.sched_getaffinity(0)) if cores is None else cores
     return {**devices_env(pod, container["name"]), **threads_env(container, most)}
 
 
-def find_cpus(container: Mapping[str, Any]) -> float | None:
+def find_cpus(container: Fields) -> float | None:
     """CPUs of a container: its limit, else its request."""
-    resources = container.get("resources") or {}
     for side in ("limits", "requests"):
-        amount = read_amounts(resources.get(side)).get(CPU)
+        amount = read_amounts(read_fields(container, "resources", side)).get(CPU)
         if amount:
             return amount / 1000
     return None
 
 
-def count_processes(container: Mapping[str, Any], cores: int) -> int:
+def count_processes(container: Fields, cores: int) -> int:
     """Training processes that a container starts, as torchrun is told; words ("auto", "cpu") mean one per CPU at most,
     which makes one thread each; "gpu" one per GPU of the container."""
-    found = {entry.get("name"): str(entry.get("value") or "") for entry in container.get("env") or ()}
+    found = {entry.get("name"): read_text(entry, "value") for entry in list_items(container, "env")}
     text = next((found[name] for name in _PROCESSES if found.get(name)), "1")
     if text.isascii() and text.isdigit():
         return max(1, int(text))
-    resources = container.get("resources") or {}
-    gpus = sum(n for name, n in read_amounts(resources.get("limits")).items() if name.endswith("/gpu"))
+    limits = read_amounts(read_fields(container, "resources", "limits"))
+    gpus = sum(n for name, n in limits.items() if name.endswith("/gpu"))
     return max(1, gpus) if text == "gpu" or gpus else max(1, int(find_cpus(container) or cores))

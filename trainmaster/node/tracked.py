@@ -10,21 +10,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import is_over
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.machine.model import PodPlan, read_plan
 from trainmaster.node.machine.state import ContainerStage, PodState
 from trainmaster.node.network import get_gang
-
-MIRROR = "kubernetes.io/config.mirror"
-"""On Pods that only show what runs elsewhere (the control plane's own components): never run here."""
 
 Change = Callable[[PodState], PodState]
 
 
 @dataclass(slots=True)
 class TrackedPod:
-    obj: Object
+    obj: Pod
     plan: PodPlan
     state: PodState | None = None
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -52,7 +48,7 @@ class TrackedPod:
     def gang(self) -> str:
         return get_gang(self.obj)
 
-    def take(self, obj: Object) -> None:
+    def take(self, obj: Pod) -> None:
         self.obj = obj
         self.plan = read_plan(obj)
 
@@ -75,7 +71,7 @@ class TrackedPod:
         read: before that only a Pod that is over has nothing to wait for."""
         event = self.ends.setdefault((container, attempt), asyncio.Event())
         if self.state is None:
-            is_ended = is_over(self.obj)
+            is_ended = self.obj.is_over
         else:
             found = self.state.get(container)
             is_ended = found.attempt > attempt or found.stage is ContainerStage.ENDED
@@ -91,9 +87,5 @@ class TrackedPod:
             event.set()
 
 
-def track(obj: Object) -> TrackedPod:
+def track(obj: Pod) -> TrackedPod:
     return TrackedPod(obj, read_plan(obj))
-
-
-def is_mirror(pod: Object) -> bool:
-    return MIRROR in (pod["metadata"].get("annotations") or {})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainmaster.api.labels import WARM
-from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
 from trainmaster.shim.protocol import FULL, ContainerSpec
 
@@ -47,7 +47,7 @@ OFF = WarmSettings()
 
 
 def decide_warm(
-    pod: Object, spec: ContainerSpec, image: Environment, settings: WarmSettings, level: str = FULL
+    pod: Pod, spec: ContainerSpec, image: Environment, settings: WarmSettings, level: str = FULL
 ) -> WarmZygote | None:
     """None: the container is executed, as ever."""
     if not is_wanted(pod, settings) or not image.layer:
@@ -64,14 +64,14 @@ def decide_warm(
         return None
     imports = tuple(name for name in settings.imports if not settings.mark or _has(image, name.partition(".")[0]))
     stamp = [str(os.stat(place).st_mtime_ns) for place in image.packages if os.path.isdir(place)]
-    parts = (image.layer, pod["metadata"]["namespace"], *imports, *stamp)
+    parts = (image.layer, pod.namespace, *imports, *stamp)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
     return WarmZygote(key, image.layer, imports, image.prefix)
 
 
-def is_wanted(pod: Object, settings: WarmSettings) -> bool:
+def is_wanted(pod: Pod, settings: WarmSettings) -> bool:
     """The Pod's own word goes over the setting; one that is neither true nor false says nothing."""
-    asked = (pod["metadata"].get("annotations") or {}).get(WARM)
+    asked = pod.annotations.get(WARM)
     return asked == "true" if asked in ("true", "false") else settings.mode == "auto"
 
 

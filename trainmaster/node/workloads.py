@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
 from trainmaster.api.status import NotFound
 from trainmaster.api.workloads import POD, Reference, Workload, build_workload, find_controller, is_named
 from trainmaster.client.contract import Client
@@ -21,7 +21,7 @@ class Workloads:
     client: Client
     _known: dict[Reference, Workload] = field(default_factory=dict)
 
-    async def resolve(self, obj: Object, kind: str = POD) -> Workload:
+    async def resolve(self, obj: Fields, kind: str = POD) -> Workload:
         """The Pod itself, when the controller that it names does not exist."""
         owner = find_controller(obj, kind)
         return build_workload(obj, kind, None if owner is None else await self._find_above(owner))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import format_time
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
@@ -39,7 +40,7 @@ def sidecar(name: str, **fields: Any) -> Object:
 class Player:
     def __init__(self, pod: Object, rules: RestartRules = RULES) -> None:
         self.pod = pod
-        self.plan = read_plan(pod)
+        self.plan = read_plan(Pod(pod))
         self.rules = rules
         self.seconds = 0.0
         self.state: PodState = states.make_state(self.plan, self.now)
@@ -56,7 +57,7 @@ class Player:
 
     @property
     def status(self) -> Object:
-        return build_status(self.pod, self.plan, self.state, self.now.wall)
+        return build_status(Pod(self.pod), self.plan, self.state, self.now.wall)
 
     def look(self) -> list[Instruction]:
         """One question to the machine; what is only said is kept apart."""
@@ -97,7 +98,7 @@ class Player:
         requested = self.now.wall if self.plan.deletion is None else self.plan.deletion.requested
         meta["deletionTimestamp"] = format_time(requested + timedelta(seconds=grace))
         meta["deletionGracePeriodSeconds"] = grace
-        self.plan = read_plan(self.pod)
+        self.plan = read_plan(Pod(self.pod))
         return self.look()
 
     def run_all(self) -> None:

@@ -17,6 +17,7 @@ from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_
 from trainmaster.api.meta import Object
 from trainmaster.bundles import BundleStore, pack
 from trainmaster.bundles.views import CopyOwner
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node import outputs
 from trainmaster.node.fields import list_refused
 from trainmaster.node.launch.containers import build_container
@@ -36,7 +37,7 @@ def ask(*containers: Object, level: str = FULL, foreign: bool = False, **csi: An
     volume = words.build_volume(DIGEST)
     volume["csi"].update(csi)
     pod = make_pod(*containers, volumes=[{"name": "other", "emptyDir": {}}, volume])
-    (found,) = code.list_asked(pod, level, foreign=foreign)
+    (found,) = code.list_asked(Pod(pod), level, foreign=foreign)
     return found
 
 
@@ -66,7 +67,7 @@ def test_what_is_read_only_in_a_sandbox_is_the_bundle_itself(tmp_path: Path) -> 
 
 
 def test_volumes_that_are_no_code_are_none_of_ours() -> None:
-    assert code.list_asked(make_pod({}, volumes=[{"name": "x", "emptyDir": {}}]), PLAIN, foreign=False) == []
+    assert code.list_asked(Pod(make_pod({}, volumes=[{"name": "x", "emptyDir": {}}])), PLAIN, foreign=False) == []
     assert words.find_digest({"name": "x", "csi": {"driver": "other"}}) is None
     assert words.find_digest({"name": "x", "csi": {"driver": words.DRIVER}}) == ""
 
@@ -89,7 +90,7 @@ def test_a_pod_that_has_its_copy_needs_the_bundle_no_more(tmp_path: Path) -> Non
 
 def build(tmp_path: Path, level: str, volume: Volume, container: Object) -> ContainerSpec:
     prepared = make_prepared(tmp_path, level=level, volumes={"code": volume})
-    return build_container(make_pod(container), "node", 0, prepared)[0]
+    return build_container(Pod(make_pod(container)), "node", 0, prepared)[0]
 
 
 def test_a_container_without_a_working_directory_starts_in_its_code(tmp_path: Path) -> None:
@@ -123,10 +124,10 @@ def test_shims_of_before_can_read_mounts_without_a_layer() -> None:
 
 def test_other_drivers_are_refused_by_name() -> None:
     volumes = [words.build_volume(DIGEST), {"name": "x", "csi": {"driver": "disk.example.com"}}]
-    (text,) = list_refused({"containers": [], "volumes": volumes})
+    (text,) = list_refused(Pod(make_pod(volumes=volumes)))
     assert text.startswith("spec.volumes[1].csi of driver disk.example.com")
     secret = {"name": "x", "csi": {"driver": words.DRIVER, "nodePublishSecretRef": {"name": "s"}}}
-    assert list_refused({"containers": [], "volumes": [secret]}) == ["spec.volumes[0].csi.nodePublishSecretRef"]
+    assert list_refused(Pod(make_pod(volumes=[secret]))) == ["spec.volumes[0].csi.nodePublishSecretRef"]
 
 
 class Stage:
@@ -147,7 +148,7 @@ class Stage:
     def note(self, index: str = "0", trainjob: str = "job-uid") -> None:
         labels = {JOBSET_UID: "js", REPLICATED_JOB_NAME: "node", COMPLETION_INDEX: index}
         pod = make_pod({}, labels=labels)
-        self.outputs.note(pod, trainjob, {"code": self.volume}, str(self.directory))
+        self.outputs.note(Pod(pod), trainjob, {"code": self.volume}, str(self.directory))
 
     @property
     def kept(self) -> Path:

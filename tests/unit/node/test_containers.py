@@ -10,6 +10,7 @@ import pytest
 from tests.unit.node.making import make_pod, make_prepared
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.containers import build_container
 from trainmaster.node.launch.contract import LaunchError
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 def build(tmp_path: Path, container: Object, *, spec: Object | None = None, **parts: Any) -> tuple[ContainerSpec, str]:
     pod = make_pod(container, **(spec or {}))
-    made, notes = build_container(pod, "node", 2, make_prepared(tmp_path, **parts))
+    made, notes = build_container(Pod(pod), "node", 2, make_prepared(tmp_path, **parts))
     return made, "\n".join(notes)
 
 
@@ -85,7 +86,7 @@ def test_on_the_plain_level_what_cannot_start_says_why(tmp_path: Path, container
     ],
 )
 def test_mount_paths_become_directories_on_the_plain_level(text: str, want: str) -> None:
-    assert build_rewriter(make_pod({}), {"/data": "/v", "/data/deep": "/w"}, int).rewrite(text) == want
+    assert build_rewriter(Pod(make_pod({})), {"/data": "/v", "/data/deep": "/w"}, int).rewrite(text) == want
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_mount_paths_become_directories_on_the_plain_level(text: str, want: str)
     ],
 )
 def test_names_of_the_own_service_become_the_loopback_address(text: str, want: str) -> None:
-    assert build_rewriter(make_pod({}), {}, lambda port: port + 1000).rewrite(text) == want
+    assert build_rewriter(Pod(make_pod({})), {}, lambda port: port + 1000).rewrite(text) == want
 
 
 def test_the_plain_level_rewrites_everything_that_names_a_mount_and_says_so(tmp_path: Path) -> None:
@@ -245,9 +246,9 @@ def test_termination_messages_and_terminals_are_passed_on(tmp_path: Path) -> Non
 
 def test_members_of_jobsets_leave_the_end_of_their_log_with_every_policy(tmp_path: Path) -> None:
     pod = make_pod({"terminationMessagePolicy": "File"})
-    assert not build_container(pod, "node", 0, make_prepared(tmp_path))[0].message_from_logs
+    assert not build_container(Pod(pod), "node", 0, make_prepared(tmp_path))[0].message_from_logs
     pod["metadata"]["labels"] = {JOBSET_UID: "u"}
-    assert build_container(pod, "node", 0, make_prepared(tmp_path))[0].message_from_logs
+    assert build_container(Pod(pod), "node", 0, make_prepared(tmp_path))[0].message_from_logs
 
 
 def test_the_sandbox_has_names_hosts_and_the_sum_of_limits(tmp_path: Path) -> None:
@@ -255,7 +256,7 @@ def test_the_sandbox_has_names_hosts_and_the_sum_of_limits(tmp_path: Path) -> No
     pod = make_pod({"resources": resources}, hostAliases=[{"ip": "10.1.1.1", "hostnames": ["db", "cache"]}])
     pod["spec"]["initContainers"] = [{"name": "first", "resources": {"limits": {"cpu": "3", "memory": "1Mi"}}}]
     spec = build_sandbox(
-        pod, make_prepared(tmp_path, level=FULL, site={"address": "10.0.0.9"}), hosts=[("10.0.0.9", "me")]
+        Pod(pod), make_prepared(tmp_path, level=FULL, site={"address": "10.0.0.9"}), hosts=[("10.0.0.9", "me")]
     )
     assert (spec.hostname, spec.domain) == ("job-node-0-1", "job.ns.svc.cluster.local")
     assert (spec.address, spec.network) == ("10.0.0.9", OWN_NETWORK)
@@ -274,7 +275,7 @@ def test_the_sandbox_has_names_hosts_and_the_sum_of_limits(tmp_path: Path) -> No
     ],
 )
 def test_names_and_networks_follow_the_spec(tmp_path: Path, spec: Object, want: tuple[str, str]) -> None:
-    made = build_sandbox(make_pod({}, **spec), make_prepared(tmp_path, level=FULL))
+    made = build_sandbox(Pod(make_pod({}, **spec)), make_prepared(tmp_path, level=FULL))
     assert (made.hostname, made.network) == want
 
 
@@ -283,4 +284,5 @@ def test_memory_at_dev_shm_is_the_sandboxs_own(tmp_path: Path) -> None:
     volumes = {"shm": Volume("shm", str(tmp_path / "shm"), memory=True, size_limit=1 << 20)}
     spec, _ = build(tmp_path, container, volumes=volumes, level=FULL)
     assert not any(mount.target == "/dev/shm" for mount in spec.mounts)
-    assert build_sandbox(make_pod(container), make_prepared(tmp_path, volumes=volumes, level=FULL)).shm_bytes == 1 << 20
+    prepared = make_prepared(tmp_path, volumes=volumes, level=FULL)
+    assert build_sandbox(Pod(make_pod(container)), prepared).shm_bytes == 1 << 20

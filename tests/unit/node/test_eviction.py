@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.eviction import (
     MIB,
     Claim,
@@ -27,11 +27,11 @@ def _use(uid: str, mib: int = 0, growth: int = 0, **more: object) -> PodUse:
     return PodUse(uid, uid, bytes=mib * MIB, growth=growth * MIB, **fields)  # type: ignore[arg-type]
 
 
-def _build_pod(*limits: str) -> Object:
+def _build_pod(*limits: str) -> Pod:
     containers = [
         {"name": f"c{n}", "resources": {"limits": {"ephemeral-storage": one}}} for n, one in enumerate(limits)
     ]
-    return {"spec": {"containers": [*containers, {"name": "plain"}]}}
+    return Pod({"metadata": {"name": "p"}, "spec": {"containers": [*containers, {"name": "plain"}]}})
 
 
 def test_limits_of_containers_are_added_up() -> None:

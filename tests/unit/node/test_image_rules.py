@@ -16,6 +16,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers.install import list_manifests, parse_manifest
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images import layers
 from trainmaster.node.images.catalogue import Images, ImageSettings, find_interpreter
 from trainmaster.node.images.contract import Environment, ImageError
@@ -144,7 +145,7 @@ class Bench:
     async def find(self, image: str, annotations: dict[str, str] | None = None, **spec: Any) -> Environment:
         pod: Object = make_pod({"image": image}, **spec)
         pod["metadata"]["annotations"] = annotations or {}
-        return await self.images.find(pod, pod["spec"]["containers"][0])
+        return await self.images.find(Pod(pod), pod["spec"]["containers"][0])
 
 
 def run(tmp_path: Path, test: Callable[[Bench], Awaitable[None]]) -> None:

@@ -17,6 +17,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.training.reports import VOLUME, build_audience
 from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.catalogue import Images, ImageSettings
 from trainmaster.node.launch.containers import build_container
 from trainmaster.node.launch.contract import LaunchError, Prepared, Site
@@ -46,7 +47,7 @@ class Bench:
         return await self.client.create(PODS, pod, "default")
 
     async def prepare(self, pod: Object) -> Prepared:
-        return await self.launcher.prepare(pod, Site(str(self.root / "pod")))
+        return await self.launcher.prepare(Pod(pod), Site(str(self.root / "pod")))
 
     async def put(self, name: str = "settings", **data: str) -> None:
         made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
@@ -98,9 +99,9 @@ def test_a_container_waits_for_a_variables_config_map_alone(tmp_path: Path) -> N
         pod = await bench.create({"envFrom": [{"configMapRef": {"name": "settings"}}], "command": ["/bin/sh"]})
         prepared = await bench.prepare(pod)
         with pytest.raises(LaunchError, match='configmap "settings" not found'):
-            build_container(pod, "node", 0, prepared)
+            build_container(Pod(pod), "node", 0, prepared)
         await bench.put(A="1")
-        spec, _ = build_container(pod, "node", 0, await bench.prepare(pod))
+        spec, _ = build_container(Pod(pod), "node", 0, await bench.prepare(pod))
         assert spec.env["A"] == "1"
 
     run(tmp_path, test)
@@ -120,7 +121,7 @@ def test_changed_config_maps_secrets_and_labels_reach_running_pods(tmp_path: Pat
             await bench.client.patch(SECRETS, "keys", PatchType.MERGE, {"stringData": {"k": "2"}}, "default")
             change = {"metadata": {"labels": {"team": "b"}}}
             pod = await bench.client.patch(PODS, "p", PatchType.MERGE, change, "default")
-            await bench.launcher.update(pod)
+            await bench.launcher.update(Pod(pod))
             await asyncio.sleep(1)
             assert bench.read("v", "a") == "2"
             assert bench.read("s", "k") == "2"
@@ -227,7 +228,7 @@ def test_memory_volumes_beyond_the_pods_memory_are_reported(tmp_path: Path) -> N
                 Path(volumes[name].source, "big").write_bytes(b"x" * 700_000)
                 await asyncio.sleep(15)
                 assert bench.exceeded[:1] == reports
-        await bench.launcher.release(pod)
+        await bench.launcher.release(Pod(pod))
 
     run(tmp_path, test)
 
@@ -240,7 +241,7 @@ def test_preparing_again_after_a_restart_gives_the_same(tmp_path: Path) -> None:
         again = await Bench(bench.cluster, tmp_path).prepare(pod)
         assert again.volumes == first.volumes
         assert again.images == first.images
-        await bench.launcher.release(pod)
+        await bench.launcher.release(Pod(pod))
 
     run(tmp_path, test)
 
@@ -258,7 +259,7 @@ def test_the_directory_of_a_gang_goes_with_its_last_pod(tmp_path: Path) -> None:
         assert gang.is_dir()
         for pod, left in zip(made, (True, False), strict=True):
             await bench.client.delete(PODS, pod["metadata"]["name"], "default", DeleteOptions(grace_seconds=0))
-            await bench.launcher.release(pod)
+            await bench.launcher.release(Pod(pod))
             assert gang.is_dir() is left
 
     run(tmp_path, test)
@@ -279,8 +280,8 @@ def test_a_pod_that_only_says_it_belongs_to_a_gang_gets_a_directory_of_its_own(t
 def test_on_the_plain_level_clients_find_the_server_through_a_kubeconfig(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         pod = await bench.create({"command": ["/bin/sh"]})
-        prepared = await bench.launcher.prepare(pod, Site(str(tmp_path / "pod"), api=("127.0.0.1", 6443)))
-        spec, _ = build_container(pod, "node", 0, prepared)
+        prepared = await bench.launcher.prepare(Pod(pod), Site(str(tmp_path / "pod"), api=("127.0.0.1", 6443)))
+        spec, _ = build_container(Pod(pod), "node", 0, prepared)
         config = orjson.loads(Path(spec.env["KUBECONFIG"]).read_bytes())
         assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:6443"
         assert Path(config["users"][0]["user"]["tokenFile"]).read_text() == bench.read("kube-api-access", "token")

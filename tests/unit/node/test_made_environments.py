@@ -12,8 +12,8 @@ import pytest
 from tests.unit.node.making import make_pod
 from trainmaster.api import tenancy
 from trainmaster.api.labels import PACKAGES
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.errands import decide_limits
 from trainmaster.node.images.catalogue import Images, ImageSettings
 from trainmaster.node.images.contract import Check, Environment, Errand, ErrandReport, ImageError
@@ -35,7 +35,7 @@ class Hostile:
         self.done: list[Errand] = []
         self.code = 0
 
-    async def run(self, pod: Object, errand: Errand, check: Check) -> ErrandReport:
+    async def run(self, pod: Pod, errand: Errand, check: Check) -> ErrandReport:
         self.done.append(errand)
         env = Path(errand.argv[0]).parent.parent
         (env / "lib" / f"python3.{sys.version_info[1]}" / "site-packages" / "x.pth").write_text(f"{self.secret}\n")
@@ -65,7 +65,7 @@ class Bench:
     async def find(self, requirements: str, namespace: str = "default") -> Environment:
         pod = make_pod({"image": "x"})
         pod["metadata"] |= {"annotations": {PACKAGES: requirements}, "namespace": namespace}
-        return await self.images.find(pod, pod["spec"]["containers"][0])
+        return await self.images.find(Pod(pod), pod["spec"]["containers"][0])
 
 
 def run(tmp_path: Path, test: Callable[[Bench], Awaitable[None]]) -> None:
@@ -155,7 +155,7 @@ def test_the_owner_uses_on_what_an_earlier_version_made(tmp_path: Path) -> None:
 
 def test_an_installation_has_the_limits_of_the_pod_and_never_none() -> None:
     pod = make_pod({"image": "x"})
-    assert decide_limits(pod).memory == 4 << 30
-    assert decide_limits(pod).pids
+    assert decide_limits(Pod(pod)).memory == 4 << 30
+    assert decide_limits(Pod(pod)).pids
     pod["spec"]["containers"][0]["resources"] = {"limits": {"memory": "256Mi", "cpu": "500m"}}
-    assert (decide_limits(pod).memory, decide_limits(pod).cpu_millis) == (256 << 20, 500)
+    assert (decide_limits(Pod(pod)).memory, decide_limits(Pod(pod)).cpu_millis) == (256 << 20, 500)

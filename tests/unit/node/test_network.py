@@ -8,6 +8,8 @@ import pytest
 
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.network import (
     Addresses,
     AddressesExhausted,
@@ -72,15 +74,15 @@ def test_a_jobset_names_all_its_pods_before_they_exist() -> None:
             ],
         },
     }
-    names = [name for name, _ in list_peer_names(jobset)]
+    names = [name for name, _ in list_peer_names(JobSet(jobset))]
     assert names == ["js-launcher-0-0", "js-node-0-0", "js-node-0-1", "js-node-1-0", "js-node-1-1"]
-    assert {sub for _, sub in list_peer_names(jobset)} == {"net"}
+    assert {sub for _, sub in list_peer_names(JobSet(jobset))} == {"net"}
 
 
 def test_the_pods_own_full_name_comes_first_and_peers_follow() -> None:
     addresses = Addresses()
     pod = make_pod("js-1", **{JOBSET_UID: "u"})
-    lines = build_hosts(addresses, pod, [("js-0", "job"), ("js-1", "job")])
+    lines = build_hosts(addresses, Pod(pod), [("js-0", "job"), ("js-1", "job")])
     own, peer = addresses.lease("team/u", "js-1"), addresses.lease("team/u", "js-0")
     assert lines[0][:2] == (own, "js-1.job.team.svc.cluster.local")
     assert lines[0][-2:] == ("js-1.job", "js-1")
@@ -90,7 +92,7 @@ def test_the_pods_own_full_name_comes_first_and_peers_follow() -> None:
 
 def test_a_pod_without_a_subdomain_has_its_hostname_only() -> None:
     addresses = Addresses()
-    assert build_hosts(addresses, make_pod("alone", ""), []) == ((addresses.lease("uid-alone", "alone"), "alone"),)
+    assert build_hosts(addresses, Pod(make_pod("alone", "")), []) == ((addresses.lease("uid-alone", "alone"), "alone"),)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_a_pod_without_a_subdomain_has_its_hostname_only() -> None:
     ],
 )
 def test_a_gang_is_who_knows_each_other(pod: Object, want: str) -> None:
-    assert get_gang(pod) == want
+    assert get_gang(Pod(pod)) == want
 
 
 def test_a_service_is_its_pods_and_short_only_in_its_own_namespace() -> None:
@@ -110,7 +112,7 @@ def test_a_service_is_its_pods_and_short_only_in_its_own_namespace() -> None:
         "metadata": {"name": "store", "namespace": "team"},
         "spec": {"selector": {"app": "x"}, "ports": [{"port": 80, "targetPort": 8080}, {"port": 90}]},
     }
-    pods = [(make_pod("a", app="x"), "10.244.0.5"), (make_pod("b", app="y"), "10.244.0.6")]
+    pods = [(Pod(make_pod("a", app="x")), "10.244.0.5"), (Pod(make_pod("b", app="y")), "10.244.0.6")]
     full = ("store.team.svc.cluster.local", "store.team.svc", "store.team")
     assert build_service_lines([service], pods, "team") == [("10.244.0.5", *full, "store")]
     assert build_service_lines([service], pods, "other") == [("10.244.0.5", *full)]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.node.player import NOW, Player, container, make_pod
 from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.found import FoundAttempt, FoundPod
 from trainmaster.node.machine.model import read_plan
 from trainmaster.node.machine.outcome import decide_phase
@@ -22,7 +23,7 @@ MOMENT = Moment(1000.0, NOW)
 
 
 def rebuild(pod: Object, *attempts: FoundAttempt, alive: bool = True, rebooted: bool = False) -> PodState:
-    return rebuild_state(pod, read_plan(pod), FoundPod("u", alive, rebooted, None, attempts), MOMENT)
+    return rebuild_state(Pod(pod), read_plan(Pod(pod)), FoundPod("u", alive, rebooted, None, attempts), MOMENT)
 
 
 def attempt(number: int = 0, *, start: float | None = -10, end: float | None = None, code: int = 0) -> FoundAttempt:
@@ -57,7 +58,7 @@ def test_an_end_that_nobody_saw_is_read_from_the_directory() -> None:
     pod = with_status(make_pod(), state={"running": {}})
     state = rebuild(pod, attempt(end=-1, code=3), alive=False)
     assert state.containers[0].ended is not None and state.containers[0].ended.exit_code == 3
-    assert (decide_phase(read_plan(pod), state), state.ending) == ("Failed", None)
+    assert (decide_phase(read_plan(Pod(pod)), state), state.ending) == ("Failed", None)
 
 
 def test_a_lost_shim_is_unknown_and_no_disruption() -> None:

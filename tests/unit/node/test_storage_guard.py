@@ -11,6 +11,7 @@ import pytest
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.tenancy import RESOURCE_QUOTAS, STORAGE
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node import storage_guard
 from trainmaster.node.disk_usage import DiskUsage, TreeUsage
 from trainmaster.node.eviction import Eviction
@@ -47,7 +48,7 @@ class Machine:
 
     async def _list_pods(self) -> list[GuardedPod]:
         return [
-            GuardedPod({"metadata": {"name": name, "namespace": "ann", "uid": name}, "spec": {}}, name, is_over=False)
+            GuardedPod(Pod({"metadata": {"name": name, "namespace": "ann", "uid": name}}), name, is_over=False)
             for name in self.held
         ]
 

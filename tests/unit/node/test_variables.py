@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.node.making import make_config_map, make_pod, make_prepared
 from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import ContainerSources, LaunchError
 from trainmaster.node.launch.environment import build_variables, list_bad_names, list_references
 from trainmaster.node.launch.expansion import expand
@@ -24,7 +25,7 @@ SOURCES = ContainerSources(
 
 def build(tmp_path: Path, container: Object, **site: Any) -> dict[str, str]:
     pod = make_pod(container)
-    return build_variables(pod, pod["spec"]["containers"][0], make_prepared(tmp_path, sources=SOURCES, site=site))
+    return build_variables(Pod(pod), pod["spec"]["containers"][0], make_prepared(tmp_path, sources=SOURCES, site=site))
 
 
 def one(source: Object) -> Object:
@@ -139,8 +140,8 @@ def test_keys_that_are_no_names_are_skipped_and_listed(tmp_path: Path) -> None:
     prepared = make_prepared(tmp_path, sources=sources)
     pod = make_pod({"envFrom": [{"configMapRef": {"name": "settings"}}]})
     container = pod["spec"]["containers"][0]
-    assert build_variables(pod, container, prepared) == {"c.d": "2"}
-    assert list_bad_names(pod, container, prepared) == ["a=b"]
+    assert build_variables(Pod(pod), container, prepared) == {"c.d": "2"}
+    assert list_bad_names(container, prepared) == ["a=b"]
 
 
 def test_all_named_sources_are_listed_for_reading() -> None:
@@ -150,4 +151,4 @@ def test_all_named_sources_are_listed_for_reading() -> None:
         one({"secretKeyRef": {"name": "d", "key": "k"}}),
         one({"fieldRef": {"fieldPath": "metadata.name"}}),
     ]
-    assert list_references({}, containers) == ({"a", "c"}, {"b", "d"})
+    assert list_references(containers) == ({"a", "c"}, {"b", "d"})

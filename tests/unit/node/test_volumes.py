@@ -12,6 +12,8 @@ import pytest
 
 from tests.unit.node.making import make_pod
 from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.volumes import PersistentVolume
 from trainmaster.node.launch.contract import Site
 from trainmaster.node.launch.launcher import PodReader
 from trainmaster.node.volumes import claim, empty_dir, host_path
@@ -28,8 +30,8 @@ KEYS: Object = {"data": {"token": base64.b64encode(b"s3cret").decode(), "user": 
 def make(tmp_path: Path, volume: Object, **supplies: Any) -> Volume:
     pod = make_pod({"resources": {"limits": {"memory": "1Gi"}}}, labels={"b": 'say "x"', "a": "1"})
     given = Supplies(str(tmp_path), tmp_path / "claims", {"settings": SETTINGS}, {"keys": KEYS}, **supplies)
-    reader = PodReader(pod, Site(str(tmp_path)), {"cpu": 4})
-    return make_all(pod, [{"name": "v", **volume}], given, reader)["v"]
+    reader = PodReader(Pod(pod), Site(str(tmp_path)), {"cpu": 4})
+    return make_all(Pod(pod), [{"name": "v", **volume}], given, reader)["v"]
 
 
 def show(volume: Volume) -> dict[str, tuple[str, int]]:
@@ -256,7 +258,7 @@ def test_a_claim_of_our_class_is_a_directory_by_its_handle(tmp_path: Path) -> No
         "spec": {"csi": {"driver": "local-directory.trainmaster.dev", "volumeHandle": "h"}},
     }
     source = {"persistentVolumeClaim": {"claimName": "c", "readOnly": True}}
-    volume = make(tmp_path, source, volumes={"c": found})
+    volume = make(tmp_path, source, volumes={"c": PersistentVolume(found)})
     assert (volume.source, volume.read_only, volume.scratch) == (str(tmp_path / "claims" / "h"), True, False)
     assert (tmp_path / "claims" / "h").is_dir()
 
@@ -269,10 +271,11 @@ def test_a_handle_is_a_name_and_no_path(tmp_path: Path, handle: str) -> None:
 
 def test_a_claim_may_be_bound_to_a_path_of_the_machine(tmp_path: Path) -> None:
     found = {"metadata": {"name": "pv"}, "spec": {"hostPath": {"path": str(tmp_path / "here")}}}
-    assert make(tmp_path, {"persistentVolumeClaim": {"claimName": "c"}}, volumes={"c": found}).source.endswith("/here")
+    source = {"persistentVolumeClaim": {"claimName": "c"}}
+    assert make(tmp_path, source, volumes={"c": PersistentVolume(found)}).source.endswith("/here")
     other = {"metadata": {"name": "pv"}, "spec": {"nfs": {}}}
     with pytest.raises(VolumeError, match='persistentvolume "pv" cannot be mounted'):
-        make(tmp_path, {"persistentVolumeClaim": {"claimName": "c"}}, volumes={"c": other})
+        make(tmp_path, source, volumes={"c": PersistentVolume(other)})
 
 
 def test_ephemeral_volumes_are_directories_of_the_pod_and_say_so(tmp_path: Path) -> None:

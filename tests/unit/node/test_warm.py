@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.warm import WarmSettings, WarmZygote, decide_warm
 from trainmaster.shim import warm_zygote
@@ -35,7 +36,7 @@ def make_image(tmp_path: Path, *packages: str) -> Environment:
 
 def decide(tmp_path: Path, pod: Object, settings: WarmSettings = AUTO, **fields: Any) -> WarmZygote | None:
     spec = replace(ContainerSpec("main", 0, ("/layer/bin/python", "x.py"), {}, "/"), **fields)
-    return decide_warm(pod, spec, make_image(tmp_path, "torch", "numpy"), settings)
+    return decide_warm(Pod(pod), spec, make_image(tmp_path, "torch", "numpy"), settings)
 
 
 def test_the_annotation_goes_over_the_setting(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_the_annotation_goes_over_the_setting(tmp_path: Path) -> None:
 
 def test_an_environment_without_torch_is_left_alone(tmp_path: Path) -> None:
     spec = ContainerSpec("main", 0, ("/layer/bin/python", "x.py"), {}, "/")
-    assert decide_warm(make_pod("true"), spec, make_image(tmp_path, "numpy"), AUTO) is None
+    assert decide_warm(Pod(make_pod("true")), spec, make_image(tmp_path, "numpy"), AUTO) is None
 
 
 def test_other_users_and_other_interpreters_are_left_alone(tmp_path: Path) -> None:
@@ -60,8 +61,8 @@ def test_other_users_and_other_interpreters_are_left_alone(tmp_path: Path) -> No
 def test_what_was_installed_for_a_namespace_is_not_imported_with_the_rights_of_the_server(tmp_path: Path) -> None:
     spec = ContainerSpec("main", 0, ("/layer/bin/python", "x.py"), {}, "/")
     made = replace(make_image(tmp_path, "torch"), made=True)
-    assert decide_warm(make_pod("true"), spec, make_image(tmp_path, "torch"), AUTO) is not None
-    assert decide_warm(make_pod("true"), spec, made, AUTO) is None
+    assert decide_warm(Pod(make_pod("true")), spec, make_image(tmp_path, "torch"), AUTO) is not None
+    assert decide_warm(Pod(make_pod("true")), spec, made, AUTO) is None
 
 
 def test_namespaces_and_changed_packages_have_zygotes_of_their_own(tmp_path: Path) -> None:
@@ -137,8 +138,8 @@ def test_a_note_is_told_from_an_error() -> None:
 def test_a_memory_limit_that_is_only_watched_keeps_a_program_cold(tmp_path: Path) -> None:
     spec = ContainerSpec("main", 0, ("/layer/bin/python", "x.py"), {}, "/", limits=ResourceLimits(memory=1 << 30))
     image = make_image(tmp_path, "torch")
-    assert decide_warm(make_pod(), spec, image, AUTO, FULL) is not None
-    assert [decide_warm(make_pod(), spec, image, AUTO, level) for level in (USER, PLAIN)] == [None, None]
+    assert decide_warm(Pod(make_pod()), spec, image, AUTO, FULL) is not None
+    assert [decide_warm(Pod(make_pod()), spec, image, AUTO, level) for level in (USER, PLAIN)] == [None, None]
 
 
 def test_a_module_that_looks_at_all_variables_reads_only_those_it_takes() -> None:

@@ -15,12 +15,14 @@ from pathlib import Path
 
 from trainmaster.api import packages
 from trainmaster.api.labels import ENVIRONMENT, JOBSET_UID, PACKAGES
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_fields, read_text
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock
 from trainmaster.node.images import layers
 from trainmaster.node.images.contract import Environment, ImageError
@@ -95,7 +97,7 @@ class Images:
         self._sources: dict[str, tuple[list[int], tuple[str, ...]]] = {}
         self._parsed: tuple[str, Table] = ("", Table(SHIPPED))
 
-    async def find(self, pod: Object, container: Object, tell: Tell = _say_nothing) -> Environment:
+    async def find(self, pod: Pod, container: Fields, tell: Tell = _say_nothing) -> Environment:
         """ImageError when there is none. `tell` hears of an installation, which takes time."""
         image = container.get("image", "")
         table = await self._read_table()
@@ -108,7 +110,7 @@ class Images:
                 )
             rule = ImageRule(image)
         rule, asked = _add_annotations(rule, pod)
-        if any(volume["name"] == MPI_VOLUME for volume in pod["spec"].get("volumes") or ()):
+        if any(volume["name"] == MPI_VOLUME for volume in pod.volumes):
             rule = add_remote_start(rule)
         found = await self._find_environment(rule, asked, table, pod, container, tell)
         gang = await self._make_gang(pod) if rule.gang else ""
@@ -156,14 +158,14 @@ class Images:
         version = found["metadata"]["resourceVersion"]
         if self._parsed[0] != version:
             try:
-                table = parse_table((found.get("data") or {}).get(KEY, ""))
+                table = parse_table(read_fields(found, "data").get(KEY, ""))
             except RulesError as error:
                 raise ImageError(f"the image rules in ConfigMap {NAMESPACE}/{NAME} are wrong: {error}") from None
             self._parsed = (version, replace(table, rules=(*table.rules, *SHIPPED)))
         return self._parsed[1]
 
     async def _find_environment(
-        self, rule: ImageRule, asked: Sequence[str], table: Table, pod: Object, container: Object, tell: Tell
+        self, rule: ImageRule, asked: Sequence[str], table: Table, pod: Pod, container: Fields, tell: Tell
     ) -> _Found:
         named = (
             Named(self._settings.prefix) if rule.environment == DEFAULT else table.environments.get(rule.environment)
@@ -177,7 +179,7 @@ class Images:
             return _Found(base)
         if self._environments is None:
             raise ImageError("packages cannot be installed here")
-        space = await self._client.get(NAMESPACES, pod["metadata"]["namespace"])
+        space = await self._client.get(NAMESPACES, pod.namespace)
         if is_tenant(space):
             bad = [f"{entry} {why}" for entry in asked if (why := packages.find_problem(entry))]
             if bad:
@@ -240,36 +242,34 @@ class Images:
             self._sources[base.prefix] = known
         return known[1]
 
-    async def _make_gang(self, pod: Object) -> str:
+    async def _make_gang(self, pod: Pod) -> str:
         """Of the JobSet that the Pod really belongs to: its labels may name somebody else's."""
-        workload = await self._workloads.resolve(pod)
-        directory = self._settings.gangs / (workload.gang or pod["metadata"]["uid"])
+        workload = await self._workloads.resolve(pod.raw)
+        directory = self._settings.gangs / (workload.gang or pod.uid)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(directory)
 
-    def find_gang(self, pod: Object) -> Path | None:
+    def find_gang(self, pod: Pod) -> Path | None:
         """The directory that the Pod's gang shares, by its own word, if it has one. To be asked only who else uses it:
         when the Pod goes, nobody may be left who could vouch for it."""
-        meta = pod["metadata"]
-        directory = self._settings.gangs / ((meta.get("labels") or {}).get(JOBSET_UID) or meta["uid"])
+        directory = self._settings.gangs / (pod.labels.get(JOBSET_UID) or pod.uid)
         return directory if directory.is_dir() else None
 
 
-def _add_annotations(rule: ImageRule, pod: Object) -> tuple[ImageRule, tuple[str, ...]]:
+def _add_annotations(rule: ImageRule, pod: Pod) -> tuple[ImageRule, tuple[str, ...]]:
     """The rule, and the requirements that the Pod itself asks for."""
-    annotations = pod["metadata"].get("annotations") or {}
-    if name := annotations.get(ENVIRONMENT):
+    if name := pod.annotations.get(ENVIRONMENT):
         rule = replace(rule, environment=name)
-    asked = tuple(packages.split(annotations.get(PACKAGES) or ""))
+    asked = tuple(packages.split(read_text(pod.annotations, PACKAGES)))
     bad = [entry for entry in asked if entry.startswith("-")]
     if bad:
         raise ImageError(f"annotation {PACKAGES} lists requirements, not options: {', '.join(bad)}")
     return rule, asked
 
 
-def _find_user(pod: Object, container: Object) -> int | None:
-    shared = (pod["spec"].get("securityContext") or {}).get("runAsUser")
-    user: int | None = (container.get("securityContext") or {}).get("runAsUser", shared)
+def _find_user(pod: Pod, container: Fields) -> int | None:
+    shared = pod.security_context.get("runAsUser")
+    user: int | None = read_fields(container, "securityContext").get("runAsUser", shared)
     return user
 
 

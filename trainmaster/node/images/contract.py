@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.shim.protocol import Mount
 
 
@@ -76,4 +76,4 @@ Check = Callable[[], Awaitable[str]]
 class Errands(Protocol):
     """Runs programs with the rights of a Pod: its user, its sandbox, its limits."""
 
-    async def run(self, pod: Object, errand: Errand, check: Check) -> ErrandReport: ...
+    async def run(self, pod: Pod, errand: Errand, check: Check) -> ErrandReport: ...

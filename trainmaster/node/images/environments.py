@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.disk_usage import measure_tree
@@ -65,7 +65,7 @@ class InstallLimits:
 class Order:
     """What a container asks for, and in whose name."""
 
-    pod: Object
+    pod: Pod
     container: str
     namespace_uid: str
     is_tenants: bool

@@ -7,15 +7,15 @@ Pods may use stays within the quota; the tenant's control group is the second wa
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from trainmaster.api import quantity
+from trainmaster.api.meta import Fields
 from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import NAME, PIDS
 from trainmaster.client.contract import Client
+from trainmaster.jobs.models.quotas import ResourceQuota
 from trainmaster.shim.protocol import ResourceLimits
 
 _POD_PIDS = 1024
@@ -42,10 +42,10 @@ async def find_budget(client: Client, namespace: str) -> TenantBudget | None:
         quota = await client.get(RESOURCE_QUOTAS, NAME, namespace)
     except NotFound:
         return None
-    return build_budget(quota["spec"].get("hard") or {})
+    return build_budget(ResourceQuota(quota).hard)
 
 
-def build_budget(hard: Mapping[str, Any]) -> TenantBudget:
+def build_budget(hard: Fields) -> TenantBudget:
     return TenantBudget(
         ResourceLimits(
             memory=_read(hard, "limits.memory", 1),
@@ -68,7 +68,7 @@ def build_rlimits(budget: TenantBudget) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(wanted.items()))
 
 
-def _read(hard: Mapping[str, Any], name: str, scale: int) -> int:
+def _read(hard: Fields, name: str, scale: int) -> int:
     if name not in hard:
         return 0
     value = quantity.parse(hard[name]) * scale

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_fields
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.device_nodes import list_nodes, renumber
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.budgets import build_rlimits
@@ -74,7 +76,7 @@ def build_layout(site: Site, image: Environment) -> Layout:
     return Layout(f"{INSIDE}/work", f"{INSIDE}/work/{_ENV}", tuple(mounts))
 
 
-def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) -> tuple[ContainerSpec, list[str]]:
+def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tuple[ContainerSpec, list[str]]:
     container = get_container(pod, name)
     site, image = prepared.site, prepared.images[name]
     layout = build_layout(site, image)
@@ -88,9 +90,9 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
         paths = {image.home: layout.work, **paths}
     rewriter = _build_rewriter(pod, site, {**paths, **{entry.target: entry.source for entry in bound}})
     api_access = site.api is not None and API_ACCESS in prepared.volumes
-    devices = () if site.level == PLAIN else list_nodes(pod, name)
+    devices = () if site.level == PLAIN else list_nodes(pod.raw, name)
     env = {
-        **node_env(pod, container),
+        **node_env(pod.raw, container),
         **renumber(devices),
         **_build_base(pod, site, image, layout, api_access=api_access),
     }
@@ -122,18 +124,18 @@ def build_container(pod: Object, name: str, attempt: int, prepared: Prepared) ->
         new_privileges=privileges.new_privileges,
         rlimits=build_rlimits(prepared.budget) if prepared.budget is not None and privileges.user else (),
     )
-    notes = [*_list_notes(pod, container, prepared, bound), *privileges.notes, *rewriter.list_notes()]
+    notes = [*_list_notes(container, prepared, bound), *privileges.notes, *rewriter.list_notes()]
     return spec, notes
 
 
-def _wants_log_end(pod: Object, container: Object) -> bool:
+def _wants_log_end(pod: Pod, container: Fields) -> bool:
     """Members of a JobSet always: the verdict about a failed job ends with their last words, and the default policy
     cannot be told from one that somebody chose."""
     chosen = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-    return chosen or JOBSET_UID in (pod["metadata"].get("labels") or {})
+    return chosen or JOBSET_UID in pod.labels
 
 
-def _build_rewriter(pod: Object, site: Site, paths: Mapping[str, str]) -> Rewriter:
+def _build_rewriter(pod: Pod, site: Site, paths: Mapping[str, str]) -> Rewriter:
     if site.level != PLAIN:
         return Rewriter({}, None, site.lease_port)
     return build_rewriter(pod, paths, site.lease_port)
@@ -147,14 +149,14 @@ def _place(text: str, site: Site, layout: Layout) -> str:
     return text
 
 
-def _build_base(pod: Object, site: Site, image: Environment, layout: Layout, *, api_access: bool) -> dict[str, str]:
+def _build_base(pod: Pod, site: Site, image: Environment, layout: Layout, *, api_access: bool) -> dict[str, str]:
     """What a container would have from its image and runtime. The Pod's own variables go over it."""
     base = {
         "PATH": ":".join((f"{layout.env}/bin", *image.programs, SYSTEM_PATH)),
         "VIRTUAL_ENV": layout.env,
         "TRAINMASTER_ENV": layout.env,
         "HOME": layout.work,
-        "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
+        "HOSTNAME": pod.spec.get("hostname") or pod.name,
         "LANG": "C.UTF-8",
         # Output to a file is block-buffered by default; people follow logs.
         "PYTHONUNBUFFERED": "1",
@@ -162,7 +164,7 @@ def _build_base(pod: Object, site: Site, image: Environment, layout: Layout, *, 
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         # A pip of the machine, should one be found, must not write into the machine.
         "PIP_REQUIRE_VIRTUALENV": "1",
-        "TRAINMASTER_POD_UID": pod["metadata"]["uid"],
+        "TRAINMASTER_POD_UID": pod.uid,
     }
     if site.level == PLAIN:
         # All Pods talk over loopback; gloo would look up the machine's own name and may find another interface.
@@ -174,7 +176,7 @@ def _build_base(pod: Object, site: Site, image: Environment, layout: Layout, *, 
     return base
 
 
-def _build_command(container: Object, image: Environment) -> list[str]:
+def _build_command(container: Fields, image: Environment) -> list[str]:
     command = list(container.get("command") or image.command)
     if not command:
         raise LaunchError(
@@ -186,10 +188,10 @@ def _build_command(container: Object, image: Environment) -> list[str]:
     if stand_in is not None:
         # The stand-in takes no arguments of the program it stands for.
         return list(stand_in)
-    return [*command, *(container.get("args") or ())]
+    return [*command, *list_items(container, "args")]
 
 
-def _build_directory(container: Object, rewriter: Rewriter, layout: Layout, site: Site, bound: Sequence[Bound]) -> str:
+def _build_directory(container: Fields, rewriter: Rewriter, layout: Layout, site: Site, bound: Sequence[Bound]) -> str:
     asked = container.get("workingDir")
     if not asked:
         # An image would have brought its working directory along with the code.
@@ -201,7 +203,7 @@ def _build_directory(container: Object, rewriter: Rewriter, layout: Layout, site
     return directory
 
 
-def _find_made_directory(container: Object, bound: Sequence[Bound], site: Site) -> tuple[Mount, ...]:
+def _find_made_directory(container: Fields, bound: Sequence[Bound], site: Site) -> tuple[Mount, ...]:
     """A working directory that only the image would have: an empty one, as runtimes make it."""
     asked = container.get("workingDir")
     if not asked or site.level == PLAIN or os.path.isdir(asked):
@@ -234,11 +236,11 @@ def _resolve_program(argv: list[str], env: dict[str, str], layout: Layout, site:
     return (found, *argv[1:])
 
 
-def _list_notes(pod: Object, container: Object, prepared: Prepared, bound: Sequence[Bound]) -> list[str]:
+def _list_notes(container: Fields, prepared: Prepared, bound: Sequence[Bound]) -> list[str]:
     image, plain = prepared.images[container["name"]], prepared.site.level == PLAIN
     notes = [image.note] if image.note else []
     notes += [entry.volume.note for entry in bound if entry.volume.note]
-    if bad := list_bad_names(pod, container, prepared):
+    if bad := list_bad_names(container, prepared):
         notes.append(f"keys {', '.join(bad)} of envFrom were skipped: they are no names of variables")
     stand_in = image.stand_ins.get(next(iter(container.get("command") or image.command), ""))
     if stand_in:
@@ -247,6 +249,6 @@ def _list_notes(pod: Object, container: Object, prepared: Prepared, bound: Seque
         sealed = [entry.target for entry in bound if entry.read_only and not entry.volume.live]
         if sealed:
             notes.append(f"readOnly of {', '.join(sealed)} is not enforced on the plain level")
-        if (container.get("resources") or {}).get("limits"):
+        if read_fields(container, "resources", "limits"):
             notes.append("resource limits are not enforced on the plain level")
     return notes

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.budgets import TenantBudget
 from trainmaster.node.volumes.contract import Volume
@@ -84,7 +84,7 @@ class Prepared:
     """By name; those that the node adds (`kube-api-access`) included."""
     images: Mapping[str, Environment] = field(default_factory=dict)
     """By container."""
-    allocatable: Mapping[str, Any] = field(default_factory=dict)
+    allocatable: Fields = field(default_factory=dict)
     """What the node has, as quantities: stands in for limits that a container does not set."""
     notes: tuple[str, ...] = ()
     """What was approximated for the Pod as a whole."""
@@ -92,10 +92,5 @@ class Prepared:
     """What all Pods of the namespace may take together; None where it is the owner's."""
 
 
-def list_containers(pod: Object) -> list[Object]:
-    spec = pod["spec"]
-    return [*(spec.get("initContainers") or ()), *spec["containers"]]
-
-
-def get_container(pod: Object, name: str) -> Object:
-    return next(entry for entry in list_containers(pod) if entry["name"] == name)
+def get_container(pod: Pod, name: str) -> Fields:
+    return next(entry for entry in pod.all_containers if entry["name"] == name)

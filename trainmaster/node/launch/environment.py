@@ -7,22 +7,23 @@ missing is CreateContainerConfigError in upstream's words, unless the reference 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_fields, read_text
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import CONFIG_ERROR, LaunchError, Prepared
 from trainmaster.node.launch.expansion import expand
 from trainmaster.node.launch.references import read_field, read_resource
 
 
-def build_variables(pod: Object, container: Object, prepared: Prepared) -> dict[str, str]:
+def build_variables(pod: Pod, container: Fields, prepared: Prepared) -> dict[str, str]:
     """What the Pod asks for, without what the image and the node give."""
     found: dict[str, str] = {}
-    for entry in container.get("envFrom") or ():
-        found.update(_read_all(pod, entry, prepared))
+    for entry in list_items(container, "envFrom"):
+        found.update(_read_all(entry, prepared))
     services = build_service_variables(prepared)
-    for entry in container.get("env") or ():
+    for entry in list_items(container, "env"):
         value = entry.get("value")
         if value:
             found[entry["name"]] = expand(str(value), found, services)
@@ -53,33 +54,33 @@ def build_service_variables(prepared: Prepared) -> dict[str, str]:
     }
 
 
-def _read_all(pod: Object, entry: Mapping[str, Any], prepared: Prepared) -> dict[str, str]:
-    prefix = entry.get("prefix") or ""
+def _read_all(entry: Fields, prepared: Prepared) -> dict[str, str]:
+    prefix = read_text(entry, "prefix")
     if (reference := entry.get("configMapRef")) is not None:
         values = _find_config_map(reference, prepared)
     else:
-        values = _find_secret(entry.get("secretRef") or {}, prepared)
+        values = _find_secret(read_fields(entry, "secretRef"), prepared)
     # A name with "=" cannot be a variable; upstream leaves it out and says so.
     return {f"{prefix}{key}": text for key, text in (values or {}).items() if "=" not in key}
 
 
-def list_bad_names(pod: Object, container: Object, prepared: Prepared) -> list[str]:
+def list_bad_names(container: Fields, prepared: Prepared) -> list[str]:
     """Keys of envFrom that can be no variables."""
     bad: list[str] = []
-    for entry in container.get("envFrom") or ():
+    for entry in list_items(container, "envFrom"):
         reference = entry.get("configMapRef")
         values = (
             _find_config_map(reference, prepared)
             if reference is not None
-            else _find_secret(entry.get("secretRef") or {}, prepared)
+            else _find_secret(read_fields(entry, "secretRef"), prepared)
         )
         bad += [key for key in values or {} if "=" in key]
     return bad
 
 
-def _read_one(pod: Object, container: Object, source: Mapping[str, Any], prepared: Prepared) -> str | None:
+def _read_one(pod: Pod, container: Fields, source: Fields, prepared: Prepared) -> str | None:
     """None: an optional reference to what is not there; the variable is not set at all."""
-    namespace = pod["metadata"]["namespace"]
+    namespace = pod.namespace
     if (field := source.get("fieldRef")) is not None:
         return read_field(pod, field["fieldPath"], prepared.site)
     if (resource := source.get("resourceFieldRef")) is not None:
@@ -91,28 +92,28 @@ def _read_one(pod: Object, container: Object, source: Mapping[str, Any], prepare
     raise LaunchError(CONFIG_ERROR, f"invalid valueFrom: {', '.join(source) or 'empty'}")
 
 
-def _find_config_map(reference: Mapping[str, Any], prepared: Prepared) -> Mapping[str, str] | None:
+def _find_config_map(reference: Fields, prepared: Prepared) -> Mapping[str, str] | None:
     name = reference.get("name", "")
     found = prepared.sources.config_maps.get(name)
     if found is not None:
-        return found.get("data") or {}
+        return read_fields(found, "data")
     if reference.get("optional"):
         return None
     raise LaunchError(CONFIG_ERROR, f'configmap "{name}" not found')
 
 
-def _find_secret(reference: Mapping[str, Any], prepared: Prepared) -> Mapping[str, str] | None:
+def _find_secret(reference: Fields, prepared: Prepared) -> Mapping[str, str] | None:
     name = reference.get("name", "")
     found = prepared.sources.secrets.get(name)
     if found is not None:
-        data = found.get("data") or {}
+        data = read_fields(found, "data")
         return {key: base64.b64decode(text).decode("utf-8", "replace") for key, text in data.items()}
     if reference.get("optional"):
         return None
     raise LaunchError(CONFIG_ERROR, f'secret "{name}" not found')
 
 
-def _pick(values: Mapping[str, str] | None, reference: Mapping[str, Any], kind: str, namespace: str) -> str | None:
+def _pick(values: Mapping[str, str] | None, reference: Fields, kind: str, namespace: str) -> str | None:
     key = reference["key"]
     if values is not None and key in values:
         return values[key]
@@ -121,20 +122,20 @@ def _pick(values: Mapping[str, str] | None, reference: Mapping[str, Any], kind: 
     raise LaunchError(CONFIG_ERROR, f"couldn't find key {key} in {kind} {namespace}/{reference.get('name', '')}")
 
 
-def list_references(pod: Object, containers: list[Object]) -> tuple[set[str], set[str]]:
+def list_references(containers: Sequence[Fields]) -> tuple[set[str], set[str]]:
     """The ConfigMaps and the Secrets that the environments of these containers name."""
     maps: set[str] = set()
     secrets: set[str] = set()
     for container in containers:
-        for entry in container.get("envFrom") or ():
+        for entry in list_items(container, "envFrom"):
             maps |= _names(entry.get("configMapRef"))
             secrets |= _names(entry.get("secretRef"))
-        for entry in container.get("env") or ():
-            source = entry.get("valueFrom") or {}
+        for entry in list_items(container, "env"):
+            source = read_fields(entry, "valueFrom")
             maps |= _names(source.get("configMapKeyRef"))
             secrets |= _names(source.get("secretKeyRef"))
     return maps, secrets
 
 
-def _names(reference: Mapping[str, Any] | None) -> set[str]:
+def _names(reference: Fields | None) -> set[str]:
     return {reference["name"]} if reference and reference.get("name") else set()

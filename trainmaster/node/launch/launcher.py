@@ -14,18 +14,19 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import read_fields, read_metadata
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.bundles import views
 from trainmaster.bundles.store import BundleStore
 from trainmaster.client.contract import Client, ListOptions, WatchOptions
 from trainmaster.engine.queue import WorkQueue
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
@@ -41,7 +42,6 @@ from trainmaster.node.launch.contract import (
     LaunchError,
     Prepared,
     Site,
-    list_containers,
 )
 from trainmaster.node.launch.environment import list_references
 from trainmaster.node.launch.limits import build_pod_limits
@@ -78,9 +78,9 @@ class LaunchSettings:
 
 @dataclass(slots=True)
 class _Live:
-    pod: Object
+    pod: Pod
     site: Site
-    volumes: list[Object]
+    volumes: list[Fields]
     needs: Needs
     made: Mapping[str, Volume]
     tokens: dict[TokenKey, Token] = field(default_factory=dict)
@@ -90,14 +90,14 @@ class _Live:
 class PodReader:
     """`volumes.downward.Reader` for one Pod."""
 
-    pod: Object
+    pod: Pod
     site: Site
-    allocatable: Mapping[str, Any]
+    allocatable: Fields
 
     def field(self, path: str) -> str:
         return read_field(self.pod, path, self.site)
 
-    def resource(self, source: Mapping[str, Any]) -> str:
+    def resource(self, source: Fields) -> str:
         return read_resource(self.pod, {}, source, self.allocatable)
 
 
@@ -122,7 +122,7 @@ class Launcher:
         self._sized: WorkQueue[str] = WorkQueue(clock)
         """Pods whose volumes with a limit are to be measured."""
         self._live: dict[str, _Live] = {}
-        self._adopted: dict[str, tuple[Object, Site]] = {}
+        self._adopted: dict[str, tuple[Pod, Site]] = {}
         """Pods that ran before this process, and were not looked at yet."""
         self._users: dict[tuple[GVR, str, str], set[str]] = {}
         """(collection, namespace, name) to the uids of the Pods whose volumes show it."""
@@ -146,18 +146,18 @@ class Launcher:
 
     # Before the start
 
-    async def prepare(self, pod: Object, site: Site) -> Prepared:
+    async def prepare(self, pod: Pod, site: Site) -> Prepared:
         """LaunchError with FailedMount, ErrImagePull when the Pod has to wait. Missing variables are found later, per
         container."""
-        containers = list_containers(pod)
+        containers = pod.all_containers
         images = await self._find_images(pod, containers, site)
         volumes = list_volumes(pod, api_access=await self._wants_access(pod))
         live = _Live(pod, site, volumes, list_needs(volumes), {})
-        known = self._live.get(pod["metadata"]["uid"])
+        known = self._live.get(pod.uid)
         if known is not None:
             live.tokens = known.tokens
-        maps, secrets = list_references(pod, containers)
-        namespace = pod["metadata"]["namespace"]
+        maps, secrets = list_references(containers)
+        namespace = pod.namespace
         sources = ContainerSources(
             await self._read(CONFIG_MAPS, namespace, maps | live.needs.config_maps),
             await self._read(SECRETS, namespace, secrets | live.needs.secrets),
@@ -172,30 +172,29 @@ class Launcher:
         budget = await find_budget(self._client, namespace)
         return Prepared(site, sources, live.made, images, self._allocatable, budget=budget)
 
-    def adopt(self, pod: Object, site: Site) -> None:
+    def adopt(self, pod: Pod, site: Site) -> None:
         """After a restart of the control plane, for a Pod that runs: soon what it sees is kept current again."""
-        uid = pod["metadata"]["uid"]
+        uid = pod.uid
         if uid not in self._live:
             self._adopted[uid] = (pod, site)
             self._queue.add(uid)
 
-    async def _find_images(self, pod: Object, containers: list[Object], site: Site) -> dict[str, Environment]:
+    async def _find_images(self, pod: Pod, containers: list[Fields], site: Site) -> dict[str, Environment]:
         def tell(sentence: str) -> None:
             if self._announce is not None:
-                self._announce(pod["metadata"]["uid"], sentence)
+                self._announce(pod.uid, sentence)
 
         try:
             return {entry["name"]: await self._images.find(pod, entry, tell) for entry in containers}
         except ImageError as error:
             raise LaunchError(IMAGE_ERROR, str(error)) from None
 
-    async def _wants_access(self, pod: Object) -> bool:
-        asked = pod["spec"].get("automountServiceAccountToken")
+    async def _wants_access(self, pod: Pod) -> bool:
+        asked = pod.spec.get("automountServiceAccountToken")
         if asked is not None:
             return bool(asked)
-        name = pod["spec"].get("serviceAccountName") or "default"
         try:
-            account = await self._client.get(SERVICE_ACCOUNTS, name, pod["metadata"]["namespace"])
+            account = await self._client.get(SERVICE_ACCOUNTS, pod.service_account, pod.namespace)
         except NotFound:
             return False
         return bool(account.get("automountServiceAccountToken", True))
@@ -210,7 +209,7 @@ class Launcher:
         return found
 
     async def _make(self, live: _Live, sources: ContainerSources) -> dict[str, Volume]:
-        namespace = live.pod["metadata"]["namespace"]
+        namespace = live.pod.namespace
         found = {name: await claim.find_volume(self._client, namespace, name) for name in sorted(live.needs.claims)}
         supplies = Supplies(
             directory=live.site.directory,
@@ -265,14 +264,14 @@ class Launcher:
         volumes = () if live is None else live.made.values()
         return tuple(volume.source for volume in volumes if volume.source.startswith(below) and not volume.read_only)
 
-    async def update(self, pod: Object) -> None:
+    async def update(self, pod: Pod) -> None:
         """The Pod object changed: files that show its labels and annotations follow."""
-        live = self._live.get(pod["metadata"]["uid"])
+        live = self._live.get(pod.uid)
         if live is None:
             return
-        before, live.pod = live.pod["metadata"], pod
-        if any((before.get(name) or {}) != (pod["metadata"].get(name) or {}) for name in ("labels", "annotations")):
-            self._queue.add(pod["metadata"]["uid"])
+        before, live.pod = live.pod, pod
+        if (before.labels, before.annotations) != (pod.labels, pod.annotations):
+            self._queue.add(pod.uid)
 
     async def refresh(self, uid: str) -> None:
         """Brings what the volumes show up to date. What has become unreadable stays as it was, as with the kubelet."""
@@ -283,7 +282,7 @@ class Launcher:
         live = self._live.get(uid)
         if live is None:
             return
-        namespace = live.pod["metadata"]["namespace"]
+        namespace = live.pod.namespace
         sources = ContainerSources(
             await self._read(CONFIG_MAPS, namespace, live.needs.config_maps),
             await self._read(SECRETS, namespace, live.needs.secrets),
@@ -294,16 +293,16 @@ class Launcher:
             log.warning("volume not refreshed", extra={"uid": uid, "error": str(error)})
         self._plan_next(uid, live)
 
-    async def _take_over(self, pod: Object, site: Site) -> None:
+    async def _take_over(self, pod: Pod, site: Site) -> None:
         try:
             await self.prepare(pod, site)
         except LaunchError as error:
             # It has what it started with.
-            log.warning("volumes not followed", extra={"uid": pod["metadata"]["uid"], "error": error.message})
+            log.warning("volumes not followed", extra={"uid": pod.uid, "error": error.message})
 
-    async def release(self, pod: Object) -> None:
+    async def release(self, pod: Pod) -> None:
         """Everything of the Pod that goes with it and is not below its directory."""
-        uid = pod["metadata"]["uid"]
+        uid = pod.uid
         live = self._live.pop(uid, None)
         if live is not None:
             for volume in _list_limited(live):
@@ -322,20 +321,20 @@ class Launcher:
         if empty_dir.has_memory(uid):
             await asyncio.get_running_loop().run_in_executor(None, empty_dir.remove_memory, uid)
 
-    async def _find_unused_gang(self, pod: Object) -> Path | None:
+    async def _find_unused_gang(self, pod: Pod) -> Path | None:
         """The directory that the Pod's gang shared, when this was its last Pod."""
         directory = self._images.find_gang(pod)
         if directory is None:
             return None
-        gang = (pod["metadata"].get("labels") or {}).get(JOBSET_UID)
+        gang = pod.labels.get(JOBSET_UID)
         if gang:
             others = await self._client.list(PODS, "", ListOptions(label_selector=f"{JOBSET_UID}={gang}"))
-            if any(other["metadata"]["uid"] != pod["metadata"]["uid"] for other in others.items):
+            if any(other["metadata"]["uid"] != pod.uid for other in others.items):
                 return None
         return directory
 
     def _keep(self, live: _Live) -> None:
-        uid, namespace = live.pod["metadata"]["uid"], live.pod["metadata"]["namespace"]
+        uid, namespace = live.pod.uid, live.pod.namespace
         self._live[uid] = live
         for gvr, names in ((CONFIG_MAPS, live.needs.config_maps), (SECRETS, live.needs.secrets)):
             for name in names:
@@ -385,7 +384,7 @@ class Launcher:
                 async with self._client.watch(gvr, "", WatchOptions()) as events:
                     async for event in events:
                         backoff.reset()
-                        meta = event.object.get("metadata") or {}
+                        meta = read_metadata(event.object)
                         key = (gvr, meta.get("namespace", ""), meta.get("name", ""))
                         for uid in self._users.get(key, ()):
                             self._queue.add(uid)
@@ -430,7 +429,7 @@ def _write_kubeconfig(live: _Live) -> None:
     if live.site.level != PLAIN or live.site.api is None or volume is None:
         return
     host, port = live.site.api
-    namespace = live.pod["metadata"]["namespace"]
+    namespace = live.pod.namespace
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -447,7 +446,7 @@ def _write_kubeconfig(live: _Live) -> None:
     write_whole(get_kubeconfig(live.site), orjson.dumps(content))
 
 
-def _make_writable(pod: Object, site: Site, images: Iterable[Environment]) -> None:
+def _make_writable(pod: Pod, site: Site, images: Iterable[Environment]) -> None:
     """The directories that every container may write to, also one that runs as another user than the server.
 
     The directories above keep everybody else out; inside a sandbox nobody but the Pod (or its gang) sees them.
@@ -460,19 +459,18 @@ def _make_writable(pod: Object, site: Site, images: Iterable[Environment]) -> No
         os.chmod(directory, 0o777)
 
 
-def _list_users(pod: Object) -> set[int | None]:
-    shared = (pod["spec"].get("securityContext") or {}).get("runAsUser")
-    return {(entry.get("securityContext") or {}).get("runAsUser", shared) for entry in list_containers(pod)}
+def _list_users(pod: Pod) -> set[int | None]:
+    shared = pod.security_context.get("runAsUser")
+    return {read_fields(entry, "securityContext").get("runAsUser", shared) for entry in pod.all_containers}
 
 
-def _find_owner(pod: Object, level: str) -> FileOwner:
+def _find_owner(pod: Pod, level: str) -> FileOwner:
     """Whom files belong to, where the server may give them away."""
     if level == PLAIN or os.geteuid() != 0:
         return FileOwner()
-    context = pod["spec"].get("securityContext") or {}
     users = _list_users(pod)
     user = users.pop() if len(users) == 1 else None
-    group = context.get("fsGroup")
+    group = pod.security_context.get("fsGroup")
     return FileOwner(-1 if user is None else user, -1 if group is None else group)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from trainmaster.api import quantity
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_fields
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.shim.protocol import ResourceLimits
 
 
-def build_limits(container: Object) -> ResourceLimits:
-    resources: Mapping[str, Any] = container.get("resources") or {}
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+def build_limits(container: Fields) -> ResourceLimits:
+    limits, requests = read_fields(container, "resources", "limits"), read_fields(container, "resources", "requests")
     return ResourceLimits(
         memory=_amount(limits, "memory", 1),
         cpu_millis=_amount(limits, "cpu", 1000),
@@ -20,12 +20,11 @@ def build_limits(container: Object) -> ResourceLimits:
     )
 
 
-def build_pod_limits(pod: Object, pids: int = 0) -> ResourceLimits:
+def build_pod_limits(pod: Pod, pids: int = 0) -> ResourceLimits:
     """The sum over the containers, or the largest init container where that is more. One without a limit lifts it.
     `pids`: how many processes and threads the Pod may have; Kubernetes has no field for it."""
-    spec = pod["spec"]
-    main = [build_limits(entry) for entry in spec["containers"]]
-    first = [build_limits(entry) for entry in spec.get("initContainers") or ()]
+    main = [build_limits(entry) for entry in pod.containers]
+    first = [build_limits(entry) for entry in pod.init_containers]
     return ResourceLimits(
         memory=_combine((entry.memory for entry in main), (entry.memory for entry in first)),
         cpu_millis=_combine((entry.cpu_millis for entry in main), (entry.cpu_millis for entry in first)),
@@ -43,7 +42,7 @@ def _combine(main: Iterable[int], first: Iterable[int]) -> int:
     return max(sum(amounts), *before, 0)
 
 
-def _amount(amounts: Mapping[str, Any], name: str, scale: int) -> int:
+def _amount(amounts: Fields, name: str, scale: int) -> int:
     if name not in amounts:
         return 0
     value = quantity.parse(amounts[name]) * scale

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_text
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import CONFIG_ERROR, UNSUPPORTED, LaunchError, Prepared, Site
 from trainmaster.node.launch.expansion import expand
 from trainmaster.node.volumes.contract import Volume, VolumeError
@@ -38,9 +39,9 @@ class Bound:
     sub_path: str = ""
 
 
-def resolve_mounts(container: Object, prepared: Prepared, variables: Mapping[str, str]) -> list[Bound]:
+def resolve_mounts(container: Fields, prepared: Prepared, variables: Mapping[str, str]) -> list[Bound]:
     """In the order in which they must be mounted: a path before the paths below it."""
-    asked = container.get("volumeMounts") or ()
+    asked = list_items(container, "volumeMounts")
     if len(asked) > MOST_MOUNTS:
         text = f'container "{container["name"]}" has {len(asked)} volumeMounts; this node mounts {MOST_MOUNTS}'
         raise LaunchError(UNSUPPORTED, text)
@@ -52,7 +53,7 @@ def resolve_mounts(container: Object, prepared: Prepared, variables: Mapping[str
     return sorted(found, key=lambda entry: entry.target.count("/") if entry.target != "/" else 0)
 
 
-def _resolve(container: str, entry: Mapping[str, Any], prepared: Prepared, variables: Mapping[str, str]) -> Bound:
+def _resolve(container: str, entry: Fields, prepared: Prepared, variables: Mapping[str, str]) -> Bound:
     if entry.get("mountPropagation") not in (None, "None") or entry.get("recursiveReadOnly") not in (None, "Disabled"):
         text = f'container "{container}" asks for mountPropagation or recursiveReadOnly, which this node does not give'
         raise LaunchError(UNSUPPORTED, text)
@@ -62,7 +63,7 @@ def _resolve(container: str, entry: Mapping[str, Any], prepared: Prepared, varia
     target = entry["mountPath"].rstrip("/") or "/"
     if not target.startswith("/"):
         target = f"/{target}"
-    sub = entry.get("subPath") or ""
+    sub = read_text(entry, "subPath")
     if expression := entry.get("subPathExpr"):
         sub = _expand_sub_path(expression, variables)
     try:
@@ -95,10 +96,10 @@ def _build_mount(entry: Bound) -> Mount:
     return Mount(entry.target, entry.volume.source, read_only=entry.read_only, sub_path=entry.sub_path)
 
 
-def find_shm_bytes(pod: Object, prepared: Prepared) -> int:
+def find_shm_bytes(pod: Pod, prepared: Prepared) -> int:
     """The size that the Pod asks for its /dev/shm by mounting a memory volume there; 0 when it does not."""
-    for container in [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]:
-        for entry in container.get("volumeMounts") or ():
+    for container in pod.all_containers:
+        for entry in list_items(container, "volumeMounts"):
             volume = prepared.volumes.get(entry["name"])
             if volume is not None and volume.memory and entry["mountPath"].rstrip("/") == SHM:
                 return volume.size_limit

@@ -5,24 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 from trainmaster.api import quantity
-from trainmaster.api.meta import Object
-from trainmaster.node.launch.contract import CONFIG_ERROR, LaunchError, Site, list_containers
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_fields
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.launch.contract import CONFIG_ERROR, LaunchError, Site
 
 _SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['([^']*)'\]$")
 
 
-def read_field(pod: Object, path: str, site: Site) -> str:
-    meta, spec = pod["metadata"], pod["spec"]
+def read_field(pod: Pod, path: str, site: Site) -> str:
+    spec = pod.spec
     match = _SUBSCRIPT.match(path)
     if match:
-        return str((meta.get(match.group(1)) or {}).get(match.group(2), ""))
+        return str(read_fields(pod.meta, match.group(1)).get(match.group(2), ""))
     known = {
-        "metadata.name": meta["name"],
-        "metadata.namespace": meta["namespace"],
-        "metadata.uid": meta["uid"],
+        "metadata.name": pod.name,
+        "metadata.namespace": pod.namespace,
+        "metadata.uid": pod.uid,
         "spec.nodeName": spec.get("nodeName", ""),
         "spec.serviceAccountName": spec.get("serviceAccountName", ""),
         "status.hostIP": site.host_address,
@@ -33,7 +34,7 @@ def read_field(pod: Object, path: str, site: Site) -> str:
     if path in known:
         return str(known[path])
     if path in ("metadata.labels", "metadata.annotations"):
-        return _format_map(meta.get(path.partition(".")[2]) or {})
+        return _format_map(read_fields(pod.meta, path.partition(".")[2]))
     raise LaunchError(CONFIG_ERROR, f"unsupported fieldPath: {path}")
 
 
@@ -47,16 +48,15 @@ def _quote(text: str) -> str:
     return f'"{escaped}"'
 
 
-def read_resource(pod: Object, container: Object, source: Mapping[str, Any], allocatable: Mapping[str, Any]) -> str:
+def read_resource(pod: Pod, container: Fields, source: Fields, allocatable: Fields) -> str:
     """`limits.cpu` and the like, divided by the divisor and rounded up. A limit that is not set is the node's."""
     if name := source.get("containerName"):
-        found = [entry for entry in list_containers(pod) if entry["name"] == name]
+        found = [entry for entry in pod.all_containers if entry["name"] == name]
         if not found:
             raise LaunchError(CONFIG_ERROR, f'container "{name}" not found')
         container = found[0]
     kind, _, resource = str(source["resource"]).partition(".")
-    amounts = (container.get("resources") or {}).get(kind) or {}
-    given = amounts.get(resource)
+    given = read_fields(container, "resources", kind).get(resource)
     if given is None:
         given = allocatable.get(resource, 0) if kind == "limits" else 0
     return str(_divide(quantity.parse(given), source.get("divisor") or "1", resource))

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trainmaster.api.meta import Object
 from trainmaster.api.training.reports import FOLDER
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import LOOPBACK
 
 PORT_VARIABLES = frozenset({"PET_MASTER_PORT", "MASTER_PORT", "DMLC_TRACKER_PORT", "JAX_COORDINATOR_PORT"})
@@ -80,7 +80,7 @@ class Rewriter:
         return self.seen_ports[asked]
 
 
-def build_rewriter(pod: Object, paths: Mapping[str, str], lease_port: Callable[[int], int]) -> Rewriter:
+def build_rewriter(pod: Pod, paths: Mapping[str, str], lease_port: Callable[[int], int]) -> Rewriter:
     return Rewriter(paths, _build_name_pattern(pod), lease_port)
 
 
@@ -93,10 +93,9 @@ def _build_path_pattern(paths: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(begin + "(?:" + "|".join(map(re.escape, longest)) + r")(?=/|(?![\w.-])|\.(?!\w))")
 
 
-def _build_name_pattern(pod: Object) -> re.Pattern[str] | None:
-    subdomain = pod["spec"].get("subdomain")
-    if not subdomain:
+def _build_name_pattern(pod: Pod) -> re.Pattern[str] | None:
+    if not pod.subdomain:
         return None
-    namespace = re.escape(pod["metadata"]["namespace"])
-    tail = rf"\.{re.escape(subdomain)}(?:\.{namespace}(?:\.svc(?:\.cluster\.local)?)?)?"
+    namespace = re.escape(pod.namespace)
+    tail = rf"\.{re.escape(pod.subdomain)}(?:\.{namespace}(?:\.svc(?:\.cluster\.local)?)?)?"
     return re.compile(rf"(?P<name>{_HOST}{tail}){_END}(?::(?P<port>\d{{1,5}})(?!\d))?")

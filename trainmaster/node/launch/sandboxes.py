@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import Prepared
 from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.mounts import find_shm_bytes
@@ -14,7 +15,7 @@ _LONGEST_HOSTNAME = 63
 
 
 def build_sandbox(
-    pod: Object,
+    pod: Pod,
     prepared: Prepared,
     *,
     hosts: Sequence[tuple[str, ...]] = (),
@@ -29,13 +30,13 @@ def build_sandbox(
     `hide` are directories of this machine that Pods must not see, above all the server's home; `relays` lead out of
     the Pod's network (`trainmaster/node/network.py` builds them), or on the machine's own to where the server is now.
     """
-    meta, spec, site = pod["metadata"], pod["spec"], prepared.site
+    site = prepared.site
     hostname, domain = build_names(pod)
-    shares_host = site.level == PLAIN or bool(spec.get("hostNetwork"))
+    shares_host = site.level == PLAIN or pod.uses_host_network
     return SandboxSpec(
-        uid=meta["uid"],
-        name=meta["name"],
-        namespace=meta["namespace"],
+        uid=pod.uid,
+        name=pod.name,
+        namespace=pod.namespace,
         hostname=hostname,
         domain=domain,
         level=site.level,
@@ -47,7 +48,7 @@ def build_sandbox(
         cgroup=cgroup,
         limits=build_pod_limits(pod, prepared.budget.pod_pids if prepared.budget is not None else 0),
         tenant_cgroup=(
-            name_tenant_group(cgroup.partition("-")[0], meta["namespace"]) if cgroup and prepared.budget else ""
+            name_tenant_group(cgroup.partition("-")[0], pod.namespace) if cgroup and prepared.budget else ""
         ),
         tenant_limits=prepared.budget.limits if prepared.budget is not None else ResourceLimits(),
         hide=tuple(hide),
@@ -61,16 +62,14 @@ def name_tenant_group(home: str, namespace: str) -> str:
     return f"{home}-tenant-{namespace}"
 
 
-def build_aliases(pod: Object) -> list[tuple[str, ...]]:
-    return [(entry["ip"], *(entry.get("hostnames") or ())) for entry in pod["spec"].get("hostAliases") or ()]
+def build_aliases(pod: Pod) -> list[tuple[str, ...]]:
+    return [(entry["ip"], *list_items(entry, "hostnames")) for entry in list_items(pod.spec, "hostAliases")]
 
 
-def build_names(pod: Object) -> tuple[str, str]:
+def build_names(pod: Pod) -> tuple[str, str]:
     """Hostname and domain. The name of a Pod may be longer than a hostname can be; then its beginning is taken."""
-    spec, meta = pod["spec"], pod["metadata"]
-    hostname = spec.get("hostname") or meta["name"][:_LONGEST_HOSTNAME].rstrip("-.")
-    subdomain = spec.get("subdomain")
-    domain = f"{subdomain}.{meta['namespace']}.svc.cluster.local" if subdomain else ""
-    if spec.get("setHostnameAsFQDN") and domain:
+    hostname = pod.spec.get("hostname") or pod.name[:_LONGEST_HOSTNAME].rstrip("-.")
+    domain = f"{pod.subdomain}.{pod.namespace}.svc.cluster.local" if pod.subdomain else ""
+    if pod.spec.get("setHostnameAsFQDN") and domain:
         hostname = f"{hostname}.{domain}"
     return hostname, domain

@@ -6,11 +6,11 @@ done is said in a note, and what would weaken the machine (privileged, added cap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_fields
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import CONFIG_ERROR, UNSUPPORTED, LaunchError
 from trainmaster.shim.protocol import PLAIN
 
@@ -25,14 +25,14 @@ class Privileges:
     notes: tuple[str, ...] = ()
 
 
-def decide_privileges(pod: Object, container: Object, level: str, server_uid: int) -> Privileges:
-    own: Mapping[str, Any] = container.get("securityContext") or {}
-    shared: Mapping[str, Any] = pod["spec"].get("securityContext") or {}
+def decide_privileges(pod: Pod, container: Fields, level: str, server_uid: int) -> Privileges:
+    own = read_fields(container, "securityContext")
+    shared = pod.security_context
     _refuse(container["name"], own, shared)
     user = own.get("runAsUser", shared.get("runAsUser"))
     group = own.get("runAsGroup", shared.get("runAsGroup"))
     _check_non_root(pod, container["name"], own, shared, server_uid if user is None else user)
-    groups = dict.fromkeys(shared.get("supplementalGroups") or ())
+    groups = dict.fromkeys(list_items(shared, "supplementalGroups"))
     if shared.get("fsGroup") is not None:
         groups[shared["fsGroup"]] = None
     notes = []
@@ -45,7 +45,7 @@ def decide_privileges(pod: Object, container: Object, level: str, server_uid: in
             notes.append("readOnlyRootFilesystem has no effect on the plain level")
         user, group, groups = None, None, {}
     for scope in (own, shared):
-        profile = (scope.get("seccompProfile") or {}).get("type")
+        profile = read_fields(scope, "seccompProfile").get("type")
         if profile == "RuntimeDefault" and not notes:
             notes.append("seccompProfile RuntimeDefault: the node's own rules apply")
     return Privileges(
@@ -58,24 +58,23 @@ def decide_privileges(pod: Object, container: Object, level: str, server_uid: in
     )
 
 
-def _refuse(name: str, own: Mapping[str, Any], shared: Mapping[str, Any]) -> None:
+def _refuse(name: str, own: Fields, shared: Fields) -> None:
     asked = []
     if own.get("privileged"):
         asked.append("privileged")
-    if (own.get("capabilities") or {}).get("add"):
+    if read_fields(own, "capabilities").get("add"):
         asked.append("capabilities.add")
     for scope in (own, shared):
-        if (scope.get("seccompProfile") or {}).get("type") == "Localhost":
+        if read_fields(scope, "seccompProfile").get("type") == "Localhost":
             asked.append("seccompProfile Localhost")
     if asked:
         raise LaunchError(UNSUPPORTED, f'container "{name}" asks for {", ".join(asked)}, which this node does not give')
 
 
-def _check_non_root(pod: Object, name: str, own: Mapping[str, Any], shared: Mapping[str, Any], uid: int) -> None:
+def _check_non_root(pod: Pod, name: str, own: Fields, shared: Fields, uid: int) -> None:
     if not own.get("runAsNonRoot", shared.get("runAsNonRoot")) or uid != 0:
         return
-    meta = pod["metadata"]
-    where = f'(pod: "{meta["name"]}_{meta["namespace"]}({meta["uid"]})", container: {name})'
+    where = f'(pod: "{pod.name}_{pod.namespace}({pod.uid})", container: {name})'
     if own.get("runAsUser", shared.get("runAsUser")) == 0:
         raise LaunchError(CONFIG_ERROR, f"container's runAsUser breaks non-root policy {where}")
     raise LaunchError(CONFIG_ERROR, f"container has runAsNonRoot and image will run as root {where}")

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_fields, read_text
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import parse_time
 
 DEFAULT_GRACE = 30
@@ -33,7 +34,7 @@ class ProbeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeSpec:
-    handler: Mapping[str, Any]
+    handler: Fields
     """exec, httpGet, tcpSocket or grpc, as the API has it."""
     initial_delay: float = 0.0
     period: float = 10.0
@@ -50,8 +51,8 @@ class ContainerPlan:
     role: ContainerRole
     image: str = ""
     probes: Mapping[ProbeKind, ProbeSpec] | None = None
-    post_start: Mapping[str, Any] | None = None
-    pre_stop: Mapping[str, Any] | None = None
+    post_start: Fields | None = None
+    pre_stop: Fields | None = None
     stop_signal: int = int(signal.SIGTERM)
 
 
@@ -86,24 +87,24 @@ class PodPlan:
         return self.containers[0].role is not ContainerRole.MAIN
 
 
-def read_plan(pod: Object) -> PodPlan:
-    meta, spec = pod["metadata"], pod["spec"]
-    containers = [_read_container(entry, is_init=True) for entry in spec.get("initContainers") or ()]
-    containers += [_read_container(entry, is_init=False) for entry in spec["containers"]]
+def read_plan(pod: Pod) -> PodPlan:
+    spec = pod.spec
+    containers = [_read_container(entry, is_init=True) for entry in pod.init_containers]
+    containers += [_read_container(entry, is_init=False) for entry in pod.containers]
     grace = spec.get("terminationGracePeriodSeconds")
     return PodPlan(
-        namespace=meta["namespace"],
-        name=meta["name"],
-        uid=meta["uid"],
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
         containers=tuple(containers),
         policy=spec.get("restartPolicy") or "Always",
         grace=DEFAULT_GRACE if grace is None else max(int(grace), 0),
         active_deadline=spec.get("activeDeadlineSeconds"),
-        deletion=_read_deletion(meta),
+        deletion=_read_deletion(pod.meta),
     )
 
 
-def _read_deletion(meta: Mapping[str, Any]) -> PodDeletion | None:
+def _read_deletion(meta: Fields) -> PodDeletion | None:
     """The API server has added the grace period to the time of the request."""
     moment = meta.get("deletionTimestamp")
     if not moment:
@@ -112,11 +113,11 @@ def _read_deletion(meta: Mapping[str, Any]) -> PodDeletion | None:
     return PodDeletion(parse_time(moment) - timedelta(seconds=grace), grace)
 
 
-def _read_container(entry: Mapping[str, Any], *, is_init: bool) -> ContainerPlan:
+def _read_container(entry: Fields, *, is_init: bool) -> ContainerPlan:
     role = ContainerRole.MAIN
     if is_init:
         role = ContainerRole.SIDECAR if entry.get("restartPolicy") == "Always" else ContainerRole.INIT
-    lifecycle = entry.get("lifecycle") or {}
+    lifecycle = read_fields(entry, "lifecycle")
     probes = {
         kind: _read_probe(entry[key])
         for kind, key in (
@@ -129,7 +130,7 @@ def _read_container(entry: Mapping[str, Any], *, is_init: bool) -> ContainerPlan
     return ContainerPlan(
         name=entry["name"],
         role=role,
-        image=entry.get("image") or "",
+        image=read_text(entry, "image"),
         probes=probes or None,
         post_start=lifecycle.get("postStart") or None,
         pre_stop=lifecycle.get("preStop") or None,
@@ -137,7 +138,7 @@ def _read_container(entry: Mapping[str, Any], *, is_init: bool) -> ContainerPlan
     )
 
 
-def _read_probe(raw: Mapping[str, Any]) -> ProbeSpec:
+def _read_probe(raw: Fields) -> ProbeSpec:
     grace = raw.get("terminationGracePeriodSeconds")
     return ProbeSpec(
         handler=raw,

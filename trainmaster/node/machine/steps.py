@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from trainmaster.api.meta import Fields
 from trainmaster.node.machine.model import ProbeKind, ProbeSpec
 from trainmaster.node.machine.state import PodState
 
@@ -37,7 +37,7 @@ class Hook:
     attempt: int
     kind: str
     """postStart or preStop."""
-    handler: Mapping[str, Any]
+    handler: Fields
     timeout: float | None = None
 
 

@@ -7,51 +7,48 @@ first use. A PersistentVolume with a hostPath or a local path names one of the m
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_fields, read_text
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from trainmaster.api.status import NotFound
-from trainmaster.api.storage import DRIVER
 from trainmaster.client.contract import Client
+from trainmaster.jobs.models.volumes import PersistentVolume, PersistentVolumeClaim
 from trainmaster.node.volumes import host_path
 from trainmaster.node.volumes.contract import Volume, VolumeError
 
 
-async def find_volume(client: Client, namespace: str, name: str) -> Object:
+async def find_volume(client: Client, namespace: str, name: str) -> PersistentVolume:
     """The PersistentVolume that the claim is bound to."""
     try:
-        claim = await client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
+        claim = PersistentVolumeClaim(await client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
     except NotFound:
         raise VolumeError(f'persistentvolumeclaim "{name}" not found') from None
-    volume = (claim.get("spec") or {}).get("volumeName")
-    if "deletionTimestamp" in claim["metadata"]:
+    if claim.is_deleting:
         raise VolumeError(f'persistentvolumeclaim "{name}" is being deleted')
-    if not volume or (claim.get("status") or {}).get("phase") != "Bound":
+    if not claim.volume or claim.phase != "Bound":
         raise VolumeError(f'persistentvolumeclaim "{name}" is not bound yet: kubectl describe pvc {name} says why')
     try:
-        return await client.get(PERSISTENT_VOLUMES, volume)
+        return PersistentVolume(await client.get(PERSISTENT_VOLUMES, claim.volume))
     except NotFound:
-        raise VolumeError(f'persistentvolume "{volume}" of claim "{name}" not found') from None
+        raise VolumeError(f'persistentvolume "{claim.volume}" of claim "{name}" not found') from None
 
 
-def make(name: str, source: Mapping[str, Any], found: Object, root: Path, *, host_paths: bool) -> Volume:
-    spec = found["spec"]
+def make(name: str, source: Fields, found: PersistentVolume, root: Path, *, host_paths: bool) -> Volume:
     read_only = bool(source.get("readOnly"))
-    csi = spec.get("csi") or {}
-    if csi.get("driver") == DRIVER:
-        directory = get_directory(root, csi.get("volumeHandle", ""))
+    if found.is_ours:
+        directory = get_directory(root, found.handle)
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         os.chmod(directory, 0o777)
         return Volume(name, str(directory), read_only=read_only)
-    path = (spec.get("hostPath") or spec.get("local") or {}).get("path")
+    spec = found.spec
+    path = read_fields(spec, "hostPath" if spec.get("hostPath") else "local").get("path")
     if not path:
         text = "this node mounts volumes of its own class, hostPath and local ones"
-        raise VolumeError(f'persistentvolume "{found["metadata"]["name"]}" cannot be mounted: {text}')
-    kind = (spec.get("hostPath") or {}).get("type") or ""
+        raise VolumeError(f'persistentvolume "{found.name}" cannot be mounted: {text}')
+    kind = read_text(spec, "hostPath", "type")
     made = host_path.make(name, {"path": path, "type": kind}, allowed=host_paths)
     return Volume(name, made.source, read_only=read_only)
 

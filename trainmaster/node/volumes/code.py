@@ -8,15 +8,15 @@ made once and kept over restarts of containers.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trainmaster.api import code
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items
 from trainmaster.bundles.store import BundleStore, is_digest
 from trainmaster.bundles.views import CopyOwner, copy_tree
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.protocol import PLAIN
 
@@ -34,10 +34,10 @@ class CodeVolume:
     copied: bool
 
 
-def list_asked(pod: Object, level: str, *, foreign: bool) -> list[CodeVolume]:
+def list_asked(pod: Pod, level: str, *, foreign: bool) -> list[CodeVolume]:
     """Pure. `foreign`: containers run as another user than the server, which could not write over files of it."""
     found = []
-    for volume in pod["spec"].get("volumes") or ():
+    for volume in pod.volumes:
         digest = code.find_digest(volume)
         if digest is not None:
             read_only = bool(volume["csi"].get("readOnly"))
@@ -49,17 +49,16 @@ def list_asked(pod: Object, level: str, *, foreign: bool) -> list[CodeVolume]:
     return found
 
 
-def _list_mounts(pod: Object, name: str) -> list[tuple[str, Mapping[str, Any]]]:
-    spec = pod["spec"]
+def _list_mounts(pod: Pod, name: str) -> list[tuple[str, Fields]]:
     return [
         (container["name"], entry)
-        for container in [*(spec.get("initContainers") or ()), *spec["containers"]]
-        for entry in container.get("volumeMounts") or ()
+        for container in pod.all_containers
+        for entry in list_items(container, "volumeMounts")
         if entry["name"] == name
     ]
 
 
-def _has_sub_path(entry: Mapping[str, Any]) -> bool:
+def _has_sub_path(entry: Fields) -> bool:
     return bool(entry.get("subPath") or entry.get("subPathExpr"))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items
 from trainmaster.node.volumes.contract import VolumeError
 from trainmaster.node.volumes.writer import File
 
@@ -14,12 +15,12 @@ class FieldReader(Protocol):
 
     def field(self, path: str) -> str: ...
 
-    def resource(self, source: Mapping[str, Any]) -> str: ...
+    def resource(self, source: Fields) -> str: ...
 
 
-def build_files(source: Mapping[str, Any], mode: int, read: FieldReader) -> dict[str, File]:
+def build_files(source: Fields, mode: int, read: FieldReader) -> dict[str, File]:
     files = {}
-    for item in source.get("items") or ():
+    for item in list_items(source, "items"):
         if (reference := item.get("fieldRef")) is not None:
             text = read.field(reference["fieldPath"])
         elif (reference := item.get("resourceFieldRef")) is not None:

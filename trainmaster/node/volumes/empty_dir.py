@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from trainmaster.api import quantity
+from trainmaster.api.meta import Fields
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.trees import remove_tree
 
 MEMORY = Path("/dev/shm")
 
 
-def make(name: str, source: Mapping[str, Any], directory: str, uid: str, memory_root: Path = MEMORY) -> Volume:
+def make(name: str, source: Fields, directory: str, uid: str, memory_root: Path = MEMORY) -> Volume:
     limit = source.get("sizeLimit")
     size = int(quantity.parse(limit)) if limit else 0
     memory, note = source.get("medium") == "Memory", ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_text
 from trainmaster.node.volumes.contract import Volume, VolumeError
 
 _CHECKS: Mapping[str, tuple[Callable[[int], bool], str]] = {
@@ -18,8 +19,8 @@ _CHECKS: Mapping[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-def make(name: str, source: Mapping[str, Any], *, allowed: bool) -> Volume:
-    path, kind = source["path"], source.get("type") or ""
+def make(name: str, source: Fields, *, allowed: bool) -> Volume:
+    path, kind = source["path"], read_text(source, "type")
     if not allowed:
         raise VolumeError(f"hostPath {path} is not allowed by this installation (setting node.host_paths)")
     if kind == "DirectoryOrCreate":

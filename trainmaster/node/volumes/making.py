@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.training import reports
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.volumes import PersistentVolume
 from trainmaster.node.volumes import claim, config_map, downward, empty_dir, host_path, projected, secret
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.node.volumes.projected import TokenKey
@@ -31,7 +33,7 @@ class Needs:
     config_maps: frozenset[str]
     secrets: frozenset[str]
     claims: frozenset[str]
-    tokens: tuple[Mapping[str, Any], ...]
+    tokens: tuple[Fields, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Supplies:
     claims_root: Path
     config_maps: Mapping[str, Object | None] = field(default_factory=dict)
     secrets: Mapping[str, Object | None] = field(default_factory=dict)
-    volumes: Mapping[str, Object] = field(default_factory=dict)
+    volumes: Mapping[str, PersistentVolume] = field(default_factory=dict)
     """PersistentVolumes by the name of the claim."""
     tokens: Mapping[TokenKey, str] = field(default_factory=dict)
     host_paths: bool = True
@@ -56,18 +58,18 @@ class Supplies:
     """Volumes of code, by name: they are made before the others, in a thread."""
 
 
-def list_volumes(pod: Object, *, api_access: bool) -> list[Object]:
-    volumes = list(pod["spec"].get("volumes") or ())
+def list_volumes(pod: Pod, *, api_access: bool) -> list[Fields]:
+    volumes = list(pod.volumes)
     if api_access:
         volumes.append({"name": API_ACCESS, "projected": projected.API_ACCESS_SOURCES})
     return volumes
 
 
-def list_needs(volumes: list[Object]) -> Needs:
+def list_needs(volumes: Sequence[Fields]) -> Needs:
     maps: set[str] = set()
     secrets: set[str] = set()
     claims: set[str] = set()
-    tokens: list[Mapping[str, Any]] = []
+    tokens: list[Fields] = []
     for volume in volumes:
         if source := volume.get("configMap"):
             maps.add(source.get("name", ""))
@@ -75,14 +77,14 @@ def list_needs(volumes: list[Object]) -> Needs:
             secrets.add(source.get("secretName", ""))
         if source := volume.get("persistentVolumeClaim"):
             claims.add(source["claimName"])
-        for part in (volume.get("projected") or {}).get("sources") or ():
+        for part in list_items(volume, "projected", "sources"):
             maps |= {part["configMap"].get("name", "")} if part.get("configMap") else set()
             secrets |= {part["secret"].get("name", "")} if part.get("secret") else set()
         tokens += projected.list_tokens(volume)
     return Needs(frozenset(maps - {""}), frozenset(secrets - {""}), frozenset(claims), tuple(tokens))
 
 
-def make_all(pod: Object, volumes: list[Object], supplies: Supplies, read: downward.FieldReader) -> dict[str, Volume]:
+def make_all(pod: Pod, volumes: Sequence[Fields], supplies: Supplies, read: downward.FieldReader) -> dict[str, Volume]:
     if any(volume["name"] not in _FLAT for volume in volumes):
         os.makedirs(f"{supplies.directory}/volumes", mode=0o700, exist_ok=True)
     made = {}
@@ -95,7 +97,7 @@ def make_all(pod: Object, volumes: list[Object], supplies: Supplies, read: downw
     return made
 
 
-def make(pod: Object, volume: Object, supplies: Supplies, read: downward.FieldReader) -> Volume:
+def make(pod: Pod, volume: Fields, supplies: Supplies, read: downward.FieldReader) -> Volume:
     name = volume["name"]
     if name in supplies.code:
         return supplies.code[name]
@@ -114,16 +116,16 @@ def make(pod: Object, volume: Object, supplies: Supplies, read: downward.FieldRe
         found = supplies.volumes[source["claimName"]]
         return claim.make(name, source, found, supplies.claims_root, host_paths=supplies.host_paths)
     if "ephemeral" in volume:
-        made = empty_dir.make(name, {}, supplies.directory, pod["metadata"]["uid"])
+        made = empty_dir.make(name, {}, supplies.directory, pod.uid)
         note = f"ephemeral volume {name} is a directory of the Pod; its claim template is not created"
         return Volume(name, made.source, scratch=True, note=note)
     kinds = [kind for kind in volume if kind != "name"]
     if kinds and kinds != ["emptyDir"]:
         raise VolumeError(f"volumes of kind {kinds[0]} are not carried out on this node")
-    return empty_dir.make(name, volume.get("emptyDir") or {}, supplies.directory, pod["metadata"]["uid"])
+    return empty_dir.make(name, read_fields(volume, "emptyDir"), supplies.directory, pod.uid)
 
 
-def build_live_files(volume: Object, supplies: Supplies, read: downward.FieldReader) -> dict[str, File] | None:
+def build_live_files(volume: Fields, supplies: Supplies, read: downward.FieldReader) -> dict[str, File] | None:
     """The files of a volume whose content is in the API; None for other kinds."""
     if (source := volume.get("configMap")) is not None:
         mode = source.get("defaultMode", config_map.DEFAULT_MODE)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_text
 from trainmaster.node.volumes import config_map, downward, secret
 from trainmaster.node.volumes.contract import VolumeError
 from trainmaster.node.volumes.tokens import DEFAULT_SECONDS
@@ -15,7 +15,7 @@ TokenKey = tuple[str, int]
 """(audience, seconds): what a token is asked for with."""
 ROOT_CA = "kube-root-ca.crt"
 
-API_ACCESS_SOURCES: Mapping[str, Any] = {
+API_ACCESS_SOURCES: Fields = {
     "defaultMode": 0o644,
     "sources": [
         {"serviceAccountToken": {"expirationSeconds": DEFAULT_SECONDS, "path": "token"}},
@@ -25,18 +25,18 @@ API_ACCESS_SOURCES: Mapping[str, Any] = {
 }
 
 
-def get_token_key(source: Mapping[str, Any]) -> TokenKey:
-    return source.get("audience") or "", int(source.get("expirationSeconds") or 3600)
+def get_token_key(source: Fields) -> TokenKey:
+    return read_text(source, "audience"), int(source.get("expirationSeconds") or 3600)
 
 
-def list_tokens(volume: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for part in (volume.get("projected") or {}).get("sources") or ():
+def list_tokens(volume: Fields) -> Iterator[Fields]:
+    for part in list_items(volume, "projected", "sources"):
         if part.get("serviceAccountToken") is not None:
             yield part["serviceAccountToken"]
 
 
 def build_files(
-    source: Mapping[str, Any],
+    source: Fields,
     config_maps: Mapping[str, Object | None],
     secrets: Mapping[str, Object | None],
     tokens: Mapping[TokenKey, str],
@@ -46,7 +46,7 @@ def build_files(
     """`token_mode`: 0600, unless containers run as different users and all have to read it, as with the kubelet."""
     mode = source.get("defaultMode", 0o644)
     files: dict[str, File] = {}
-    for part in source.get("sources") or ():
+    for part in list_items(source, "sources"):
         if (entry := part.get("configMap")) is not None:
             files.update(config_map.build_files(config_maps.get(entry.get("name", "")), entry, mode))
         elif (entry := part.get("secret")) is not None:

@@ -10,11 +10,11 @@ import asyncio
 import logging
 from pathlib import Path
 
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import PERSISTENT_VOLUMES
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.storage import DRIVER, FINALIZER
+from trainmaster.api.storage import FINALIZER
 from trainmaster.client.contract import Client, PatchType, WatchOptions, WriteOptions
+from trainmaster.jobs.models.volumes import PersistentVolume
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.volumes.claim import get_directory
@@ -39,31 +39,28 @@ class Reclaimer:
                     async for event in events:
                         backoff.reset()
                         if event.type in ("ADDED", "MODIFIED"):
-                            await self.look(event.object)
+                            await self.look(PersistentVolume(event.object))
             except (StatusError, OSError) as error:
                 log.warning("volumes not followed", extra={"error": str(error)})
                 await self._clock.sleep(backoff.next())
             await asyncio.sleep(0)
 
-    async def look(self, volume: Object) -> None:
-        meta, csi = volume["metadata"], volume["spec"].get("csi") or {}
-        finalizers = meta.get("finalizers") or []
-        if "deletionTimestamp" not in meta or FINALIZER not in finalizers or csi.get("driver") != DRIVER:
+    async def look(self, volume: PersistentVolume) -> None:
+        if not volume.is_deleting or FINALIZER not in volume.finalizers or not volume.is_ours:
             return
-        if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+        if volume.is_deleted_with_object:
             try:
-                directory = get_directory(self._root, csi.get("volumeHandle", ""))
+                directory = get_directory(self._root, volume.handle)
             except VolumeError as error:
-                log.warning("directory not removed", extra={"volume": meta["name"], "error": str(error)})
+                log.warning("directory not removed", extra={"volume": volume.name, "error": str(error)})
             else:
                 await asyncio.get_running_loop().run_in_executor(None, _remove, directory)
-                log.info("volume removed", extra={"action": "volumes.removed", "volume": meta["name"]})
-        left = [name for name in finalizers if name != FINALIZER]
-        patch = {
-            "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": left or None}
-        }
+                log.info("volume removed", extra={"action": "volumes.removed", "volume": volume.name})
+        left = [name for name in volume.finalizers if name != FINALIZER]
+        meta = {"uid": volume.uid, "resourceVersion": volume.resource_version, "finalizers": left or None}
+        patch = {"metadata": meta}
         try:
-            await self._client.patch(PERSISTENT_VOLUMES, meta["name"], PatchType.MERGE, patch, options=_OPTIONS)
+            await self._client.patch(PERSISTENT_VOLUMES, volume.name, PatchType.MERGE, patch, options=_OPTIONS)
         except NotFound:
             return
 

@@ -5,14 +5,13 @@ The kubelet renews when four fifths of a token's life are over, or after a day; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import SERVICE_ACCOUNTS
 from trainmaster.client.contract import Client
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock, parse_time
 
 DEFAULT_SECONDS = 3607
@@ -34,17 +33,16 @@ class Token:
         return min((self.expires_at - self.asked_at).total_seconds() * 0.8, _DAY)
 
 
-async def request_token(client: Client, pod: Object, source: Mapping[str, Any], clock: Clock) -> Token:
-    meta = pod["metadata"]
+async def request_token(client: Client, pod: Pod, source: Fields, clock: Clock) -> Token:
     spec: Object = {
         "expirationSeconds": int(source.get("expirationSeconds") or 3600),
-        "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]},
+        "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid},
     }
     if source.get("audience"):
         spec["audiences"] = [source["audience"]]
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    account = pod["spec"].get("serviceAccountName") or "default"
+    account = pod.service_account
     now = clock.now()
-    answer = await client.create(SERVICE_ACCOUNTS, review, meta["namespace"], subresource="token", name=account)
+    answer = await client.create(SERVICE_ACCOUNTS, review, pod.namespace, subresource="token", name=account)
     status = answer["status"]
     return Token(status["token"], now, parse_time(status["expirationTimestamp"]))
