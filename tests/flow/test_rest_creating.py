@@ -137,10 +137,11 @@ def test_any_runtime_runs_code_or_a_command(tmp_path: Path) -> None:
         await create(plant, ann, {"name": "torch", "runtime": "torch-distributed", "code": "print(1)\n"})
         pod = await get_pod(plant, "torch")
         container = pod["spec"]["containers"][0]
-        assert container["command"] == ["torchrun", "/workspace/scripts/train.py"]
+        assert (container["command"], container["args"]) == (["torchrun"], ["/workspace/scripts/train.py"])
         assert any(mount["mountPath"] == "/workspace/scripts" for mount in container["volumeMounts"])
         await create(plant, ann, {"name": "plain", "runtime": "torch-distributed", "command": ["sleep", "$(X)"]})
-        assert (await get_job(plant, "plain"))["spec"]["trainer"]["command"] == ["sleep", "$$(X)"]
+        trainer = (await get_job(plant, "plain"))["spec"]["trainer"]
+        assert (trainer["command"], trainer["args"]) == (["sleep"], ["$$(X)"])
         await get_pod(plant, "plain")
         problem = await create(plant, ann, {"runtime": "nothing", "code": "print(1)\n"}, 422)
         assert problem["errors"][0]["pointer"] == "/runtime"

@@ -15,22 +15,23 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, NAMESPACES, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import PatchType, WriteOptions
+from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.kit import failpoints
 from trainmaster.kit.failpoints import Failpoint
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services.creating import JobMaker
 from trainmaster.rest.services.deleting import delete_job
-from trainmaster.rest.services.offers import OVERRIDES, PATCHES, Offers
-from trainmaster.rest.services.orders import JobOrder
+from trainmaster.rest.services.guide_jobs import GuideJobs
+from trainmaster.rest.services.guide_request import GuideRequest
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import NoRecords
+from trainmaster.rest.services.server_fields import ServerFields
 from trainmaster.rest.services.sweeping import LEFT_SECONDS, NET_SECONDS, Sweeper
 from trainmaster.rest.services.templates import Templates
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
 
-ORDER = JobOrder("alice", "default", "pytorch", "print(1)\n", 2, 0, "100m", "64Mi")
+ORDER = GuideRequest("alice", "default", "pytorch", "print(1)\n", 2, 0, "100m", "64Mi")
 STEPS = ("system_made", "latest_made", "copy_made", "trainjob_made", "owned")
 
 
@@ -39,11 +40,11 @@ class Desk:
     """The services of one process; a crash is another desk on the same plant."""
 
     plant: Plant
-    maker: JobMaker
+    maker: GuideJobs
     sweeper: Sweeper
     reader: JobReader
 
-    async def create(self, order: JobOrder = ORDER) -> str:
+    async def create(self, order: GuideRequest = ORDER) -> str:
         made = await self.maker.create(self.plant.client, order)
         return str(made["metadata"]["name"])
 
@@ -71,7 +72,7 @@ def build_desk(plant: Plant, fields: frozenset[str] = frozenset({OVERRIDES, PATC
     async def find_fields() -> frozenset[str]:
         return fields
 
-    maker = JobMaker(Templates(), Offers(find_fields, clock), clock, remind=sweeper.remind)
+    maker = GuideJobs(Templates(), ServerFields(find_fields, clock), clock, remind=sweeper.remind)
     return Desk(plant, maker, sweeper, JobReader(NoRecords(), clock))
 
 
@@ -215,7 +216,7 @@ def test_a_system_config_map_follows_the_template_until_somebody_edits_it() -> N
 
 
 @pytest.mark.parametrize("order", [replace(ORDER, framework="mxnet"), replace(ORDER, code="print(")])
-def test_an_order_that_is_wrong_makes_nothing(order: JobOrder) -> None:
+def test_an_order_that_is_wrong_makes_nothing(order: GuideRequest) -> None:
     async def test(desk: Desk) -> None:
         before = await desk.list_names(CONFIG_MAPS)
         with pytest.raises(Problem) as refused:

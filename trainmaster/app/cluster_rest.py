@@ -41,7 +41,7 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.oidc import AUTHENTICATED
-from trainmaster.rest.services.offers import DOCUMENT_PATH, read_fields
+from trainmaster.rest.services.server_fields import DOCUMENT_PATH, list_fields
 from trainmaster.rest.services.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantDesk
 
@@ -130,7 +130,7 @@ def _build(
         return client.as_user(dataclasses.replace(identity, groups=groups))
 
     async def find_fields() -> frozenset[str]:
-        return read_fields(orjson.loads((await client.request("GET", DOCUMENT_PATH)).body))
+        return list_fields(orjson.loads((await client.request("GET", DOCUMENT_PATH)).body))
 
     async def check_ready() -> None:
         await client.request("GET", "/version")

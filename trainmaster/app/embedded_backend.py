@@ -16,9 +16,9 @@ from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.rest_backend import Folders, build_backend, build_log_source
 from trainmaster.app.rest_identities import add_oidc, build_sign_up
 from trainmaster.app.tenant_remains import build_remains
+from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
-from trainmaster.rest.services.offers import OVERRIDES, PATCHES
 from trainmaster.rest.services.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantDesk
 

@@ -28,12 +28,12 @@ from trainmaster.kit.timeline import Now
 from trainmaster.rest.callers import Callers
 from trainmaster.rest.contract import Backend, Explain, RestLimits
 from trainmaster.rest.rates import Rates
-from trainmaster.rest.services.creating import CreationRules, JobMaker
+from trainmaster.rest.services.guide_jobs import CreationRules, GuideJobs
 from trainmaster.rest.services.history import HistoryDesk
-from trainmaster.rest.services.making import NewJobs
-from trainmaster.rest.services.offers import FindFields, Offers
+from trainmaster.rest.services.new_jobs import NewJobs
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import ArchivedRecords, NoRecords
+from trainmaster.rest.services.server_fields import FindFields, ServerFields
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.templates import Templates
 from trainmaster.rest.services.tenants import TenantDesk
@@ -81,7 +81,7 @@ def build_backend(
 ) -> Backend:
     """What the routes work with, in either mode."""
     rules = CreationRules(settings.max_nodes, settings.check_code)
-    jobs = JobMaker(Templates(folders.templates), Offers(find_fields, clock), clock, rules=rules, remind=remind)
+    jobs = GuideJobs(Templates(folders.templates), ServerFields(find_fields, clock), clock, rules=rules, remind=remind)
     history = HistoryDesk(folders.history)
     limits = RestLimits(
         settings.max_body_bytes,

@@ -9,10 +9,14 @@ import pytest
 import yaml
 
 from trainmaster.api.code import MOUNT_PATH, build_volume
+from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
 from trainmaster.api.meta import Object
+from trainmaster.api.status import StatusError
 from trainmaster.cli.launch.manifests import SHAPE, list_local
+from trainmaster.jobs.compose import names
+from trainmaster.jobs.compose.refusals import RefusedPart, find_cause, is_denied, list_refused_parts
 from trainmaster.jobs.compose.request import JobRequest, MountedCode, RequestedMount, SecretVariable
-from trainmaster.jobs.compose.trainjob import compose, escape
+from trainmaster.jobs.compose.trainjob import OVERRIDES, TrainJobShape, complete, compose, escape
 from trainmaster.node.launch.expansion import expand
 
 pytestmark = pytest.mark.unit
@@ -176,3 +180,84 @@ def test_whole_secrets_become_variables_through_the_derived_runtime() -> None:
 @pytest.mark.parametrize("text", ["a", "$", "$$", "kill $$", "$(date)", "$$(x)", "$HOME $((1+2)) $", "$$$", "$a$$b"])
 def test_what_is_typed_arrives_as_it_was_typed(text: str) -> None:
     assert expand(escape(text), {"date": "no", "x": "no"}) == text
+
+
+# A template that is a TrainJob already
+
+TRAINER_2_1 = TrainJobShape("trainmaster.dev/rest", frozenset({OVERRIDES}))
+
+
+def make_template() -> Object:
+    volumes = [{"name": "script", "configMap": {"name": "job-script"}}, {"name": "tools", "configMap": {"name": "t"}}]
+    node = {"name": "node", "volumeMounts": [{"name": "script", "mountPath": "/opt/mine"}]}
+    override = {"targetJobs": [{"name": "node"}], "spec": {"volumes": volumes, "containers": [node]}}
+    trainer = {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}
+    return {"metadata": {"labels": {"team": "ml"}}, "spec": {"trainer": trainer, OVERRIDES: [override]}}
+
+
+def test_code_takes_the_place_that_a_template_has_for_it() -> None:
+    code = MountedCode(build_volume("sha256:ab", "train-script"), "/workspace/scripts", replaces="job-script")
+    made = complete(make_request(code=code), make_template(), TRAINER_2_1)
+    spec = made["spec"][OVERRIDES][0]["spec"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["script", "tools"]
+    assert "csi" in spec["volumes"][0] and "configMap" not in spec["volumes"][0]
+    assert spec["containers"][0]["volumeMounts"] == [{"name": "script", "mountPath": "/opt/mine"}]
+    other = complete(make_request(code=CODE), make_template(), TRAINER_2_1)["spec"][OVERRIDES][0]["spec"]
+    assert [volume["name"] for volume in other["volumes"]] == ["script", "tools", "code"]
+    assert other["containers"][0]["volumeMounts"][-1] == {"name": "code", "mountPath": MOUNT_PATH}
+
+
+def test_a_template_keeps_what_the_request_does_not_replace() -> None:
+    made = complete(make_request(env={"B": "$(x)"}, labels={"own": "1"}), make_template(), TRAINER_2_1)
+    assert made["spec"]["trainer"]["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "$$(x)"}]
+    assert made["metadata"] == {"name": "job", "namespace": "default", "labels": {"team": "ml", "own": "1"}}
+
+
+def test_terms_are_annotations_where_the_server_has_no_such_fields() -> None:
+    request = make_request(ttl_seconds=60, deadline_seconds=5)
+    made = complete(request, make_template(), TRAINER_2_1)
+    assert TTL_FIELD not in made["spec"] and DEADLINE_FIELD not in made["spec"]
+    assert made["metadata"]["annotations"] == {TTL_ANNOTATION: "60", DEADLINE_ANNOTATION: "5"}
+
+
+def test_a_request_that_leaves_restarts_to_the_runtime_derives_none() -> None:
+    assert compose(make_request(max_restarts=None), load("plain"), SHAPE).runtime is None
+
+
+# Names and refusals
+
+
+@pytest.mark.parametrize(("nodes", "longest"), [(1, 48), (10, 48), (11, 47), (100_000, 44)])
+def test_the_name_of_every_pod_is_a_dns_label(nodes: int, longest: int) -> None:
+    assert names.get_longest(nodes) == longest
+    assert len(f"{'a' * longest}-node-0-{nodes - 1}-xxxxx") == 63
+    assert names.is_job_name("a" * longest, longest) and not names.is_job_name("a" * (longest + 1), longest)
+    assert not any(names.is_job_name(name, longest) for name in ("", "1a", "a-", "A", "a_b", "a.b"))
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("spec.trainer.numNodes", "nodes"),
+        ("spec.trainer.resourcesPerNode.limits[cpu]", "resources"),
+        ("metadata.annotations[trainmaster.dev/packages]", "packages"),
+        ("spec.podTemplateOverrides[0]", ""),
+    ],
+)
+def test_a_refusal_names_the_part_of_the_request(path: str, part: str) -> None:
+    error = StatusError(422, "Invalid", "no", details={"causes": [{"field": path, "message": "wrong"}]})
+    assert list_refused_parts(error) == [RefusedPart(part, "wrong")]
+
+
+def test_the_usual_causes_of_a_refusal_are_told_apart() -> None:
+    errors = [
+        StatusError(409, "AlreadyExists", "there"),
+        StatusError(404, "NotFound", 'namespaces "a" not found'),
+        StatusError(403, "Forbidden", "exceeded quota: q, requested: cpu=1"),
+        StatusError(403, "Forbidden", 'admission webhook "w" denied the request: must be created before the TrainJob'),
+        StatusError(403, "Forbidden", 'admission webhook "w" denied the request: no'),
+        StatusError(500, "InternalError", "broken"),
+    ]
+    found = [find_cause(error).value for error in errors]
+    assert found == ["exists", "no-namespace", "quota", "no-runtime", "webhook", "other"]
+    assert [is_denied(error) for error in errors] == [False, False, False, True, True, False]

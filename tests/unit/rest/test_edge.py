@@ -25,12 +25,12 @@ from trainmaster.rest.edge import Edge
 from trainmaster.rest.models.problems import ProblemDocument
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS
-from trainmaster.rest.services.creating import JobMaker
+from trainmaster.rest.services.guide_jobs import GuideJobs
 from trainmaster.rest.services.history import HistoryDesk
-from trainmaster.rest.services.making import NewJobs
-from trainmaster.rest.services.offers import Offers
+from trainmaster.rest.services.new_jobs import NewJobs
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import NoRecords
+from trainmaster.rest.services.server_fields import ServerFields
 from trainmaster.rest.services.sign_up import SignUpRules
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.templates import Templates
@@ -63,7 +63,7 @@ async def explain(*asked: Any) -> None:
 
 def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Backend:
     clock = SystemClock()
-    jobs = JobMaker(Templates(), Offers(find_fields, clock), clock)
+    jobs = GuideJobs(Templates(), ServerFields(find_fields, clock), clock)
     known = callers or OnlyGood(_Silent())  # type: ignore[arg-type]
     desk = TenantDesk(_Silent(), clock, sign_up=SignUpRules(), on_cluster=False)  # type: ignore[arg-type]
     reader, rates = JobReader(NoRecords(), clock), Rates(clock, 50.0, 200)

@@ -12,11 +12,11 @@ from trainmaster.api.status import NotFound
 from trainmaster.history.archive import Archive
 from trainmaster.history.record import JobRecord, RecordedDeletion
 from trainmaster.rest.problems import Problem
+from trainmaster.rest.services.guide_request import GuideRequest
 from trainmaster.rest.services.history import HistoryDesk, RecordsWanted
-from trainmaster.rest.services.making import BODY_HASH, NewJobs, Ticket
-from trainmaster.rest.services.orders import JobOrder
+from trainmaster.rest.services.new_job_request import NewJobRequest
+from trainmaster.rest.services.new_jobs import BODY_HASH, NewJobs, Ticket
 from trainmaster.rest.services.rerunning import KEY_LABEL
-from trainmaster.rest.services.wishes import JobWish
 
 pytestmark = pytest.mark.unit
 
@@ -78,7 +78,7 @@ class _Empty:
 
 def test_a_key_is_known_after_its_job_was_deleted(desk: HistoryDesk) -> None:
     jobs = NewJobs(None, desk, None)  # type: ignore[arg-type]  # makes nothing
-    wish = JobWish(JobOrder("ann", "ann", "pytorch", ""))
+    wish = NewJobRequest(GuideRequest("ann", "ann", "pytorch", ""))
     made = asyncio.run(jobs.find_made(_Empty(), wish, Ticket("k" * 40, "b")))  # type: ignore[arg-type]
     assert made is not None
     assert (made.uid, made.replayed) == ("uid-21", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from trainmaster.rest.services.offers import OVERRIDES, PATCHES, read_fields, to_patches
+from trainmaster.jobs.compose.request import JobRequest
+from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES, TrainJobShape, complete
+from trainmaster.rest.services.server_fields import list_fields
 from trainmaster.rest.services.templates import SYSTEM_FILE, TRAINJOB_FILE, TemplateError, Templates, Value, fill
 
 pytestmark = pytest.mark.unit
@@ -87,7 +90,8 @@ def test_a_value_cannot_change_the_shape_of_an_object() -> None:
 def test_overrides_become_patches_for_servers_that_have_only_those() -> None:
     template = Templates().find("pytorch")
     assert template is not None
-    spec = to_patches(template.trainjob)["spec"]
+    shape = TrainJobShape("trainmaster.dev/rest", frozenset({PATCHES}))
+    spec = complete(JobRequest("job"), copy.deepcopy(template.trainjob), shape)["spec"]
     assert OVERRIDES not in spec
     (patch,) = spec[PATCHES]
     (job,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
@@ -100,8 +104,8 @@ def test_the_servers_own_document_says_which_shape_it_knows() -> None:
     kind = [{"group": "trainer.kubeflow.org", "kind": "TrainJob", "version": "v1alpha1"}]
     spec: dict[str, Any] = {"properties": {PATCHES: {}, "trainer": {}}}
     schema = {"x-kubernetes-group-version-kind": kind, "properties": {"spec": spec}}
-    assert read_fields({"components": {"schemas": {"a": {}, "b": schema}}}) == {PATCHES, "trainer"}
-    assert read_fields({}) == frozenset()
+    assert list_fields({"components": {"schemas": {"a": {}, "b": schema}}}) == {PATCHES, "trainer"}
+    assert list_fields({}) == frozenset()
 
 
 # The scripts, in a real shell

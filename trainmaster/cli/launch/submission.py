@@ -18,6 +18,7 @@ from trainmaster.cli.launch.manifests import MANAGER
 from trainmaster.cli.server import explain, find_server, is_cluster
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.http import HttpClient
+from trainmaster.jobs.compose.refusals import RefusalCause, find_cause
 from trainmaster.jobs.compose.trainjob import ComposedJob
 from trainmaster.kit.clock import Clock, format_time
 
@@ -61,10 +62,11 @@ async def _apply_runtime(client: Client, runtime: Object, clock: Clock) -> None:
 
 
 def explain_refusal(error: StatusError, name: str) -> str:
-    if error.reason == "AlreadyExists":
+    cause = find_cause(error)
+    if cause is RefusalCause.EXISTS:
         remove = f"`trainmaster delete {name}` removes it (its record and logs stay)"
         return f"there is a job {name!r} already: leave out --name, choose another, or {remove}"
-    if error.reason == "NotFound" and error.message.startswith("namespaces "):
+    if cause is RefusalCause.NO_NAMESPACE and error.message.startswith("namespaces "):
         namespace = error.message.split('"')[1]
         make = f"`kubectl create namespace {namespace}` makes it"
         return f"there is no namespace {namespace!r}: {make}, `kubectl get namespaces` lists those that exist"

@@ -51,9 +51,12 @@ def find_cause(error: StatusError) -> RefusalCause:
         return RefusalCause.NO_RUNTIME
     if "exceeded quota" in error.message:
         return RefusalCause.QUOTA
-    if "denied the request" in error.message:
-        return RefusalCause.WEBHOOK
-    return RefusalCause.OTHER
+    return RefusalCause.WEBHOOK if is_denied(error) else RefusalCause.OTHER
+
+
+def is_denied(error: StatusError) -> bool:
+    """By an admission webhook, whatever it had against the job."""
+    return "denied the request" in error.message
 
 
 def list_refused_parts(error: StatusError) -> list[RefusedPart]:

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trainmaster.jobs.compose.request import CLAIM, RequestedMount
 from trainmaster.rest.models.trainjobs import Count, JobConfig
 from trainmaster.rest.problems import FieldProblem, invalid
 from trainmaster.rest.services.code import ENTRY, CodeTree, build_tree, read_archive
-from trainmaster.rest.services.orders import JobOrder
-from trainmaster.rest.services.wishes import ClaimMount, JobWish
+from trainmaster.rest.services.guide_request import GuideRequest
+from trainmaster.rest.services.new_job_request import NewJobRequest
 
 _LONGEST = 2**31 - 1
 _CODE = 'import torch.distributed as dist\n\ndist.init_process_group("gloo")\nprint(dist.get_rank())\n'
@@ -47,7 +48,7 @@ class NewJob(BaseModel):
         },
     )
 
-    # Bounds stand in the document only: `services.wishes` tells all mistakes together, with the rule in words.
+    # Bounds stand in the document only: `services.new_job_request` tells all mistakes together, with the rule in words.
     name: str | None = Field(
         default=None,
         description="Default: made of the user and the time, or of the Idempotency-Key.",
@@ -76,10 +77,10 @@ class NewJob(BaseModel):
     def code_pointer(self) -> str:
         return "/files" if self.files is not None else "/archive" if self.archive is not None else "/code"
 
-    async def to_wish(self, namespace: str, user: str, raw: bytes = b"") -> JobWish:
+    async def to_request(self, namespace: str, user: str, raw: bytes = b"") -> NewJobRequest:
         """`raw` is an archive that came as the body. Problem 422 for code that cannot be taken."""
         config = self.config
-        order = JobOrder(
+        basics = GuideRequest(
             user_id=user,
             namespace=namespace,
             framework=self.framework or "",
@@ -89,8 +90,8 @@ class NewJob(BaseModel):
             cpu_per_node=config.cpu_per_node,
             memory_per_node=config.memory_per_node,
         )
-        return JobWish(
-            order=order,
+        return NewJobRequest(
+            basics=basics,
             name=self.name,
             runtime=self.runtime or "",
             runtime_kind=self.runtime_kind,
@@ -98,7 +99,9 @@ class NewJob(BaseModel):
             command=tuple(self.command),
             packages=tuple(self.packages),
             env=self.env,
-            mounts=tuple(ClaimMount(one.claim, one.mount_path, one.read_only) for one in self.volumes),
+            mounts=tuple(
+                RequestedMount(CLAIM, one.claim, one.mount_path.rstrip("/"), one.read_only) for one in self.volumes
+            ),
             labels=self.labels,
             ttl_seconds=self.ttl_seconds,
             deadline_seconds=self.deadline_seconds,

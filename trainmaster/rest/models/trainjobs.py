@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from trainmaster.rest.services import naming
-from trainmaster.rest.services.orders import CODE_BYTES, JobOrder
+from trainmaster.rest.services.guide_request import CODE_BYTES, GuideRequest
 
 _EXAMPLE_CODE = 'import torch.distributed as dist\n\ndist.init_process_group("gloo")\nprint(dist.get_rank())\n'
 
@@ -70,9 +70,9 @@ class CreateRequest(BaseModel):
     )
     config: JobConfig = Field(default_factory=JobConfig, description="Nodes, and what each of them needs.")
 
-    def to_order(self) -> JobOrder:
+    def to_request(self) -> GuideRequest:
         config = self.config
-        return JobOrder(
+        return GuideRequest(
             user_id=self.user_id,
             namespace=self.namespace,
             framework=self.framework,

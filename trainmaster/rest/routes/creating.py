@@ -14,9 +14,9 @@ from trainmaster.rest.models.creating import CREATED, ArchiveQuery, JobCreated, 
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.routes.jobs import Key
 from trainmaster.rest.services.keys import hash_body, hash_key
-from trainmaster.rest.services.making import Ticket
+from trainmaster.rest.services.new_job_request import check_new_job
+from trainmaster.rest.services.new_jobs import Ticket
 from trainmaster.rest.services.spaces import find_namespace
-from trainmaster.rest.services.wishes import check_wish
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
@@ -85,19 +85,19 @@ async def _create(
     space = find_namespace(caller, body.namespace, pointer="/namespace")
     user = body.user if body.user is not None else caller.user_id
     await caller.check_user(user)
-    wish = await body.to_wish(space, user, raw)
+    request = await body.to_request(space, user, raw)
     new, ticket = backend.new_jobs, Ticket()
     if key:
         content = {**body.model_dump(), "namespace": space, "user": user, "raw": hashlib.sha256(raw).hexdigest()}
         ticket = Ticket(hash_key(caller, space, f"create {key}"), hash_body(content))
     rules = new.rules
-    await check_wish(
-        wish,
+    await check_new_job(
+        request,
         max_nodes=rules.max_nodes,
         check_code=rules.check_code,
         code_pointer="/archive" if raw else body.code_pointer,
     )
-    made = await new.find_made(caller.client, wish, ticket) or await new.create(caller.client, wish, ticket)
+    made = await new.find_made(caller.client, request, ticket) or await new.create(caller.client, request, ticket)
     response.headers["location"] = f"/api/v1/jobs/{made.name}?namespace={made.namespace}"
     if made.replayed:
         response.headers["idempotency-replayed"] = "true"

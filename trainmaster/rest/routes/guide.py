@@ -23,7 +23,7 @@ WithScript = Annotated[bool, Query(description="The user's newest code too, if n
 @router.post("/create", summary="Run training code as a job")
 async def create_trainjob(body: CreateRequest, caller: CallerOf, backend: BackendOf) -> CreateAnswer:
     await caller.check_user(body.user_id)
-    made = (await backend.jobs.create(caller.client, body.to_order()))["metadata"]
+    made = (await backend.jobs.create(caller.client, body.to_request()))["metadata"]
     return CreateAnswer(trainjob_name=made["name"], namespace=made["namespace"], created_at=made["creationTimestamp"])
 
 

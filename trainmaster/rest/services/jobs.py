@@ -33,6 +33,7 @@ from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, set_susp
 from trainmaster.client.joblogs import list_pods
 from trainmaster.client.lookups import find_readable, find_runtime
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
+from trainmaster.rest.services import naming
 from trainmaster.rest.services.reading import count_workers
 from trainmaster.rest.services.rerunning import rerun
 from trainmaster.rest.services.views import JobFacts, build_detail, build_summary, read_state
@@ -42,13 +43,6 @@ _LOOKED_AT = 5_000
 """Jobs that one answer looks at while it searches; the next page goes on there."""
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
-_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
-NAME_LENGTH = 44
-"""A Pod's name, `{job}-node-0-{worker}-{5 letters}`, has 63 characters at most."""
-NAME_RULE = (
-    "a name is a DNS label that begins with a letter: lower-case letters, digits and '-', no '-' at the end, "
-    f"at most {NAME_LENGTH} characters"
-)
 RESTART_KEY = "trainmaster.dev/restart-key"
 """Annotation on TrainJobs, by the REST API: the Idempotency-Key, hashed, of the restart that was asked for last."""
 
@@ -197,13 +191,9 @@ def _check_running(job: Object, new_name: str | None) -> None:
 
 def check_name(name: str | None) -> str | None:
     """Problem 422 for what cannot be a job's name."""
-    if name is not None and not is_job_name(name):
-        raise invalid([FieldProblem(NAME_RULE, pointer="/name")])
+    if name is not None and (problem := naming.find_name_problem(name)):
+        raise invalid([FieldProblem(problem, pointer="/name")])
     return name
-
-
-def is_job_name(name: str) -> bool:
-    return len(name) <= NAME_LENGTH and _NAME.fullmatch(name) is not None
 
 
 async def check_worker(client: Client, job: Object, worker: int | None, *, most: int) -> None:

@@ -12,19 +12,29 @@ import re
 from collections import OrderedDict
 from datetime import datetime, timedelta
 
-USER_RULE = (
-    "a user id is a DNS label that begins with a letter: lower-case letters, digits and '-', "
-    "no '-' at the end, at most 29 characters"
-)
-USER_LENGTH = 29
-"""A Pod's name, `{user_id}-job-{14 digits}-node-0-{worker}-{5 letters}`, has 63 characters at most."""
-_USER = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+from trainmaster.jobs.compose import names
+
+_OWN_LENGTH = len("-job-YYYYmmddHHMMSS")
+"""What a job's name has besides the user id."""
+USER_LENGTH = names.get_longest() - _OWN_LENGTH
+USER_RULE = f"a user id is {names.FORM}, at most {USER_LENGTH} characters"
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _REMEMBERED = 4096
 
 
 def is_user(text: str) -> bool:
-    return len(text) <= USER_LENGTH and _USER.fullmatch(text) is not None
+    return names.is_job_name(text, USER_LENGTH)
+
+
+def get_longest_user(nodes: int) -> int:
+    """Whose jobs of so many nodes have names that fit."""
+    return names.get_longest(nodes) - _OWN_LENGTH
+
+
+def find_name_problem(name: str, nodes: int = names.MANY_NODES) -> str:
+    """Why a job of so many nodes cannot have this name, or "". Whoever does not know yet how many takes them all."""
+    longest = names.get_longest(nodes)
+    return "" if names.is_job_name(name, longest) else f"a name is {names.FORM}, at most {longest} characters"
 
 
 def is_namespace(text: str) -> bool:

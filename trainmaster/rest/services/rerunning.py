@@ -1,7 +1,7 @@
 """The same job again, after it has ended: under a new name, with a copy of its code that is its own.
 
 A job that the REST API made mounts the ConfigMap `{job}-script`, which goes when that job goes. So the new one gets a
-copy first, in the order of `creating`: the copy, the TrainJob, the owner. What a crash leaves the sweep finds.
+copy first, in the order of `guide_jobs`: the copy, the TrainJob, the owner. What a crash leaves the sweep finds.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 
 from trainmaster.api.labels import SCRIPT_OF
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_labels
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions
 from trainmaster.client.jobcontrol import build_rerun, list_new_names
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services.creating import WRITES, adopt
+from trainmaster.rest.services.guide_jobs import WRITES, adopt
 from trainmaster.rest.services.naming import get_job_script
 
 log = logging.getLogger(__name__)
@@ -50,13 +51,13 @@ async def _find_script(client: Client, job: Object) -> Object | None:
         script = await client.get(CONFIG_MAPS, name, job["metadata"]["namespace"])
     except NotFound:
         return None
-    return script if (script["metadata"].get("labels") or {}).get(SCRIPT_OF) == job["metadata"]["name"] else None
+    return script if read_labels(script).get(SCRIPT_OF) == job["metadata"]["name"] else None
 
 
 async def _make(client: Client, job: Object, name: str, script: Object | None, key: str) -> Object | None:
     namespace = job["metadata"]["namespace"]
     manifest = build_rerun(job, name)
-    labels = {**(manifest["metadata"].get("labels") or {}), KEY_LABEL: key}
+    labels = {**read_labels(manifest), KEY_LABEL: key}
     manifest["metadata"]["labels"] = {label: value for label, value in labels.items() if value}
     own: Object | None = None
     if script is not None:
@@ -68,7 +69,7 @@ async def _make(client: Client, job: Object, name: str, script: Object | None, k
         made = await client.create(TRAIN_JOBS, manifest, namespace, options=WRITES)
     except AlreadyExists:
         made = await client.get(TRAIN_JOBS, name, namespace)
-        if not key or (made["metadata"].get("labels") or {}).get(KEY_LABEL) != key:
+        if not key or read_labels(made).get(KEY_LABEL) != key:
             await _remove(client, own)
             return None
     except StatusError as error:
@@ -83,16 +84,16 @@ async def _make(client: Client, job: Object, name: str, script: Object | None, k
 async def _copy_script(client: Client, script: Object, trainjob: str, key: str) -> Object | None:
     """None when the name is taken."""
     namespace = script["metadata"]["namespace"]
-    labels = {**(script["metadata"].get("labels") or {}), SCRIPT_OF: trainjob, KEY_LABEL: key}
+    labels = {**read_labels(script), SCRIPT_OF: trainjob, KEY_LABEL: key}
     meta = {"name": get_job_script(trainjob), "namespace": namespace}
     meta_labels = {label: value for label, value in labels.items() if value}
     fresh = {field: value for field, value in script.items() if field in _COPIED}
-    body: dict[str, Any] = {**fresh, "metadata": {**meta, "labels": meta_labels}, "immutable": True}
+    body: Object = {**fresh, "metadata": {**meta, "labels": meta_labels}, "immutable": True}
     try:
         return await client.create(CONFIG_MAPS, body, namespace, options=WRITES)
     except AlreadyExists:
         present = await client.get(CONFIG_MAPS, meta["name"], namespace)
-        same = key and (present["metadata"].get("labels") or {}).get(KEY_LABEL) == key
+        same = key and read_labels(present).get(KEY_LABEL) == key
         return present if same else None
 
 

@@ -17,7 +17,7 @@ from trainmaster.api.status import Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.timeline import Now, Timeline
-from trainmaster.rest.services.creating import MANAGER, adopt
+from trainmaster.rest.services.guide_jobs import MANAGER, adopt
 from trainmaster.rest.services.naming import get_job_script
 
 log = logging.getLogger(__name__)

@@ -12,18 +12,18 @@ from pydantic import ValidationError
 from trainmaster.rest.models.trainjobs import CreateRequest
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services import syntax
-from trainmaster.rest.services.orders import CODE_BYTES, JobOrder, check_order
+from trainmaster.rest.services.guide_request import CODE_BYTES, GuideRequest, check_guide_request
 from trainmaster.rest.services.syntax import INLINE_BYTES
 
 pytestmark = pytest.mark.unit
 
-GOOD = JobOrder("alice", "team-a", "pytorch", "print(1)\n", 2, 0, "500m", "1Gi")
+GOOD = GuideRequest("alice", "team-a", "pytorch", "print(1)\n", 2, 0, "500m", "1Gi")
 
 
-def find_mistakes(order: JobOrder, **options: Any) -> dict[str, str]:
+def find_mistakes(order: GuideRequest, **options: Any) -> dict[str, str]:
     rules = {"max_nodes": 1000, "check_code": True, **options}
     try:
-        asyncio.run(check_order(order, **rules))
+        asyncio.run(check_guide_request(order, **rules))
     except Problem as problem:
         assert problem.status == 422
         return {error.pointer: error.detail for error in problem.errors}
@@ -35,7 +35,7 @@ def test_a_good_order_is_good() -> None:
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    order = JobOrder("Alice Smith", "", "pytorch", " ", 0, -1, "many", "-1Gi")
+    order = GuideRequest("Alice Smith", "", "pytorch", " ", 0, -1, "many", "-1Gi")
     mistakes = find_mistakes(order)
     assert set(mistakes) == {
         "/user_id",
@@ -123,12 +123,12 @@ BODY = {"user_id": "alice", "namespace": "n", "framework": "pytorch", "training_
 
 def test_the_guides_body_becomes_an_order() -> None:
     config = {"num_nodes": 2, "gpu_per_node": 1, "cpu_per_node": 4, "memory_per_node": "16Gi"}
-    order = CreateRequest.model_validate({**BODY, "config": config}).to_order()
-    assert order == JobOrder("alice", "n", "pytorch", "print(1)", 2, 1, "4", "16Gi")
+    order = CreateRequest.model_validate({**BODY, "config": config}).to_request()
+    assert order == GuideRequest("alice", "n", "pytorch", "print(1)", 2, 1, "4", "16Gi")
 
 
 def test_what_is_left_out_asks_for_one_node_and_nothing_special() -> None:
-    assert CreateRequest.model_validate(BODY).to_order() == JobOrder("alice", "n", "pytorch", "print(1)")
+    assert CreateRequest.model_validate(BODY).to_request() == GuideRequest("alice", "n", "pytorch", "print(1)")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.rest.services.offers import OVERRIDES, PATCHES, Offers
+from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
+from trainmaster.rest.services.server_fields import ServerFields
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
@@ -19,7 +20,7 @@ def test_the_servers_own_fields_decide(fields: set[str], overrides: bool) -> Non
         return frozenset(fields)
 
     async def main() -> None:
-        assert await Offers(find, VirtualClock()).has_overrides() is overrides
+        assert (await ServerFields(find, VirtualClock()).get_shape()).has_overrides is overrides
 
     run_virtual(main())
 
@@ -32,11 +33,11 @@ def test_an_upgrade_of_the_cluster_is_noticed_within_five_minutes() -> None:
             asked.append(1)
             return frozenset(offered)
 
-        offers = Offers(find, clock)
-        assert [await offers.has_overrides() for _ in range(3)] == [True] * 3
+        server = ServerFields(find, clock)
+        assert [(await server.get_shape()).has_overrides for _ in range(3)] == [True] * 3
         assert len(asked) == 1
         offered = {PATCHES}
         await clock.sleep(301)
-        assert await offers.has_overrides() is False
+        assert (await server.get_shape()).has_overrides is False
 
     run_virtual(main())

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainmaster.api import packages
+from trainmaster.jobs.compose.request import RequestedMount
 from trainmaster.rest.problems import FieldProblem, invalid, to_pointer
 from trainmaster.rest.services import naming
 from trainmaster.rest.services.code import CodeTree
-from trainmaster.rest.services.jobs import NAME_RULE, is_job_name
-from trainmaster.rest.services.orders import JobOrder, check_numbers
+from trainmaster.rest.services.guide_request import GuideRequest, check_numbers
 from trainmaster.rest.services.syntax import find_syntax_error
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -28,15 +28,8 @@ _MOST_ENV_BYTES = 131_072
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimMount:
-    claim: str
-    path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class JobWish:
-    order: JobOrder
+class NewJobRequest:
+    basics: GuideRequest
     """Whose, where, framework ("" for a runtime) and amounts; its code is not used."""
     name: str | None = None
     runtime: str = ""
@@ -45,35 +38,35 @@ class JobWish:
     command: Sequence[str] = ()
     packages: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    mounts: Sequence[ClaimMount] = ()
+    mounts: Sequence[RequestedMount] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     ttl_seconds: int | None = None
     deadline_seconds: int | None = None
     suspended: bool = False
 
 
-async def check_wish(wish: JobWish, *, max_nodes: int, check_code: bool, code_pointer: str) -> None:
+async def check_new_job(request: NewJobRequest, *, max_nodes: int, check_code: bool, code_pointer: str) -> None:
     """Problem 422 that names every field that is wrong."""
-    errors = [*_check_names(wish), *check_numbers(wish.order, max_nodes), *_check_details(wish)]
-    if wish.tree is not None and check_code:
-        errors += await _check_program(wish.tree, code_pointer)
+    errors = [*_check_names(request), *check_numbers(request.basics, max_nodes), *_check_details(request)]
+    if request.tree is not None and check_code:
+        errors += await _check_program(request.tree, code_pointer)
     if errors:
         raise invalid(errors)
 
 
-def _check_names(wish: JobWish) -> Iterator[FieldProblem]:
-    if not naming.is_user(wish.order.user_id):
-        near = naming.suggest_user(wish.order.user_id)
+def _check_names(request: NewJobRequest) -> Iterator[FieldProblem]:
+    if not naming.is_user(request.basics.user_id):
+        near = naming.suggest_user(request.basics.user_id)
         yield FieldProblem(f"{naming.USER_RULE}{f'; try {near!r}' if near else ''}", pointer="/user")
-    if wish.name is not None and not is_job_name(wish.name):
-        yield FieldProblem(NAME_RULE, pointer="/name")
-    if bool(wish.order.framework) == bool(wish.runtime):
+    if request.name is not None and (problem := naming.find_name_problem(request.name, request.basics.num_nodes)):
+        yield FieldProblem(problem, pointer="/name")
+    if bool(request.basics.framework) == bool(request.runtime):
         yield FieldProblem("either framework or runtime is needed, and not both", pointer="/framework")
-    if wish.tree is None and wish.order.framework:
+    if request.tree is None and request.basics.framework:
         yield FieldProblem("one of code, files and archive is needed with a framework", pointer="/code")
-    if wish.tree is None and not wish.command and wish.runtime:
+    if request.tree is None and not request.command and request.runtime:
         yield FieldProblem("code or a command is needed", pointer="/code")
-    if wish.command and wish.order.framework:
+    if request.command and request.basics.framework:
         yield FieldProblem("a framework has its own command; name a runtime to use yours", pointer="/command")
 
 
@@ -90,23 +83,23 @@ async def _check_program(tree: CodeTree, pointer: str) -> list[FieldProblem]:
     return [FieldProblem(f"{tree.entry} {found}", pointer=pointer)] if found else []
 
 
-def _check_details(wish: JobWish) -> Iterator[FieldProblem]:
-    for number, package in enumerate(wish.packages):
+def _check_details(request: NewJobRequest) -> Iterator[FieldProblem]:
+    for number, package in enumerate(request.packages):
         if len(package) > 500 or not packages.is_plain(package):
             text = "is no requirement: write NAME, NAME==VERSION or NAME[EXTRA]>=VERSION; no options, URLs or paths"
             yield FieldProblem(text, pointer=to_pointer(["packages", number]))
-    for name, value in wish.env.items():
+    for name, value in request.env.items():
         if not _VARIABLE.fullmatch(name):
             yield FieldProblem("is no name of a variable: letters, digits and '_'", pointer=to_pointer(["env", name]))
         elif "\0" in value or not _is_utf8(value):
             yield FieldProblem("has a character that no variable may have", pointer=to_pointer(["env", name]))
-    if sum(len(name) + len(value) for name, value in wish.env.items()) > _MOST_ENV_BYTES:
+    if sum(len(name) + len(value) for name, value in request.env.items()) > _MOST_ENV_BYTES:
         yield FieldProblem(f"has more than {_MOST_ENV_BYTES} bytes in all", pointer="/env")
-    for number, word in enumerate(wish.command):
+    for number, word in enumerate(request.command):
         if "\0" in word or not _is_utf8(word):
             yield FieldProblem("has a character that no program can be given", pointer=to_pointer(["command", number]))
-    yield from _check_mounts(wish.mounts)
-    for key, value in wish.labels.items():
+    yield from _check_mounts(request.mounts)
+    for key, value in request.labels.items():
         domain = key.partition("/")[0] if "/" in key else ""
         if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
             yield FieldProblem("is no label: letters, digits, '-', '_', '.'", pointer=to_pointer(["labels", key]))
@@ -115,11 +108,11 @@ def _check_details(wish: JobWish) -> Iterator[FieldProblem]:
             yield FieldProblem(text, pointer=to_pointer(["labels", key]))
 
 
-def _check_mounts(mounts: Sequence[ClaimMount]) -> Iterator[FieldProblem]:
+def _check_mounts(mounts: Sequence[RequestedMount]) -> Iterator[FieldProblem]:
     seen: set[str] = set()
     for number, mount in enumerate(mounts):
         pointer = to_pointer(["volumes", number])
-        if not _CLAIM.fullmatch(mount.claim):
+        if not _CLAIM.fullmatch(mount.source):
             yield FieldProblem("is no name of a claim", pointer=f"{pointer}/claim")
         path = mount.path.rstrip("/")
         plain = path.startswith("/") and not any(part in ("", ".", "..") for part in path.split("/")[1:])

@@ -19,7 +19,7 @@ _MOST_CPU, _MOST_MEMORY = 100_000, 2**50
 
 
 @dataclass(frozen=True, slots=True)
-class JobOrder:
+class GuideRequest:
     user_id: str
     namespace: str
     framework: str
@@ -31,42 +31,42 @@ class JobOrder:
     memory_per_node: str | None = None
 
 
-async def check_order(order: JobOrder, *, max_nodes: int, check_code: bool) -> None:
+async def check_guide_request(request: GuideRequest, *, max_nodes: int, check_code: bool) -> None:
     """Problem 422 that names every field that is wrong."""
-    errors = [*_check_names(order), *check_numbers(order, max_nodes)]
-    found = _check_text(order.code)
+    errors = [*_check_names(request), *check_numbers(request, max_nodes)]
+    found = _check_text(request.code)
     if not found and check_code:
-        found = await find_syntax_error(order.code)
+        found = await find_syntax_error(request.code)
     if found:
         errors.append(FieldProblem(found, pointer="/training_code"))
     if errors:
         raise invalid(errors)
 
 
-def _check_names(order: JobOrder) -> list[FieldProblem]:
+def _check_names(request: GuideRequest) -> list[FieldProblem]:
     errors = []
-    if not naming.is_user(order.user_id):
-        near = naming.suggest_user(order.user_id)
+    if not naming.is_user(request.user_id):
+        near = naming.suggest_user(request.user_id)
         text = f"{naming.USER_RULE}{f'; try {near!r}' if near else ''}"
         errors.append(FieldProblem(text, pointer="/user_id"))
-    elif len(order.user_id) > (most := naming.USER_LENGTH + 1 - len(str(max(order.num_nodes, 1) - 1))):
-        text = f"is too long for {order.num_nodes} nodes, whose names contain it: at most {most} characters"
+    elif len(request.user_id) > (most := naming.get_longest_user(request.num_nodes)):
+        text = f"is too long for {request.num_nodes} nodes, whose names contain it: at most {most} characters"
         errors.append(FieldProblem(text, pointer="/user_id"))
-    if not naming.is_namespace(order.namespace):
+    if not naming.is_namespace(request.namespace):
         text = "a namespace is a DNS label: lower-case letters, digits and '-', at most 63 characters"
         errors.append(FieldProblem(text, pointer="/namespace"))
     return errors
 
 
-def check_numbers(order: JobOrder, max_nodes: int) -> list[FieldProblem]:
+def check_numbers(request: GuideRequest, max_nodes: int) -> list[FieldProblem]:
     errors = []
-    if not 1 <= order.num_nodes <= max_nodes:
-        errors.append(FieldProblem(f"must be 1 to {max_nodes}, not {order.num_nodes}", pointer="/config/num_nodes"))
-    if not 0 <= order.gpu_per_node <= 1024:
-        errors.append(FieldProblem(f"must be 0 to 1024, not {order.gpu_per_node}", pointer="/config/gpu_per_node"))
+    if not 1 <= request.num_nodes <= max_nodes:
+        errors.append(FieldProblem(f"must be 1 to {max_nodes}, not {request.num_nodes}", pointer="/config/num_nodes"))
+    if not 0 <= request.gpu_per_node <= 1024:
+        errors.append(FieldProblem(f"must be 0 to 1024, not {request.gpu_per_node}", pointer="/config/gpu_per_node"))
     for name, text, most, example in (
-        ("cpu_per_node", order.cpu_per_node, _MOST_CPU, "4 or 500m"),
-        ("memory_per_node", order.memory_per_node, _MOST_MEMORY, "16Gi or 512Mi"),
+        ("cpu_per_node", request.cpu_per_node, _MOST_CPU, "4 or 500m"),
+        ("memory_per_node", request.memory_per_node, _MOST_MEMORY, "16Gi or 512Mi"),
     ):
         if text is not None and not _is_amount(text, most):
             errors.append(FieldProblem(f"{text[:40]!r} is no amount: write {example}", pointer=f"/config/{name}"))

@@ -1,0 +1,40 @@
+"""Which fields the TrainJobs of the server behind have. Its own OpenAPI document decides, not a version number."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_fields
+from trainmaster.jobs.compose.trainjob import TrainJobShape
+from trainmaster.kit.clock import Clock
+
+FindFields = Callable[[], Awaitable[frozenset[str]]]
+"""Names of the fields of `TrainJob.spec` that the server knows."""
+DOCUMENT_PATH = "/openapi/v3/apis/trainer.kubeflow.org/v1alpha1"
+MANAGER = "trainmaster.dev/rest"
+_KEPT_SECONDS = 300.0
+
+
+def list_fields(document: Fields) -> frozenset[str]:
+    """From the OpenAPI v3 document of the trainer group; empty when it has no TrainJob."""
+    for schema in read_fields(document, "components", "schemas").values():
+        for kind in list_items(schema, "x-kubernetes-group-version-kind"):
+            if kind.get("kind") == "TrainJob":
+                return frozenset(read_fields(schema, "properties", "spec", "properties"))
+    return frozenset()
+
+
+class ServerFields:
+    """Asks once in five minutes: an upgrade of the cluster is noticed without a restart."""
+
+    def __init__(self, find_fields: FindFields, clock: Clock) -> None:
+        self._find_fields = find_fields
+        self._clock = clock
+        self._known: tuple[float, TrainJobShape] | None = None
+
+    async def get_shape(self) -> TrainJobShape:
+        now = self._clock.boot()
+        if self._known is None or now - self._known[0] > _KEPT_SECONDS:
+            self._known = (now, TrainJobShape(MANAGER, await self._find_fields()))
+        return self._known[1]
