@@ -54,7 +54,7 @@ class CreateRequest(BaseModel):
         },
     )
 
-    # Bounds stand in the document only: `services.orders` tells all mistakes together, with the rule in words.
+    # Bounds stand in the document only: `services.guide_request` tells all mistakes together, with the rule in words.
     user_id: str = Field(
         description="Whose job it is; its name begins with it. A DNS label that begins with a letter.",
         json_schema_extra={"pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength": naming.USER_LENGTH},
