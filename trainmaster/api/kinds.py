@@ -54,6 +54,40 @@ class Subresource:
     kind: str = ""
 
 
+def _is_free(obj: Object) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRules:
+    """Where updates of a kind differ from the usual; each is upstream's way."""
+
+    creates: bool = False
+    """PUT of a name that does not exist creates the object."""
+    needs_version: bool = False
+    """It must name the resourceVersion that it replaces. Of custom kinds every update must."""
+    keeps_spec: bool = False
+    """The spec is the server's own, and an update leaves it as it was."""
+    status_keeps: tuple[str, ...] = ()
+    """Fields of metadata that a write of the status leaves as they were. Of custom kinds it leaves nearly all."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRules:
+    """Where deletions of a kind differ from the usual; each is upstream's way."""
+
+    grace: Callable[[Object, int | None], int] | None = None
+    """Graceful deletion (Pods): the seconds that an object gets when so many are asked for (None: nobody said)."""
+    begin: Callable[[Object], None] | None = None
+    """Deletion has two steps even when nothing holds the object (Namespaces); changes it in place at the first."""
+    is_held: Callable[[Object], bool] = _is_free
+    """Whether something besides its finalizers keeps a deleted object."""
+    orphan_warning: str = ""
+    """Without a propagation policy its dependents are left behind (Jobs), and this is what the caller is told."""
+    answers_with_object: bool = False
+    """The answer is the object that is gone, and not a Status."""
+
+
 def _no_errors(new: Object, old: Object | None) -> list[FieldError]:
     return []
 
@@ -104,7 +138,7 @@ class Kind:
     light: dict[str, Callable[[str], list[str]]] | None = None
     """Fields of spec that no rule reads together with others, each with the complaints about a first value. With it
     (empty too) a patch of those, of labels or of annotations does not validate the rest again; the kind's `validate`
-    must not read labels or annotations then."""
+    must not read labels or annotations then. A first value of theirs does not count as a generation."""
     storage: GVR | None = None
     """Where objects are stored when that is another kind's collection (events.k8s.io shares core events)."""
     to_storage: Callable[[Object], Object] | None = None
@@ -113,8 +147,8 @@ class Kind:
     """Create-only and never stored: the server answers itself (access reviews, TokenReview)."""
     measured: bool = False
     """Read-only and never stored: made anew for everybody who asks (metrics.k8s.io)."""
-    grace: Callable[[Object], int] | None = None
-    """Graceful deletion (Pods): the default grace period in seconds; None means deletion is immediate."""
+    updates: UpdateRules = UpdateRules()
+    deletions: DeletionRules = DeletionRules()
 
     def __repr__(self) -> str:
         return f"Kind({self.api_version} {self.kind})"

@@ -14,7 +14,7 @@ import orjson
 from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.reading import list_items, read_status
+from trainmaster.api.reading import list_items
 from trainmaster.apiserver import metadata, stored
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes
 from trainmaster.apiserver.contract import Call, DeleteResult
@@ -23,20 +23,6 @@ from trainmaster.client.contract import DeleteOptions
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.store.contract import StoredRecord
 
-_JOBS = GVR("batch", "v1", "jobs")
-_NAMESPACES = GVR("", "v1", "namespaces")
-_JOB_WARNING = (
-    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
-    "propagationPolicy=Orphan to suppress this warning"
-)
-# Upstream answers the deletion of these with the object, of all others with a Status.
-_ANSWERED_WITH_OBJECT = {
-    ("", "persistentvolumeclaims"),
-    ("", "pods"),
-    ("", "resourcequotas"),
-    ("", "serviceaccounts"),
-    ("", "services"),
-}
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -52,8 +38,9 @@ def delete(
     attributes = Attributes(call, kind, AdmissionOperation.DELETE, namespace, name, None, old, dry_run=options.dry_run)
     state.admission.mutate(attributes)
     state.admission.validate(attributes)
-    if kind.gvr == _JOBS and not options.propagation and "deletionTimestamp" not in old["metadata"]:
-        call.warnings.append(_JOB_WARNING)
+    warning = kind.deletions.orphan_warning
+    if warning and not options.propagation and "deletionTimestamp" not in old["metadata"]:
+        call.warnings.append(warning)
     new = decide_deletion(state, kind, old, options)
     if "deletionTimestamp" not in new["metadata"] or metadata.is_deletable(kind, new):
         return _remove(state, kind, record, new, options)
@@ -115,14 +102,13 @@ def decide_deletion(state: RegistryState, kind: Kind, old: Object, options: Dele
         meta["finalizers"] = finalizers
     else:
         meta.pop("finalizers", None)
-    grace = _grace(kind, old, options)
+    grace = None if kind.deletions.grace is None else kind.deletions.grace(old, options.grace_seconds)
     if "deletionTimestamp" in meta:
         _shorten(meta, options)
-    elif grace is not None or finalizers or kind.gvr == _NAMESPACES:
+    elif grace is not None or finalizers or kind.deletions.begin is not None:
         _begin(state, meta, grace or 0)
-        if kind.gvr == _NAMESPACES:
-            meta.pop("deletionGracePeriodSeconds")
-            new["status"] = {**read_status(old), "phase": "Terminating"}
+        if kind.deletions.begin is not None:
+            kind.deletions.begin(new)
     return new
 
 
@@ -131,7 +117,8 @@ def _finalizers(kind: Kind, meta: Object, options: DeleteOptions) -> list[str]:
     names = list(list_items(meta, "finalizers"))
     policy = options.propagation
     if not policy:
-        if kind.gvr != _JOBS or "deletionTimestamp" in meta or metadata.FOREGROUND in names or metadata.ORPHAN in names:
+        is_decided = "deletionTimestamp" in meta or metadata.FOREGROUND in names or metadata.ORPHAN in names
+        if is_decided or not kind.deletions.orphan_warning:
             return names
         policy = "Orphan"
     names = [name for name in names if name not in (metadata.FOREGROUND, metadata.ORPHAN)]
@@ -140,15 +127,6 @@ def _finalizers(kind: Kind, meta: Object, options: DeleteOptions) -> list[str]:
     elif policy == "Foreground":
         names.append(metadata.FOREGROUND)
     return names
-
-
-def _grace(kind: Kind, old: Object, options: DeleteOptions) -> int | None:
-    """The grace period of kinds that have one; 0 is "delete now, but say when"."""
-    if kind.grace is None:
-        return None
-    if not old.get("spec", {}).get("nodeName") or old.get("status", {}).get("phase") in ("Failed", "Succeeded"):
-        return 0
-    return max(0, options.grace_seconds) if options.grace_seconds is not None else kind.grace(old)
 
 
 def _begin(state: RegistryState, meta: Object, grace: int) -> None:
@@ -179,7 +157,7 @@ def _remove(
         gone = state.remove(kind, last, record)
         revision = gone.revision
         shown = {**last, "metadata": {**last["metadata"], "resourceVersion": str(revision)}}
-    if (kind.group, kind.plural) in _ANSWERED_WITH_OBJECT:
+    if kind.deletions.answers_with_object:
         return DeleteResult(stored.dump(shown), revision, gone=True)
     return DeleteResult(orjson.dumps(success(kind, last)), revision, gone=True)
 

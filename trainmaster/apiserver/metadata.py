@@ -6,6 +6,8 @@ checks it twice and reports both).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from trainmaster.api import fields, status
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kinds import Kind
@@ -109,24 +111,21 @@ def is_deletable(kind: Kind, obj: Object) -> bool:
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False
-    if kind.plural == "namespaces" and not kind.group and obj.get("spec", {}).get("finalizers"):
-        return False
-    return not metadata.get("deletionGracePeriodSeconds")
+    return not metadata.get("deletionGracePeriodSeconds") and not kind.deletions.is_held(obj)
 
 
-def differs_outside_metadata(new: Object, old: Object, *, status_apart: bool) -> bool:
+def differs_outside_metadata(kind: Kind, new: Object, old: Object) -> bool:
     """Whether metadata.generation has to count."""
-    apart = ("metadata", "status") if status_apart else ("metadata",)
-    return _without(new, apart) != _without(old, apart) and not _is_binding(new, old)
+    apart = ("metadata", "status") if kind.status else ("metadata",)
+    return _without(new, apart) != _without(old, apart) and not (kind.light and _is_binding(kind.light, new, old))
 
 
-def _is_binding(new: Object, old: Object) -> bool:
+def _is_binding(light: Collection[str], new: Object, old: Object) -> bool:
     """A Pod gets its node. Upstream does that through a subresource, which does not count."""
-    if new.get("kind") != "Pod" or "nodeName" in old["spec"] or "nodeName" not in new["spec"]:
-        return False
     spec: Object = old["spec"]
-    return _without(new["spec"], ("nodeName",)) == spec
+    first = [name for name in light if name not in spec and name in new["spec"]]
+    return bool(first) and _without(new["spec"], first) == spec
 
 
-def _without(obj: Object, names: tuple[str, ...]) -> Object:
+def _without(obj: Object, names: Collection[str]) -> Object:
     return {name: value for name, value in obj.items() if name not in names}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trainmaster.api import fields, status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import Object
 from trainmaster.api.patches import managed_fields
 from trainmaster.api.reading import read_text
 from trainmaster.apiserver import intake, metadata, stored
@@ -21,22 +21,6 @@ from trainmaster.apiserver.create import store_new
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.client.contract import WriteOptions
 from trainmaster.store.contract import StoredRecord
-
-# Built-in kinds that upstream does not let anyone overwrite without a resourceVersion; custom kinds never.
-_CONDITIONAL = {"leases", "customresourcedefinitions"}
-# Built-in kinds that upstream creates by PUT.
-_CREATED_BY_PUT = {
-    ("", "endpoints"),
-    ("", "events"),
-    ("", "limitranges"),
-    ("", "services"),
-    ("coordination.k8s.io", "leases"),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"),
-    ("rbac.authorization.k8s.io", "clusterroles"),
-    ("rbac.authorization.k8s.io", "rolebindings"),
-    ("rbac.authorization.k8s.io", "roles"),
-}
-PODS = GVR("", "v1", "pods")
 
 
 @dataclass(slots=True)
@@ -70,7 +54,7 @@ def update(
     metadata.fit_namespace(kind, obj["metadata"], namespace)
     record = state.find(kind, namespace, name)
     if record is None:
-        if (kind.group, kind.plural) in _CREATED_BY_PUT and not subresource:
+        if kind.updates.creates and not subresource:
             intake.check_resource_version_unset(obj)
             return store_new(state, call, kind, namespace, obj, options)
         raise status.not_found(kind.gvr, name)
@@ -104,7 +88,7 @@ def check_resource_version(kind: Kind, new: Object, old: Object) -> None:
     asked = read_text(new["metadata"], "resourceVersion")
     name = old["metadata"]["name"]
     if asked in ("", "0"):
-        if kind.custom or kind.plural in _CONDITIONAL:
+        if kind.custom or kind.updates.needs_version:
             error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise status.invalid(kind.group, kind.plural, name, [error])
         return
@@ -171,8 +155,7 @@ def keep_apart(change: ObjectUpdate) -> None:
         _keep_all_but_status(kind, old, new)
     elif kind.status:
         _copy_field(old, new, "status")
-    if not kind.group and kind.plural == "namespaces":
-        # Its finalizers belong to the namespace controller.
+    if kind.updates.keeps_spec:
         _copy_field(old, new, "spec")
 
 
@@ -189,8 +172,9 @@ def _keep_all_but_status(kind: Kind, old: Object, new: Object) -> None:
         if meta.get("uid"):
             kept["uid"] = meta["uid"]
         new["metadata"] = kept
-    elif kind.gvr == PODS:
-        _copy_field(old["metadata"], meta, "ownerReferences")
+        return
+    for name in kind.updates.status_keeps:
+        _copy_field(old["metadata"], meta, name)
 
 
 def _copy_field(source: Object, target: Object, name: str) -> None:
@@ -201,5 +185,5 @@ def _copy_field(source: Object, target: Object, name: str) -> None:
 
 
 def count_generation(kind: Kind, new: Object, old: Object) -> None:
-    if kind.generation and metadata.differs_outside_metadata(new, old, status_apart=kind.status):
+    if kind.generation and metadata.differs_outside_metadata(kind, new, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api import cells
-from trainmaster.api.kinds import Kind
+from trainmaster.api.kinds import Kind, UpdateRules
 from trainmaster.api.schemas import load
 
 CUSTOM_RESOURCE_DEFINITION = Kind(
@@ -21,6 +21,7 @@ CUSTOM_RESOURCE_DEFINITION = Kind(
     categories=("api-extensions",),
     verbs=("get", "list", "watch"),
     columns=(cells.NAME, cells.CREATED),
+    updates=UpdateRules(needs_version=True),
 )
 
 KINDS = (CUSTOM_RESOURCE_DEFINITION,)

@@ -9,7 +9,7 @@ from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
 from trainmaster.api.jobs.policies import check_failure_policy, check_success_policy
 from trainmaster.api.jobs.status import check_status
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, DeletionRules, Kind
 from trainmaster.api.labels import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.defaults import default_spec
@@ -35,6 +35,10 @@ _NOT_NEGATIVE = (
     "maxFailedIndexes",
 )
 _UNLIMITED = 2147483647
+_ORPHAN_WARNING = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 
 
 def default(job: Object) -> None:
@@ -346,6 +350,7 @@ JOB = Kind(
     validate_status=check_status,
     prepare=prepare,
     warnings=warnings,
+    deletions=DeletionRules(orphan_warning=_ORPHAN_WARNING),
     selectable={"status.successful": lambda job: str((job.get("status") or {}).get("succeeded", 0))},
 )
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 
@@ -43,6 +43,7 @@ LEASE = Kind(
     default=default,
     validate=validate,
     generation=False,
+    updates=UpdateRules(creates=True, needs_version=True),
 )
 
 KINDS = (LEASE,)

@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 from trainmaster.api.validation import names
@@ -126,6 +126,7 @@ CLUSTER_ROLE_BINDING = Kind(
     default=default_binding,
     validate=partial(validate_binding, roles=("ClusterRole",), namespaced=False),
     generation=False,
+    updates=UpdateRules(creates=True),
 )
 
 CLUSTER_ROLE = Kind(
@@ -142,6 +143,7 @@ CLUSTER_ROLE = Kind(
     default=default_role,
     validate=partial(validate_role, namespaced=False),
     generation=False,
+    updates=UpdateRules(creates=True),
 )
 
 ROLE_BINDING = Kind(
@@ -158,6 +160,7 @@ ROLE_BINDING = Kind(
     default=default_binding,
     validate=partial(validate_binding, roles=("Role", "ClusterRole"), namespaced=True),
     generation=False,
+    updates=UpdateRules(creates=True),
 )
 
 ROLE = Kind(
@@ -174,6 +177,7 @@ ROLE = Kind(
     default=default_role,
     validate=partial(validate_role, namespaced=True),
     generation=False,
+    updates=UpdateRules(creates=True),
 )
 
 KINDS = (CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE)

@@ -7,7 +7,7 @@ from functools import partial
 from trainmaster.api import cells, fields
 from trainmaster.api.cells import NONE
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.validation import check_address
 from trainmaster.api.schemas import load
@@ -68,4 +68,5 @@ ENDPOINTS = Kind(
     default=default,
     validate=validate,
     generation=False,
+    updates=UpdateRules(creates=True),
 )

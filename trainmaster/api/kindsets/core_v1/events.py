@@ -7,7 +7,7 @@ from functools import partial
 
 from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 
@@ -95,4 +95,5 @@ EVENT = Kind(
     validate=validate,
     selectable=SELECTABLE,
     generation=False,
+    updates=UpdateRules(creates=True),
 )

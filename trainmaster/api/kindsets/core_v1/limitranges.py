@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import cells, fields, quantity
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Kind
+from trainmaster.api.kinds import Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 from trainmaster.api.validation import names
@@ -84,4 +84,5 @@ LIMIT_RANGE = Kind(
     default=default,
     validate=validate,
     generation=False,
+    updates=UpdateRules(creates=True),
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api import cells
-from trainmaster.api.kinds import ALL_VERBS, Column, Kind
+from trainmaster.api.kinds import ALL_VERBS, Column, DeletionRules, Kind, UpdateRules
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_status
 from trainmaster.api.schemas import load
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -24,6 +25,16 @@ def prepare(namespace: Object) -> None:
     namespace["spec"] = {"finalizers": [FINALIZER]}
     namespace["status"] = {"phase": "Active"}
     default(namespace)
+
+
+def begin_deletion(namespace: Object) -> None:
+    """It stays until it is empty, however long that takes."""
+    namespace["metadata"].pop("deletionGracePeriodSeconds")
+    namespace["status"] = {**read_status(namespace), "phase": "Terminating"}
+
+
+def _is_held(namespace: Object) -> bool:
+    return bool(namespace.get("spec", {}).get("finalizers"))
 
 
 def _get_phase(namespace: Object) -> str:
@@ -52,4 +63,7 @@ NAMESPACE = Kind(
     prepare=prepare,
     selectable={"status.phase": _get_phase, "name": lambda namespace: str(namespace["metadata"].get("name", ""))},
     generation=False,
+    # Its finalizers belong to the namespace controller.
+    updates=UpdateRules(keeps_spec=True),
+    deletions=DeletionRules(begin=begin_deletion, is_held=_is_held),
 )

@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import cells, fields, quantity
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, DeletionRules, Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 from trainmaster.api.validation import names
@@ -114,4 +114,5 @@ PERSISTENT_VOLUME_CLAIM = Kind(
     validate=validate,
     prepare=prepare,
     generation=False,
+    deletions=DeletionRules(answers_with_object=True),
 )

@@ -6,12 +6,14 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Kind, Subresource
+from trainmaster.api.kinds import DeletionRules, Kind, Subresource, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.defaults import default_pod
+from trainmaster.api.pods.phases import is_over
 from trainmaster.api.pods.printing import COLUMNS
 from trainmaster.api.pods.resources import quality_of_service
 from trainmaster.api.pods.validation import check_pod, check_update
+from trainmaster.api.reading import read_spec
 from trainmaster.api.schemas import load
 from trainmaster.api.validation import names
 
@@ -36,11 +38,13 @@ def warnings(new: Object, old: Object | None) -> list[str]:
     return [f"{text} a DNS label is recommended: [{' '.join(complaints)}]"]
 
 
-def get_grace(pod: Object) -> int:
+def get_grace(pod: Object, asked: int | None) -> int:
     """Seconds to stop in. A Pod that no node has, or that has ended, needs none."""
-    spec, phase = pod.get("spec") or {}, (pod.get("status") or {}).get("phase")
-    if not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
+    spec = read_spec(pod)
+    if not spec.get("nodeName") or is_over(pod):
         return 0
+    if asked is not None:
+        return max(0, asked)
     grace: int = spec.get("terminationGracePeriodSeconds", 30)
     return grace if grace >= 0 else 1
 
@@ -87,5 +91,6 @@ POD = Kind(
         "status.podIP": partial(_get_text, "status", "podIP"),
         "status.nominatedNodeName": partial(_get_text, "status", "nominatedNodeName"),
     },
-    grace=get_grace,
+    updates=UpdateRules(status_keeps=("ownerReferences",)),
+    deletions=DeletionRules(grace=get_grace, answers_with_object=True),
 )

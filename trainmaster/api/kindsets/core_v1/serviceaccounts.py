@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api import cells
-from trainmaster.api.kinds import Kind, Subresource
+from trainmaster.api.kinds import DeletionRules, Kind, Subresource
 from trainmaster.api.schemas import load
 
 SERVICE_ACCOUNT = Kind(
@@ -21,4 +21,5 @@ SERVICE_ACCOUNT = Kind(
     subresources=(Subresource("token", ("create",), "authentication.k8s.io", "v1", "TokenRequest"),),
     columns=(cells.NAME, cells.AGE),
     generation=False,
+    deletions=DeletionRules(answers_with_object=True),
 )
