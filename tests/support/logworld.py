@@ -1,7 +1,7 @@
 """A job whose Pods and logs a test moves by hand, on an in-process cluster in virtual time.
 
 No controller and no node runs: the test creates Pods, lets them print, cuts connections and lets Pods go, and looks
-at what `client.joblogs` makes of it.
+at what `jobs.logs` makes of it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.client.contract import DeleteOptions, LogOptions, PatchType, WatchEvent, WatchOptions, WatchStream
 from trainmaster.client.http import Unreachable
-from trainmaster.client.joblogs import KeptLog
-from trainmaster.client.podlogs import Stamped, sort_key
 from trainmaster.controllers.install import install_runtimes
+from trainmaster.jobs.logs.contract import KeptLog
+from trainmaster.jobs.logs.lines import Stamped, sort_key
 from trainmaster.testing.cluster import Cluster
 
 NAMESPACE = "default"
@@ -52,7 +52,7 @@ class Remains:
 
 
 class LogWorld:
-    """Also implements `client.joblogs.Kept`, and the `Client` protocol by way of the cluster's own."""
+    """Also implements `jobs.logs.contract.Kept`, and the `Client` protocol by way of the cluster's own."""
 
     def __init__(self, cluster: Cluster, name: str = "job") -> None:
         self._cluster = cluster

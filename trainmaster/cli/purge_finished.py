@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainmaster.api.lifecycle.janitor import FinishedJobFilter
 from trainmaster.app.home import Home, HomeError
 from trainmaster.cli import exits
 from trainmaster.cli.commands.cleanup import carry_out, make_plan
@@ -20,6 +19,7 @@ from trainmaster.cli.output import print_table
 from trainmaster.cli.server import call
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.purging import purge
+from trainmaster.jobs.janitor import FinishedJobFilter
 from trainmaster.kit.clock import SystemClock
 
 _PATIENCE = 15.0

@@ -11,7 +11,7 @@ from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call
 from trainmaster.cli.waiting import RESUMED, SUSPENDED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
-from trainmaster.client.jobcontrol import set_suspended
+from trainmaster.jobs.control import set_suspended
 from trainmaster.jobs.models.trainjobs import TrainJob
 
 

@@ -14,7 +14,6 @@ from email.utils import parsedate_to_datetime
 
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.lifecycle import policy
-from trainmaster.api.lifecycle.diagnosis import Case, CheckResult, examine
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_status
@@ -27,7 +26,8 @@ from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.server import call
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.http import HttpClient
-from trainmaster.client.lookups import find_readable, find_runtime
+from trainmaster.jobs.diagnosis import Case, CheckResult, examine
+from trainmaster.jobs.lookups import find_readable, find_runtime
 from trainmaster.kit.clock import SystemClock
 
 REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")

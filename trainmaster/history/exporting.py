@@ -16,12 +16,13 @@ from trainmaster.api.labels import DERIVED
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import AlreadyExists
-from trainmaster.api.training import manifests, snapshots
+from trainmaster.api.training import snapshots
 from trainmaster.client.contract import Client
 from trainmaster.history import show
 from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
+from trainmaster.jobs import manifests
 
 
 def build_manifest(record: JobRecord, name: str) -> Object:

@@ -1,4 +1,4 @@
-"""The archive's logs for `client.joblogs`: what Pods left when they went. Reads only; works without a server.
+"""The archive's logs for `jobs.logs`: what Pods left when they went. Reads only; works without a server.
 
 The server notes which JobSet belongs to which TrainJob about a second late, so callers name the JobSets they know.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from trainmaster.client.joblogs import KeptLog
-from trainmaster.client.podlogs import Stamped
 from trainmaster.history.archive import FILE, Archive
 from trainmaster.history.logs import ArchivedLog, list_logs, read_lines
+from trainmaster.jobs.logs.contract import KeptLog
+from trainmaster.jobs.logs.lines import Stamped
 
 
 class KeptLogs:
-    """Implements `client.joblogs.Kept`. `directory` is the archive's."""
+    """Implements `jobs.logs.contract.Kept`. `directory` is the archive's."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,15 +1,13 @@
-"""Which attempt a restart asks for, and what a manifest that is submitted again keeps."""
+"""Which attempt a restart asks for."""
 
 from __future__ import annotations
 
 import pytest
 
-from trainmaster.api.labels import FIRST_ATTEMPT, RERUN_OF, RESTART
+from trainmaster.api.labels import FIRST_ATTEMPT, RESTART
 from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
-from trainmaster.api.training.manifests import build_manifest
 from trainmaster.api.training.restarts import decide_next, is_asked_for
-from trainmaster.client.jobcontrol import list_new_names
 
 pytestmark = pytest.mark.unit
 
@@ -43,16 +41,3 @@ def test_the_place_of_a_pod_counts_attempts_over_all_jobsets() -> None:
     place = find_place({"metadata": {"name": "p", "labels": labels, "annotations": {FIRST_ATTEMPT: "3"}}})
     assert place is not None
     assert place.attempt == 5
-
-
-def test_a_manifest_that_is_submitted_again_does_not_ask_for_a_restart() -> None:
-    old = {"metadata": {"name": "a", "uid": "u", "annotations": {RESTART: "3", "note": "x"}}, "spec": {"suspend": True}}
-    new = build_manifest(old, "b", {RERUN_OF: "a u"})
-    assert new["metadata"] == {"name": "b", "annotations": {"note": "x", RERUN_OF: "a u"}}
-    assert new["spec"] == {}
-
-
-def test_new_names_count_on_and_stay_short_enough() -> None:
-    assert list_new_names("train")[:2] == ["train-2", "train-3"]
-    assert list_new_names("train-2")[0] == "train-3"
-    assert {len(name) for name in list_new_names("x" * 63)} == {63}

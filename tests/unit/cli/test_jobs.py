@@ -26,7 +26,7 @@ from trainmaster.cli.jobpage import JobStory, build_page, describe_pod
 from trainmaster.cli.jobs import add_names, build_row
 from trainmaster.cli.manifests import Manifest
 from trainmaster.cli.spans import show_span
-from trainmaster.client.joblogs import Line, LogMark
+from trainmaster.jobs.logs.contract import Line, LogMark
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob

@@ -16,15 +16,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from trainmaster.api.lifecycle.janitor import (
-    CLEAR,
-    FinishedJobFilter,
-    ListedObjects,
-    Removal,
-    plan_finished,
-    plan_orphans,
-    plan_stuck,
-)
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.api.training.ends import FINISHED
@@ -34,6 +25,15 @@ from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.server import add_cluster, call
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
+from trainmaster.jobs.janitor import (
+    CLEAR,
+    FinishedJobFilter,
+    ListedObjects,
+    Removal,
+    plan_finished,
+    plan_orphans,
+    plan_stuck,
+)
 from trainmaster.kit.clock import SystemClock
 
 

@@ -25,8 +25,7 @@ from trainmaster.cli.jobpage import JobStory, build_page
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.client.joblogs import list_pods
-from trainmaster.client.lookups import find_readable, find_runtime
+from trainmaster.jobs.lookups import find_readable, find_runtime, list_pods
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod

@@ -28,7 +28,8 @@ from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.cli.serverflags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
-from trainmaster.client.joblogs import ATTEMPT, TROUBLE, Entry, JobLogOptions, Line, watch_kept_lines, watch_lines
+from trainmaster.jobs.logs.contract import ATTEMPT, TROUBLE, Entry, JobLogOptions, Line
+from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
 from trainmaster.kit.clock import SystemClock, format_time
 
 if TYPE_CHECKING:

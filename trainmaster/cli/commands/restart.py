@@ -27,7 +27,8 @@ from trainmaster.cli.output import name_object
 from trainmaster.cli.server import add_server, call, is_cluster
 from trainmaster.cli.waiting import add_timeout, limit, read_timeout, wait_until
 from trainmaster.client.contract import Client, DeleteOptions
-from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, list_new_names, repeat
+from trainmaster.jobs.control import ask_for_attempt, list_new_names, repeat
+from trainmaster.jobs.lookups import find_jobset
 from trainmaster.jobs.models.trainjobs import DELETING, SUSPENDED, TrainJob
 
 _TRIES = 5

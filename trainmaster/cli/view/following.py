@@ -21,8 +21,9 @@ from trainmaster.cli.view.endings import build_detached
 from trainmaster.cli.view.model import Model
 from trainmaster.cli.view.opening import Showing, build_address, show_job, wants_panel
 from trainmaster.client.contract import Client
-from trainmaster.client.joblogs import JobLogOptions, Kept, KeptLog, watch_lines
-from trainmaster.client.podlogs import Stamped
+from trainmaster.jobs.logs.contract import JobLogOptions, Kept, KeptLog
+from trainmaster.jobs.logs.lines import Stamped
+from trainmaster.jobs.logs.stream import watch_lines
 from trainmaster.kit.clock import Clock
 
 

@@ -22,7 +22,7 @@ from trainmaster.cli.view.endings import FollowingEnd
 from trainmaster.cli.view.model import SUSPENDED, Model
 from trainmaster.client.contract import Client, ListOptions, PatchType, WatchOptions
 from trainmaster.client.http import Unreachable
-from trainmaster.client.joblogs import Entry, Line
+from trainmaster.jobs.logs.contract import Entry, Line
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope

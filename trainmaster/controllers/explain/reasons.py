@@ -16,7 +16,6 @@ from typing import Any
 from trainmaster.api.admission.trainjobs import find_runtime
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.labels import JOBSET_NAME, JOBSET_UID
-from trainmaster.api.lifecycle.janitor import describe_age
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
@@ -34,6 +33,7 @@ from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.room import NodeRoom, make_room
 from trainmaster.controllers.scheduler.words import describe as describe_verdict
 from trainmaster.controllers.trainjob.verdict import describe as describe_failure
+from trainmaster.jobs.janitor import describe_age
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 

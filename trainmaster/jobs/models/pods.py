@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, MIRROR, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Fields, Object
@@ -121,6 +121,16 @@ class Pod(ObjectModel):
     def all_container_statuses(self) -> list[Fields]:
         return [*self.init_container_statuses, *self.container_statuses]
 
+    def list_states(self) -> Iterator[tuple[str, Fields]]:
+        """(name, status) of all containers, in the order in which they start; no status is an empty one."""
+        for containers, statuses in (
+            (self.init_containers, self.init_container_statuses),
+            (self.containers, self.container_statuses),
+        ):
+            known = {status["name"]: status for status in statuses}
+            for container in containers:
+                yield container["name"], known.get(container["name"], _NOTHING)
+
     @property
     def volumes(self) -> Sequence[Fields]:
         return self.spec.get("volumes") or ()
@@ -144,6 +154,27 @@ def read_running(container: Fields) -> Fields:
 def read_last_terminated(container: Fields) -> Fields:
     """`lastState.terminated` of a container's status: how its run before this one ended; empty when there was none."""
     return _read_state(container, "lastState", "terminated")
+
+
+def is_running(container: Fields) -> bool:
+    """Of a container's status."""
+    return "running" in (container.get("state") or _NOTHING)
+
+
+def has_started(container: Fields) -> bool:
+    """Whether there is a log of the current run, or of the one before it."""
+    state: Fields = container.get("state") or _NOTHING
+    return "running" in state or "terminated" in state or bool(read_last_terminated(container))
+
+
+def is_between_runs(container: Fields) -> bool:
+    """It waits after a crash: its number is that of the run that has ended."""
+    return "waiting" in (container.get("state") or _NOTHING) and bool(read_last_terminated(container))
+
+
+def count_restarts(container: Fields) -> int:
+    """Of a container within its Pod: the number of its current run."""
+    return int(container.get("restartCount") or 0)
 
 
 def _read_state(container: Fields, which: str, name: str) -> Fields:

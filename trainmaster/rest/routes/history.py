@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from trainmaster.client.joblogs import JobLogOptions, watch_kept_lines
+from trainmaster.jobs.logs.contract import JobLogOptions
+from trainmaster.jobs.logs.stream import watch_kept_lines
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.history import LogLines, RecordDetail, Records, RecordSummary
 from trainmaster.rest.routes.jobs import Attempt, Continue, Limit, Namespace, Tail, Worker

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from trainmaster.client.joblogs import JobLogOptions, watch_lines
+from trainmaster.jobs.logs.contract import JobLogOptions
+from trainmaster.jobs.logs.stream import watch_lines
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.history import LogLines
 from trainmaster.rest.models.jobs import (

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from trainmaster.client.joblogs import JobLogOptions
 from trainmaster.history.record import JobRecord
+from trainmaster.jobs.logs.contract import JobLogOptions
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.routes.jobs import Name, Namespace, Worker
 from trainmaster.rest.services import event_stream, log_stream

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import orjson
 
 from trainmaster.api.places import find_place
-from trainmaster.client.joblogs import Kept, NothingKept
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.kept import KeptLogs
 from trainmaster.history.record import JobRecord
+from trainmaster.jobs.logs.contract import Kept, NothingKept
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.reading import describe_record
 from trainmaster.rest.services.views import build_verdict, build_worker

@@ -29,9 +29,8 @@ from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.restarts import decide_next
 from trainmaster.api.training.steps import find_policy, get_ml_policy, get_template_spec
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.client.jobcontrol import ask_for_attempt, find_jobset, set_suspended
-from trainmaster.client.joblogs import list_pods
-from trainmaster.client.lookups import find_readable, find_runtime
+from trainmaster.jobs.control import ask_for_attempt, set_suspended
+from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, list_pods
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services import naming
 from trainmaster.rest.services.reading import count_workers

@@ -21,19 +21,10 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client
-from trainmaster.client.joblogs import (
-    ATTEMPT,
-    Entry,
-    JobLogOptions,
-    Kept,
-    Line,
-    LogMark,
-    Positions,
-    watch_kept_lines,
-    watch_lines,
-)
-from trainmaster.client.podlogs import Position
 from trainmaster.history.record import JobRecord
+from trainmaster.jobs.logs.contract import ATTEMPT, Entry, JobLogOptions, Kept, Line, LogMark, Positions
+from trainmaster.jobs.logs.lines import Position
+from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.services.printed import build_line

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from trainmaster.client.joblogs import Entry, Line
+from trainmaster.jobs.logs.contract import Entry, Line
 
 BYTES = 8 * 1024 * 1024
 """The end of a log that one answer holds."""

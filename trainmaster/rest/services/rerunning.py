@@ -16,7 +16,7 @@ from trainmaster.api.reading import read_labels
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions
-from trainmaster.client.jobcontrol import build_rerun, list_new_names
+from trainmaster.jobs.control import build_rerun, list_new_names
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.guide_jobs import WRITES, adopt
 from trainmaster.rest.services.naming import get_job_script

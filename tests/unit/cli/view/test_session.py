@@ -19,7 +19,7 @@ from trainmaster.cli.view.model import JobNews, Model
 from trainmaster.cli.view.session import Answers, Followed, FollowingSession
 from trainmaster.client.contract import ListOptions, ObjectList, PatchType, WatchEvent, WatchOptions
 from trainmaster.client.http import Unreachable
-from trainmaster.client.joblogs import Entry, Line
+from trainmaster.jobs.logs.contract import Entry, Line
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit

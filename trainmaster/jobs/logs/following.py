@@ -1,4 +1,4 @@
-"""The second half of `client.joblogs`: what a TrainJob prints from now on, until it is over.
+"""The second half of `jobs.logs.stream`: what a TrainJob prints from now on, until it is over.
 
 Three watches (the TrainJob, its JobSet, its Pods) keep a small picture of the job; every container of every Pod has a
 reader of its own that puts lines into one bounded queue. A reader of a later attempt begins only when those of the
@@ -13,15 +13,14 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from trainmaster.api.labels import JOBSET_NAME
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.places import PodPlace, find_place
-from trainmaster.api.pods.phases import is_over
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.training.ends import is_finished
 from trainmaster.client.contract import Client, LogOptions, WatchEvent
 from trainmaster.client.follow import follow
-from trainmaster.client.joblogs import (
+from trainmaster.jobs.logs.beginning import read_kept, read_leftovers
+from trainmaster.jobs.logs.contract import (
     ATTEMPT,
     GAP,
     TROUBLE,
@@ -34,16 +33,13 @@ from trainmaster.client.joblogs import (
     LogMark,
     Positions,
     await_kept,
-    has_started,
-    is_between_runs,
-    is_owned,
     is_passing,
-    list_containers,
-    list_pods,
-    read_kept,
-    read_leftovers,
 )
-from trainmaster.client.podlogs import Stamped, read_lines
+from trainmaster.jobs.logs.lines import Stamped, read_lines
+from trainmaster.jobs.lookups import list_pods
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod, count_restarts, has_started, is_between_runs, is_running
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
@@ -150,9 +146,9 @@ class _Follower:
             self._trainjob, self._gone = obj, gone
 
     def _see_jobset(self, obj: Object, gone: bool) -> None:
-        uid = obj["metadata"]["uid"]
-        if is_owned(obj, self._meta["uid"]) and uid not in self._jobsets:
-            self._jobsets.append(uid)
+        jobset = JobSet(obj)
+        if jobset.is_owned_by(self._meta["uid"]) and jobset.uid not in self._jobsets:
+            self._jobsets.append(jobset.uid)
 
     def _see_pod(self, obj: Object, gone: bool) -> None:
         name = obj["metadata"]["name"]
@@ -212,7 +208,7 @@ class _Follower:
             place = find_place(pod)
             if place is None or place.jobset not in self._jobsets or place.attempt < self._floor:
                 continue
-            for container, _ in list_containers(pod):
+            for container, _ in Pod(pod).list_states():
                 key = (place.pod, container)
                 if key in self._reading or key in self._read or not self.wanted.fits(place, container):
                     continue
@@ -238,7 +234,7 @@ class _Follower:
         if self._troubled and not self._told_trouble:
             await self.queue.put(LogMark(TROUBLE, attempt, "the server does not answer; asking again until it does"))
         self._told_trouble = self._troubled
-        waiting = (self._trainjob.get("status") or {}).get("waiting") or {}
+        waiting = TrainJob(self._trainjob).waiting
         text = f"{waiting.get('reason', '')}: {waiting.get('message', '')}" if waiting else ""
         if text and text != self._told_waiting:
             await self.queue.put(LogMark(WAITING, attempt, text))
@@ -260,8 +256,8 @@ class _Follower:
             await self.queue.put(LogMark(ATTEMPT, attempt, f"attempt {attempt}{self._explain(attempt)}"))
 
     def _explain(self, attempt: int) -> str:
-        failure = (self._trainjob.get("status") or {}).get("failure") or {}
-        if failure.get("attempt") != attempt - 1 or failure.get("rank") is None:
+        failure = TrainJob(self._trainjob).failure
+        if failure is None or failure.get("attempt") != attempt - 1 or failure.get("rank") is None:
             return ""
         who = f"{failure.get('replicatedJob') or 'node'} {failure['rank']}"
         return f", after {who} ended with exit code {failure.get('exitCode')}"
@@ -311,7 +307,7 @@ class _Follower:
 
     @property
     def over(self) -> bool:
-        return self._gone or is_finished(self._trainjob)
+        return self._gone or TrainJob(self._trainjob).is_finished
 
 
 class _Reader:
@@ -337,20 +333,20 @@ class _Reader:
             if pod is None:
                 return await self._read_kept()
             state = self._find_state(pod)
-            count = int(state.get("restartCount") or 0)
+            count = count_restarts(state)
             if count > self._position.restart and has_started(state):
                 if not await self._catch_up(count, between=is_between_runs(state)):
                     return await self._read_kept()
             elif self._complete or not has_started(state):
-                if is_over(pod) or (self._follower.over and (self._complete or await self._has_never_started())):
+                if Pod(pod).is_over or (self._follower.over and (self._complete or await self._has_never_started())):
                     return None
                 if not self._follower.over:
                     await self._follower.wait(None)
             elif not await self._read_run():
                 return await self._read_kept()
 
-    def _find_state(self, pod: Object) -> Object:
-        return dict(list_containers(pod))[self._container]
+    def _find_state(self, pod: Object) -> Fields:
+        return dict(Pod(pod).list_states())[self._container]
 
     async def _has_never_started(self) -> bool:
         """The job is over and was not seen to start here; but every kind has a watch of its own, and that of Pods may
@@ -429,9 +425,7 @@ class _Reader:
         if pod is None:
             return False
         state = self._find_state(pod)
-        return (
-            "running" not in (state.get("state") or {}) or int(state.get("restartCount") or 0) > self._position.restart
-        )
+        return not is_running(state) or count_restarts(state) > self._position.restart
 
     async def _read_kept(self) -> None:
         """The Pod is gone; what was not read of it may have been kept."""

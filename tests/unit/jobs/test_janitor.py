@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.lifecycle.janitor import (
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.jobs.janitor import (
     CLEAR,
     FinishedJobFilter,
     ListedObjects,
@@ -16,7 +17,6 @@ from trainmaster.api.lifecycle.janitor import (
     plan_orphans,
     plan_stuck,
 )
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 
 pytestmark = pytest.mark.unit
 

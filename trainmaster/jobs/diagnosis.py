@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.lifecycle.janitor import describe_age
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.templates import list_inside
 from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
 from trainmaster.api.lifecycle.terms import EffectiveTerm, check_annotations, find_deadline, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.training.ends import find_end
+from trainmaster.jobs.janitor import describe_age
 from trainmaster.kit.clock import format_time, parse_time
 
 NOTE, PROBLEM = "note", "problem"

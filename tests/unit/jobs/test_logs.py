@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.logworld import NAMESPACE, LogWorld
 from trainmaster.api.status import NotFound
-from trainmaster.client.joblogs import Entry, JobLogOptions, Line, watch_lines
-from trainmaster.client.podlogs import sort_key
+from trainmaster.jobs.logs.contract import Entry, JobLogOptions, Line
+from trainmaster.jobs.logs.lines import sort_key
+from trainmaster.jobs.logs.stream import watch_lines
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 

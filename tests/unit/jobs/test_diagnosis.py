@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.lifecycle.diagnosis import Case, CheckResult, examine
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.meta import Object
+from trainmaster.jobs.diagnosis import Case, CheckResult, examine
 
 pytestmark = pytest.mark.unit
 

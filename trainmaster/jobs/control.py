@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from trainmaster.api.labels import RERUN_OF, RESTART
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
-from trainmaster.api.status import AlreadyExists, NotFound
-from trainmaster.api.training.manifests import build_manifest
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.status import AlreadyExists
 from trainmaster.api.training.restarts import decide_next
 from trainmaster.client.contract import Client, PatchType
-from trainmaster.client.joblogs import is_owned
+from trainmaster.jobs.manifests import build_manifest
 
 _NAMES = 1000
 
@@ -30,15 +29,6 @@ async def set_suspended(client: Client, job: Object, suspend: bool) -> bool:
     patch = {"metadata": {"uid": meta["uid"]}, "spec": {"suspend": suspend}}
     await client.patch(TRAIN_JOBS, meta["name"], PatchType.MERGE, patch, meta["namespace"])
     return True
-
-
-async def find_jobset(client: Client, job: Object) -> Object | None:
-    """The JobSet of this very TrainJob."""
-    try:
-        jobset = await client.get(JOB_SETS, job["metadata"]["name"], job["metadata"]["namespace"])
-    except NotFound:
-        return None
-    return jobset if is_owned(jobset, job["metadata"]["uid"]) else None
 
 
 async def ask_for_attempt(

@@ -1,6 +1,6 @@
 """The log of one container as lines, read through any client so that a broken connection loses and repeats nothing.
 
-Used by `client.joblogs`. A server does not number lines, so a reader remembers the time of the last line and how many
+Used by `jobs.logs`. A server does not number lines, so a reader remembers the time of the last line and how many
 lines of that very time it has had, asks again from that time on, and skips those.
 """
 

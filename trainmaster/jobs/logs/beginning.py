@@ -1,0 +1,215 @@
+"""The first half of `jobs.logs.stream`: what there is of a TrainJob's logs, attempt by attempt, merged by time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from trainmaster.api.meta import Object
+from trainmaster.api.places import PodPlace, find_place
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.client.contract import Client, LogOptions
+from trainmaster.jobs.logs.contract import (
+    ATTEMPT,
+    GAP,
+    Entry,
+    JobLogOptions,
+    Kept,
+    KeptLog,
+    Line,
+    LogMark,
+    Positions,
+    await_kept,
+)
+from trainmaster.jobs.logs.lines import Position, Stamped, read_lines, skip_known, sort_key
+from trainmaster.jobs.lookups import list_pods
+from trainmaster.jobs.models.pods import Pod, count_restarts, has_started, is_between_runs, read_last_terminated
+from trainmaster.kit.clock import Clock
+
+_TURN = 100
+"""Lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """One run of one container, from its Pod or from what was kept."""
+
+    place: PodPlace
+    container: str
+    restart: int
+    previous: bool = False
+    kept: KeptLog | None = None
+
+
+async def read_beginning(
+    client: Client, clock: Clock, trainjob: Object, wanted: JobLogOptions, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
+    pods, jobsets = await list_pods(client, trainjob)
+    if not wanted.last_attempt:
+        newest = max((place.attempt for pod in pods if (place := find_place(pod)) is not None), default=0)
+        earlier = [attempt for attempt in range(newest) if wanted.attempt in (None, attempt)]
+        await await_kept(clock, kept, trainjob["metadata"]["uid"], jobsets, earlier)
+    sources = [source for pod in pods for source in _list_pod_sources(pod, wanted)]
+    alive = {place.pod for pod in pods if (place := find_place(pod)) is not None}
+    logs = kept.list_logs(trainjob["metadata"]["uid"], jobsets)
+    for log in logs:
+        if log.place.pod not in alive and wanted.fits(log.place, log.container):
+            sources.append(RunSource(log.place, log.container, log.restart, kept=log))
+    entries = read_attempts(client, trainjob["metadata"]["namespace"], sources, wanted, kept, positions)
+    async with aclosing(entries):
+        async for entry in entries:
+            yield entry
+
+
+async def read_attempts(
+    client: Client | None,
+    namespace: str,
+    sources: Sequence[RunSource],
+    wanted: JobLogOptions,
+    kept: Kept,
+    positions: Positions,
+) -> AsyncGenerator[Entry, None]:
+    attempts = sorted({source.place.attempt for source in sources if source.place.attempt >= positions.floor})
+    for attempt in attempts[-1:] if wanted.last_attempt else attempts:
+        before, positions.attempt = positions.attempt, attempt
+        if (len(attempts) > 1 or before is not None) and before != attempt:
+            yield LogMark(ATTEMPT, attempt, f"attempt {attempt}")
+        chosen = [source for source in sources if source.place.attempt == attempt]
+        merged = _merge_sources(client, namespace, chosen, wanted, kept, positions)
+        async with aclosing(merged):
+            async for entry in merged:
+                yield entry
+
+
+def _list_pod_sources(pod: Object, wanted: JobLogOptions) -> Iterator[RunSource]:
+    place = find_place(pod)
+    if place is None:
+        return
+    for container, state in Pod(pod).list_states():
+        if not wanted.fits(place, container) or not has_started(state):
+            continue
+        count = count_restarts(state)
+        if count and not is_between_runs(state) and read_last_terminated(state):
+            yield RunSource(place, container, count - 1, previous=True)
+        yield RunSource(place, container, count)
+
+
+async def _read_source(
+    client: Client | None, namespace: str, source: RunSource, wanted: JobLogOptions, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
+    place = source.place
+    position = positions.get(place, source.container)
+    if position.restart > source.restart:
+        # Another stream has handed it out.
+        return
+    if position.restart != source.restart:
+        position.enter(source.restart)
+
+    def build(line: Stamped) -> Line:
+        time, raw = line
+        return Line(place.attempt, place.job, place.index, source.container, time, raw, source.restart, place.pod)
+
+    if source.kept is not None:
+        for line in read_kept(kept, source.kept, wanted, position):
+            yield build(line)
+        positions.finish(place, source.container, source.restart)
+        return
+    assert client is not None, "only what was kept can be read without a server"
+    options = LogOptions(
+        source.container, previous=source.previous, since_time=wanted.since_time, tail_lines=wanted.tail
+    )
+    lines = read_lines(client, namespace, place.pod, options, position)
+    try:
+        async with aclosing(lines):
+            async for line in lines:
+                yield build(line)
+    except NotFound:
+        # It went meanwhile; what it left may have been kept.
+        for log in kept.list_logs("", {place.jobset}):
+            if (log.place.pod, log.container, log.restart) == (place.pod, source.container, source.restart):
+                for line in read_kept(kept, log, wanted, position):
+                    yield build(line)
+    except StatusError as error:
+        if error.code != 400:
+            raise
+        yield LogMark(GAP, place.attempt, f"no log of {place.job} {place.index}: {error.message}")
+
+
+def read_kept(kept: Kept, log: KeptLog, wanted: JobLogOptions, position: Position) -> Iterator[Stamped]:
+    """What is wanted of a kept log, after the position."""
+    lines = skip_known(kept.read(log), position)
+    if wanted.since_time:
+        since = sort_key(wanted.since_time)
+        lines = (line for line in lines if sort_key(line[0]) >= since)
+    return iter(deque(lines, wanted.tail)) if wanted.tail is not None else lines
+
+
+async def read_leftovers(
+    logs: Sequence[KeptLog], wanted: JobLogOptions, kept: Kept, positions: Positions
+) -> AsyncGenerator[Entry, None]:
+    """Kept logs of Pods that nobody saw alive, merged."""
+    sources = [RunSource(log.place, log.container, log.restart, kept=log) for log in logs]
+    merged = _merge_sources(None, "", sources, wanted, kept, positions)
+    async with aclosing(merged):
+        async for entry in merged:
+            yield entry
+
+
+async def _merge_sources(
+    client: Client | None,
+    namespace: str,
+    sources: Sequence[RunSource],
+    wanted: JobLogOptions,
+    kept: Kept,
+    positions: Positions,
+) -> AsyncGenerator[Entry, None]:
+    """All lines by time; lines of one container stay in their order, whatever their times say."""
+    readers = [(source, _read_source(client, namespace, source, wanted, kept, positions)) for source in sources]
+    heap: list[tuple[str, int, Entry]] = []
+    # The runs of one container come one after the other.
+    chains: dict[tuple[str, str], deque[AsyncGenerator[Entry, None]]] = {}
+    for source, reader in sorted(readers, key=lambda entry: entry[0].restart):
+        chains.setdefault((source.place.pod, source.container), deque()).append(reader)
+    order = list(chains.values())
+    count = 0
+    try:
+        for number, chain in enumerate(order):
+            entry = await _pull(chain)
+            if entry is not None:
+                heap.append((_get_key(entry, ""), number, entry))
+        heapify(heap)
+        while heap:
+            key, number, entry = heappop(heap)
+            yield entry
+            count += 1
+            if count % _TURN == 0:
+                # Kept logs are files and never wait; others must get their turn.
+                await asyncio.sleep(0)
+            following = await _pull(order[number])
+            if following is not None:
+                heappush(heap, (_get_key(following, key), number, following))
+    except (StatusError, OSError):
+        # What was read of the others counts as handed out.
+        for _, _, entry in sorted(heap, key=lambda item: item[:2]):
+            yield entry
+        raise
+    finally:
+        for _, reader in readers:
+            await reader.aclose()
+
+
+def _get_key(entry: Entry, before: str) -> str:
+    return max(before, sort_key(entry.time)) if isinstance(entry, Line) else before
+
+
+async def _pull(chain: deque[AsyncGenerator[Entry, None]]) -> Entry | None:
+    while chain:
+        entry = await anext(chain[0], None)
+        if entry is not None:
+            return entry
+        chain.popleft()
+    return None
