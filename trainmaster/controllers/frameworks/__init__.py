@@ -7,10 +7,11 @@ framework: one module with a `Framework` value, one line here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from trainmaster.api.meta import Object
-from trainmaster.api.training.steps import find_policy, get_runtime_spec
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_fields
+from trainmaster.api.training.steps import find_policy
 from trainmaster.controllers.frameworks import coscheduling, flux, jax, mpi, plain, torch, volcano, xgboost
 from trainmaster.controllers.frameworks.contract import Framework, FrameworkContext, Injection, Training
 
@@ -19,22 +20,20 @@ FRAMEWORKS: Mapping[str, Framework] = {
     for framework in (torch.FRAMEWORK, mpi.FRAMEWORK, jax.FRAMEWORK, xgboost.FRAMEWORK, flux.FRAMEWORK)
 }
 
-Gang: TypeAlias = Callable[[Training, Mapping[str, Any], Object], Injection]
+Gang: TypeAlias = Callable[[Training, Fields, Object], Injection]
 """(the job with its final counts, the policy's values, the JobSet)."""
 GANGS: Mapping[str, Gang] = {"coscheduling": coscheduling.inject, "volcano": volcano.inject}
 
 
-def select_framework(runtime: Mapping[str, Any]) -> Framework:
+def select_framework(runtime: Fields) -> Framework:
     """The framework that the runtime's policy names; plain when it names none."""
     name, _ = find_policy(runtime)
     return FRAMEWORKS.get(name, plain.FRAMEWORK)
 
 
-def inject_gangs(
-    training: Training, runtime: Mapping[str, Any], jobset: Object, context: FrameworkContext
-) -> list[Injection]:
+def inject_gangs(training: Training, runtime: Fields, jobset: Object, context: FrameworkContext) -> list[Injection]:
     """One answer per policy. Where nobody reads PodGroups the marks on the Pods stay, and a remark says so."""
-    policies = get_runtime_spec(runtime).get("podGroupPolicy") or {}
+    policies = read_fields(runtime, "spec", "podGroupPolicy")
     answers = []
     for name, gang in GANGS.items():
         if not isinstance(policies.get(name), Mapping):

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from trainmaster.api.labels import COMPLETION_INDEX
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import list_items
 from trainmaster.api.training.steps import NODE
 from trainmaster.controllers.frameworks import keys
 
 COORDINATOR_PORT = 29500
 """Torch, JAX and XGBoost rendezvous on this port in every Pod."""
-RANK: Mapping[str, Any] = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
+RANK: Fields = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
 """The number of a Pod within its Job, as the value of a variable."""
 
 
@@ -51,9 +51,9 @@ class Training:
     name: str
     namespace: str
     runtime_name: str
-    policy: Mapping[str, Any]
+    policy: Fields
     """The framework's own part of the runtime's mlPolicy."""
-    trainer: Mapping[str, Any]
+    trainer: Fields
     """spec.trainer; empty when the TrainJob has none."""
     jobs: Sequence[Object]
     """replicatedJobs with the TrainJob's values filled in. Read-only."""
@@ -61,11 +61,11 @@ class Training:
     """Pods of each job so far: from the template, for the trainer from mlPolicy or the TrainJob."""
     trainer_job: str
     """Name of the job with the label `trainer`; "" when no job carries it."""
-    resources: Mapping[str, Any]
+    resources: Fields
     """Requests and limits of one node's trainer container."""
     runtime_command: Sequence[str]
     """The trainer container's command in the runtime."""
-    runtime_env: Sequence[Mapping[str, Any]]
+    runtime_env: Sequence[Fields]
     """Its environment there."""
     subdomain: str
     """Under which the Pods' names resolve: the runtime's, else the job's name."""
@@ -75,14 +75,14 @@ class Training:
         return self.counts.get(self.trainer_job, 1)
 
     @property
-    def num_proc_per_node(self) -> Any:
+    def num_proc_per_node(self) -> int | str | None:
         """int, `auto`, `cpu`, `gpu`: the TrainJob's, else the runtime's, else None."""
         asked = self.trainer.get("numProcPerNode")
         return self.policy.get("numProcPerNode") if asked is None else asked
 
     @property
-    def env(self) -> tuple[Mapping[str, Any], ...]:
-        return tuple(self.trainer.get("env") or ())
+    def env(self) -> tuple[Fields, ...]:
+        return tuple(list_items(self.trainer, "env"))
 
     @property
     def coordinator(self) -> str:
@@ -97,11 +97,11 @@ class ContainerPart:
 
     job: str
     container: str = NODE
-    env: tuple[Mapping[str, Any], ...] = ()
-    ports: tuple[Mapping[str, Any], ...] = ()
-    mounts: tuple[Mapping[str, Any], ...] = ()
-    volumes: tuple[Mapping[str, Any], ...] = ()
-    init_containers: tuple[Mapping[str, Any], ...] = ()
+    env: tuple[Fields, ...] = ()
+    ports: tuple[Fields, ...] = ()
+    mounts: tuple[Fields, ...] = ()
+    volumes: tuple[Fields, ...] = ()
+    init_containers: tuple[Fields, ...] = ()
     command: tuple[str, ...] | None = None
     """Replaces the container's command."""
     drop_args: bool = False

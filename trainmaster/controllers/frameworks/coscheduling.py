@@ -5,10 +5,7 @@ Operator mode only. On one machine our own scheduler admits every job whole, so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import COSCHEDULING_POD_GROUPS
 from trainmaster.controllers.frameworks.contract import Companion, Injection, Training
 from trainmaster.controllers.frameworks.gangs import sum_members, sum_requests
@@ -17,7 +14,7 @@ POD_LABEL = "scheduling.x-k8s.io/pod-group"
 _TIMEOUT_SECONDS = 60
 
 
-def inject(training: Training, policy: Mapping[str, Any], jobset: Object) -> Injection:
+def inject(training: Training, policy: Fields, jobset: Object) -> Injection:
     def make() -> Object:
         return {
             "spec": {

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items
 from trainmaster.api.resources import CONFIG_MAPS, SECRETS
 from trainmaster.api.training.devices import count_gpus
 from trainmaster.api.training.steps import NODE
@@ -39,7 +39,7 @@ def _inject(training: Training, context: FrameworkContext) -> Injection:
     settings = read_settings(training)
     config = f"{training.name}-flux-entrypoint"
     own = training.trainer.get("command") or training.runtime_command
-    command = shlex.join([*own, *(training.trainer.get("args") or ())])
+    command = shlex.join([*own, *list_items(training.trainer, "args")])
     installer = {
         "name": INSTALLER,
         "image": settings["FLUX_VIEW_IMAGE"],
@@ -70,7 +70,7 @@ def read_settings(training: Training) -> Mapping[str, str]:
     return settings
 
 
-def _build_mounts(config: str) -> tuple[Mapping[str, Any], ...]:
+def _build_mounts(config: str) -> tuple[Fields, ...]:
     return (
         {"name": "flux-install", "mountPath": "/mnt/flux"},
         {"name": "spack-install", "mountPath": "/opt/software"},
@@ -80,7 +80,7 @@ def _build_mounts(config: str) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _build_volumes(name: str, config: str) -> tuple[Mapping[str, Any], ...]:
+def _build_volumes(name: str, config: str) -> tuple[Fields, ...]:
     return (
         {"name": "spack-install", "emptyDir": {}},
         {"name": "flux-install", "emptyDir": {}},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 from trainmaster.api import quantity
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.training.steps import list_containers
 
 _MILLI = 1000
@@ -32,20 +32,15 @@ def _measure_pod(job: Object) -> Mapping[str, tuple[Fraction, str]]:
     """Kubernetes' arithmetic: all containers together, or the largest init container if that is more."""
     sums: dict[str, tuple[Fraction, str]] = {}
     for container in list_containers(job):
-        for name, value in _requests(container).items():
+        for name, value in read_fields(container, "resources", "requests").items():
             before = sums.get(name, (Fraction(0), str(value)))
             sums[name] = (before[0] + quantity.parse(value), before[1])
     for container in list_containers(job, "initContainers"):
-        for name, value in _requests(container).items():
+        for name, value in read_fields(container, "resources", "requests").items():
             amount = quantity.parse(value)
             if amount > sums.get(name, (Fraction(0), ""))[0]:
                 sums[name] = (amount, str(value))
     return sums
-
-
-def _requests(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    requests: Mapping[str, Any] = (container.get("resources") or {}).get("requests") or {}
-    return requests
 
 
 def _show(total: Fraction, sample: str) -> str:

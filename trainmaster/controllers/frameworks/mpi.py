@@ -8,9 +8,8 @@ we (jobs are compared with upstream's).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import CONFIG_MAPS, SECRETS
 from trainmaster.api.training.devices import count_gpus
 from trainmaster.api.training.steps import LAUNCHER, NODE, TRAINER, find_ancestor, find_container
@@ -87,7 +86,7 @@ def build_hostfile(training: Training, counts: Mapping[str, int], slots: int) ->
     return "".join(lines)
 
 
-def _build_env(slots: int) -> tuple[Mapping[str, Any], ...]:
+def _build_env(slots: int) -> tuple[Fields, ...]:
     return (
         {"name": "OMPI_MCA_orte_default_hostfile", "value": f"{_HOSTFILE_DIRECTORY}/hostfile"},
         {"name": "OMPI_MCA_orte_keep_fqdn_hostnames", "value": "true"},
@@ -96,7 +95,7 @@ def _build_env(slots: int) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _build_ssh_volume(name: str) -> Mapping[str, Any]:
+def _build_ssh_volume(name: str) -> Fields:
     items = [
         {"key": "ssh-privatekey", "mode": 0o640, "path": "id_rsa"},
         {"key": "ssh-publickey", "mode": 0o644, "path": "id_rsa.pub"},
@@ -106,7 +105,7 @@ def _build_ssh_volume(name: str) -> Mapping[str, Any]:
     return {"name": _SSH_VOLUME, "secret": secret}
 
 
-def _build_hostfile_volume(name: str) -> Mapping[str, Any]:
+def _build_hostfile_volume(name: str) -> Fields:
     items = [{"key": "hostfile", "mode": 0o444, "path": "hostfile"}]
     return {"name": _HOSTFILE_VOLUME, "configMap": {"name": f"{name}-mpi-hostfile", "items": items}}
 

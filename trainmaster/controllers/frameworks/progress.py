@@ -7,9 +7,7 @@ namespace has; elsewhere the job gets a ConfigMap of its own, as upstream's does
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from trainmaster.api.meta import Fields
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.training import reports
 from trainmaster.api.training.steps import find_job, list_container_names
@@ -60,7 +58,7 @@ def _name_config_map(name: str) -> str:
     return f"{name}-tls-config"
 
 
-def _build_volume(training: Training, server: ProgressServer) -> Mapping[str, Any]:
+def _build_volume(training: Training, server: ProgressServer) -> Fields:
     audience = reports.build_audience(training.namespace, training.name)
     token = {"audience": audience, "expirationSeconds": SECONDS, "path": "token"}
     name = _name_config_map(training.name) if server.ca else _ROOT_CA

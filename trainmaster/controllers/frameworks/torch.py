@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.training import torchtune
 from trainmaster.api.training.devices import count_cpus, count_gpus
 from trainmaster.api.training.steps import list_container_names
@@ -50,16 +51,16 @@ def _inject(training: Training, context: FrameworkContext) -> Injection:
 
 def decide_counts(training: Training) -> Mapping[str, int]:
     """An elastic job starts with as many nodes as it may have, unless the TrainJob says otherwise."""
-    elastic = training.policy.get("elasticPolicy") or {}
+    elastic = read_fields(training.policy, "elasticPolicy")
     if not elastic or not training.trainer_job or training.trainer.get("numNodes") is not None:
         return {}
     return {training.trainer_job: elastic.get("maxNodes") or elastic.get("minNodes") or 1}
 
 
-def build_env(training: Training, *, with_coordinator: bool) -> tuple[Mapping[str, Any], ...]:
-    elastic = training.policy.get("elasticPolicy") or {}
+def build_env(training: Training, *, with_coordinator: bool) -> tuple[Fields, ...]:
+    elastic = read_fields(training.policy, "elasticPolicy")
     nodes = f"{elastic.get('minNodes', 1)}:{elastic.get('maxNodes', training.num_nodes)}" if elastic else None
-    env: list[Mapping[str, Any]] = [
+    env: list[Fields] = [
         {"name": "PET_NNODES", "value": nodes or str(training.num_nodes)},
         {"name": "PET_NPROC_PER_NODE", "value": decide_processes_per_node(training)},
         {"name": "PET_NODE_RANK", "valueFrom": RANK},
@@ -91,7 +92,7 @@ def build_tune_command(training: Training) -> tuple[str, ...]:
     shape = torchtune.RecipeShape(
         training.num_nodes, int(processes) if processes.isdigit() else processes, count_gpus(training.resources)
     )
-    args = [str(arg) for arg in training.trainer.get("args") or ()]
+    args = [str(arg) for arg in list_items(training.trainer, "args")]
     recipe, suffix = torchtune.choose_recipe(shape, args)
     command = list(torchtune.ENTRYPOINT)
     if shape.needs_rendezvous:
@@ -100,10 +101,10 @@ def build_tune_command(training: Training) -> tuple[str, ...]:
     return (*command, *torchtune.list_managed_configs(training.runtime_command))
 
 
-def list_targets(policy: Mapping[str, Any]) -> list[tuple[str, str]]:
+def list_targets(policy: Fields) -> list[tuple[str, str]]:
     """(job, container) besides the trainer's own that get the variables too."""
-    targets = (policy.get("envInjection") or {}).get("targets") or ()
-    return [(target["jobName"], name) for target in targets for name in target.get("containerNames") or ()]
+    targets = list_items(policy, "envInjection", "targets")
+    return [(target["jobName"], name) for target in targets for name in list_items(target, "containerNames")]
 
 
 def _list_problems(training: Training, context: FrameworkContext) -> Sequence[str]:
@@ -115,7 +116,7 @@ def _list_problems(training: Training, context: FrameworkContext) -> Sequence[st
         if container not in names.get(job, ()):
             text = f'envInjection target podSet "{job}" container "{container}" not found in runtime template'
             problems.append(text)
-    if (training.policy.get("elasticPolicy") or {}).get("metrics"):
+    if read_fields(training.policy, "elasticPolicy").get("metrics"):
         problems.append("mlPolicy.torch.elasticPolicy.metrics of the runtime (nobody scales the job)")
     return problems
 

@@ -6,10 +6,8 @@ may override.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_annotations
 from trainmaster.api.resources import VOLCANO_POD_GROUPS
 from trainmaster.api.training.steps import get_pod
 from trainmaster.controllers.frameworks.contract import Companion, Injection, Training
@@ -19,13 +17,13 @@ POD_ANNOTATION = "scheduling.k8s.io/group-name"
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 
-def inject(training: Training, policy: Mapping[str, Any], jobset: Object) -> Injection:
+def inject(training: Training, policy: Fields, jobset: Object) -> Injection:
     def make() -> Object:
         spec: Object = {
             "minMember": sum_members(training.jobs, training.counts),
             "minResources": sum_requests(training.jobs, training.counts),
         }
-        queue = (jobset["metadata"].get("annotations") or {}).get(QUEUE_ANNOTATION)
+        queue = read_annotations(jobset).get(QUEUE_ANNOTATION)
         if queue:
             spec["queue"] = queue
         priorities = [get_pod(job).get("priorityClassName") for job in training.jobs]
