@@ -8,6 +8,7 @@ import pytest
 
 from trainmaster.api.labels import (
     COMPLETION_INDEX,
+    DERIVED,
     FIRST_ATTEMPT,
     JOBSET_NAME,
     MIRROR,
@@ -137,6 +138,13 @@ def test_attempts_are_counted_over_all_jobsets_of_a_trainjob() -> None:
     jobset = JobSet(build({"restarts": 2}, {"failurePolicy": {"maxRestarts": 5}}, annotations={FIRST_ATTEMPT: "3"}))
     assert (jobset.restarts, jobset.first_attempt, jobset.attempt, jobset.max_restarts) == (2, 3, 5, 5)
     assert JobSet(build(annotations={FIRST_ATTEMPT: "many"})).attempt == 0
+
+
+def test_a_runtime_is_of_a_namespace_or_of_the_cluster() -> None:
+    reference = {"name": "torch", "kind": "TrainingRuntime"}
+    assert TrainJob(build(spec={"runtimeRef": reference}, namespace="lab")).runtime_key == ("lab", "torch")
+    assert TrainJob(build(spec={"runtimeRef": {"name": "torch"}}, namespace="lab")).runtime_key == ("", "torch")
+    assert TrainingRuntime(build(labels={DERIVED: "true"})).is_derived and not TrainingRuntime(build()).is_derived
 
 
 def test_an_empty_failure_policy_is_one() -> None:

@@ -8,20 +8,20 @@ begin at 0 with the process: what exists when it starts is part of the gauges on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.lifecycle.terms import find_ttl
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_text
 from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.api.training.ends import find_end
 from trainmaster.client.view import SummaryView, View
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.finish import COMPLETE, FAILED, find_policy, find_retention_runtime
 from trainmaster.engine.apply import Apply
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, parse_time
 from trainmaster.kit.metrics import Metrics
@@ -33,24 +33,22 @@ _LIFETIME_SECONDS = (1, 10, 60, 300, 1800, 3600, 4 * 3600, 12 * 3600, 86400, 7 *
 _REASONS = {retention.CONTROLLER.name: "ttl", limits.CONTROLLER.name: "history_limit"}
 
 
-def find_state(trainjob: Object) -> str:
-    if "deletionTimestamp" in trainjob["metadata"]:
+def find_state(trainjob: TrainJob) -> str:
+    if trainjob.is_deleting:
         return TERMINATING
-    end = find_end(trainjob)
+    end = trainjob.end
     if end is not None:
         return end[0]
-    if is_true(list_conditions(trainjob), SUSPENDED):
+    if trainjob.is_true(SUSPENDED):
         return SUSPENDED
-    jobs: Iterable[Mapping[str, int]] = (trainjob.get("status") or {}).get("jobsStatus") or ()
-    return RUNNING if any(job.get("active") for job in jobs) else PENDING
+    return RUNNING if any(step.get("active") for step in trainjob.steps) else PENDING
 
 
-def find_runtime_ref(trainjob: Object) -> str:
+def find_runtime_ref(trainjob: TrainJob) -> str:
     """As upstream writes it: api group/kind/namespace/name, without a namespace for those of the cluster."""
-    reference = trainjob["spec"]["runtimeRef"]
+    reference = trainjob.runtime
     kind = reference.get("kind", "ClusterTrainingRuntime")
-    namespace = trainjob["metadata"]["namespace"] if kind == "TrainingRuntime" else ""
-    return f"{reference.get('apiGroup', _GROUP)}/{kind}/{namespace}/{reference['name']}"
+    return "/".join((reference.get("apiGroup", _GROUP), kind, *trainjob.runtime_key))
 
 
 class Census:
@@ -67,12 +65,13 @@ class Census:
         """None while what exists is read: it is not news."""
 
     def put(self, gvr: GVR, obj: Object) -> None:
-        meta = obj["metadata"]
-        name, key = (meta["namespace"], meta["name"]), (find_state(obj), meta["namespace"], find_runtime_ref(obj))
+        trainjob = TrainJob(obj)
+        name = (trainjob.namespace, trainjob.name)
+        key = (find_state(trainjob), trainjob.namespace, find_runtime_ref(trainjob))
         uid, before = self._seen.get(name, ("", None))
         if self.counters is not None:
-            self.counters.notice(obj, key, before[0] if before is not None and uid == meta["uid"] else None)
-        moment = ((obj.get("status") or {}).get("retention") or {}).get("deleteAt")
+            self.counters.notice(trainjob, key, before[0] if before is not None and uid == trainjob.uid else None)
+        moment = read_text(trainjob.retention, "deleteAt")
         if moment:
             self._due[name] = moment
         else:
@@ -80,7 +79,7 @@ class Census:
         if before != key:
             self._forget(before)
             self._counts[key] += 1
-        self._seen[name] = (meta["uid"], key)
+        self._seen[name] = (trainjob.uid, key)
 
     def drop(self, gvr: GVR, namespace: str, name: str) -> None:
         self._due.pop((namespace, name), None)
@@ -124,16 +123,16 @@ class Counters:
             _LIFETIME_SECONDS,
         )
 
-    def notice(self, trainjob: Object, key: tuple[str, str, str], before: str | None) -> None:
+    def notice(self, trainjob: TrainJob, key: tuple[str, str, str], before: str | None) -> None:
         state, namespace, runtime = key
         if before is None and state != TERMINATING:
             self._created.add(namespace, runtime)
         if state not in (COMPLETE, FAILED) or before in (COMPLETE, FAILED):
             return
-        condition = find_condition(list_conditions(trainjob), state) or {}
-        result, reason = ("succeeded", "none") if state == COMPLETE else ("failed", condition.get("reason") or "none")
+        why = read_text(trainjob.find_condition(state), "reason") or "none"
+        result, reason = ("succeeded", "none") if state == COMPLETE else ("failed", why)
         self._finished.add(result, reason, runtime)
-        created, end = trainjob["metadata"]["creationTimestamp"], find_end(trainjob)
+        created, end = trainjob.created_at, trainjob.end
         if end is not None:
             self._lifetime.observe((parse_time(end[1]) - parse_time(created)).total_seconds(), result, runtime)
 
@@ -185,7 +184,7 @@ class Deletions:
 
     def _measure(self, write: Delete) -> float | None:
         trainjob = self._view.find(write.gvr, write.namespace, write.name)
-        end = None if trainjob is None else find_end(trainjob)
+        end = None if trainjob is None else TrainJob(trainjob).end
         if trainjob is None or end is None:
             return None
         term = find_ttl(trainjob, find_retention_runtime(self._view, trainjob), find_policy(self._view))

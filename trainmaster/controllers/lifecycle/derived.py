@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from trainmaster.api.labels import DERIVED, LAST_USED
+from trainmaster.api.labels import LAST_USED
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Delete, WriteRefusal
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_self
+from trainmaster.jobs.models.runtimes import TrainingRuntime
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
 GRACE = 600.0
@@ -40,8 +41,9 @@ class Users:
         return self._counts.get((namespace, runtime), 0)
 
     def put(self, gvr: GVR, obj: Object) -> None:
-        meta, runtime = obj["metadata"], find_runtime_name(obj)
-        key = meta["namespace"], meta["name"]
+        trainjob = TrainJob(obj)
+        runtime = find_runtime_name(trainjob)
+        key = trainjob.namespace, trainjob.name
         if self._runtimes.get(key) == runtime:
             return
         self.drop(gvr, *key)
@@ -59,46 +61,45 @@ class Users:
                 del self._counts[namespace, runtime]
 
 
-def find_runtime_name(trainjob: Object) -> str | None:
+def find_runtime_name(trainjob: TrainJob) -> str | None:
     """The TrainingRuntime that it refers to; None when it is one of the cluster."""
-    reference = trainjob["spec"]["runtimeRef"]
-    return str(reference["name"]) if reference.get("kind") == "TrainingRuntime" else None
+    namespace, name = trainjob.runtime_key
+    return name if namespace else None
 
 
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
-    runtime = view.find(TRAINING_RUNTIMES, request.namespace, request.name)
-    if runtime is None or is_terminating(runtime) or not is_derived(runtime):
+    found = view.find(TRAINING_RUNTIMES, request.namespace, request.name)
+    if found is None:
+        return NOTHING
+    runtime = TrainingRuntime(found)
+    if runtime.is_deleting or not runtime.is_derived:
         return NOTHING
     if summarize(view, Users).count(request.namespace, request.name):
         return NOTHING
     if refusals:
         return Plan(requeue_after=_RETRY)
-    meta = runtime["metadata"]
-    left = _find_time_left(meta, now)
+    left = _find_time_left(runtime, now)
     if left > 0:
         return Plan(requeue_after=left)
-    version = str(meta.get("resourceVersion", ""))
-    return Plan((Delete(TRAINING_RUNTIMES, request.namespace, request.name, meta["uid"], version),))
+    gone = Delete(TRAINING_RUNTIMES, request.namespace, request.name, runtime.uid, runtime.resource_version)
+    return Plan((gone,))
 
 
-def _find_time_left(meta: Object, now: Now) -> float:
-    used = (meta.get("annotations") or {}).get(LAST_USED)
+def _find_time_left(runtime: TrainingRuntime, now: Now) -> float:
+    used = runtime.annotations.get(LAST_USED)
     if used:
         try:
-            return now.left(meta["uid"], "last used", used, GRACE)
+            return now.left(runtime.uid, "last used", used, GRACE)
         except ValueError:
             pass  # somebody wrote something else there: its birth counts
-    return now.left(meta["uid"], "created", meta["creationTimestamp"], GRACE)
+    return now.left(runtime.uid, "created", runtime.created_at, GRACE)
 
 
-def is_derived(runtime: Object) -> bool:
-    return (runtime["metadata"].get("labels") or {}).get(DERIVED) == "true"
-
-
-def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
+def map_trainjob(view: View, obj: Object) -> Iterable[Request]:
+    trainjob = TrainJob(obj)
     name = find_runtime_name(trainjob)
     if name is not None:
-        yield Request(trainjob["metadata"]["namespace"], name)
+        yield Request(trainjob.namespace, name)
 
 
 CONTROLLER = Controller(

@@ -8,18 +8,19 @@ from typing import ClassVar
 from trainmaster.api.admission.trainjobs import find_live_runtime, find_runtime, find_snapshot
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import RetentionPolicy, read_policy
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.training import snapshots
-from trainmaster.api.training.ends import FINISHED, find_end
+from trainmaster.api.training.ends import FINISHED
 from trainmaster.client.view import View
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 COMPLETE, FAILED = FINISHED
 
 
-def find_retention_runtime(view: View, trainjob: Object) -> Object | None:
+def find_retention_runtime(view: View, trainjob: Fields) -> Object | None:
     """The live runtime while it is the one that the job began with, so that a changed TTL reaches finished jobs;
     else the snapshot."""
     live = find_live_runtime(trainjob, view)
@@ -36,9 +37,9 @@ def find_policy(view: View) -> RetentionPolicy:
     return read_policy(view.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)).policy
 
 
-def is_policy(obj: Object) -> bool:
-    meta = obj["metadata"]
-    return (meta.get("namespace"), meta["name"]) == (policy.NAMESPACE, policy.NAME)
+def is_policy(obj: Fields) -> bool:
+    one = ObjectModel(obj)
+    return (one.namespace, one.name) == (policy.NAMESPACE, policy.NAME)
 
 
 class FinishedByRuntime:
@@ -52,14 +53,14 @@ class FinishedByRuntime:
         self._finished: dict[tuple[str, str], dict[Request, None]] = {}
         """(namespace, or "" for a runtime of the cluster, and name) to those that it ran."""
 
-    def list_of(self, runtime: Object) -> tuple[Request, ...]:
-        meta = runtime["metadata"]
-        return tuple(self._finished.get((meta.get("namespace", ""), meta["name"]), ()))
+    def list_of(self, runtime: Fields) -> tuple[Request, ...]:
+        one = ObjectModel(runtime)
+        return tuple(self._finished.get((one.namespace, one.name), ()))
 
     def put(self, gvr: GVR, obj: Object) -> None:
-        meta = obj["metadata"]
-        request = Request(meta["namespace"], meta["name"])
-        runtime = _find_runtime_key(obj)
+        trainjob = TrainJob(obj)
+        request = Request(trainjob.namespace, trainjob.name)
+        runtime = trainjob.runtime_key if _is_left(trainjob) else None
         if runtime == self._runtimes.get(request):
             return
         self.drop(gvr, request.namespace, request.name)
@@ -76,16 +77,11 @@ class FinishedByRuntime:
                 del self._finished[runtime]
 
 
-def _find_runtime_key(trainjob: Object) -> tuple[str, str] | None:
-    if find_end(trainjob) is None or is_terminating(trainjob):
-        return None
-    reference = trainjob["spec"]["runtimeRef"]
-    is_namespaced = reference.get("kind", "ClusterTrainingRuntime") == "TrainingRuntime"
-    return trainjob["metadata"]["namespace"] if is_namespaced else "", reference["name"]
+def _is_left(trainjob: TrainJob) -> bool:
+    """It is over and not yet on its way out."""
+    return trainjob.is_finished and not trainjob.is_deleting
 
 
-def list_finished(view: View, namespace: str = "") -> Iterable[Object]:
+def list_finished(view: View, namespace: str = "") -> Iterable[TrainJob]:
     """Those that are over and not yet on their way out."""
-    for trainjob in view.list(TRAIN_JOBS, namespace):
-        if find_end(trainjob) is not None and not is_terminating(trainjob):
-            yield trainjob
+    return filter(_is_left, map(TrainJob, view.list(TRAIN_JOBS, namespace)))

@@ -12,7 +12,6 @@ from functools import partial
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, TRAIN_JOBS
-from trainmaster.api.training.ends import find_end
 from trainmaster.client.view import View
 from trainmaster.client.writes import Delete, WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
@@ -28,6 +27,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import parse_time
 from trainmaster.kit.timeline import Now
 
@@ -44,12 +44,12 @@ def reconcile(
     limits = {COMPLETE: policy.keep_successful, FAILED: policy.keep_failed}
     if refusals or all(limit is None for limit in limits.values()):
         return NOTHING
-    sorted_ends: dict[str, list[tuple[str, str, Object]]] = {COMPLETE: [], FAILED: []}
+    sorted_ends: dict[str, list[tuple[str, str, TrainJob]]] = {COMPLETE: [], FAILED: []}
     for trainjob in list_finished(view, request.name):
-        end = find_end(trainjob)
+        end = trainjob.end
         if end is not None:
             moment = parse_time(end[1]).isoformat()
-            sorted_ends[end[0]].append((moment, trainjob["metadata"]["name"], trainjob))
+            sorted_ends[end[0]].append((moment, trainjob.name, trainjob))
     writes: list[Delete] = []
     notes: list[Note] = []
     waits: list[float] = []
@@ -58,25 +58,26 @@ def reconcile(
             continue
         newest_first = sorted(sorted_ends[kind], key=lambda entry: entry[:2], reverse=True)
         for _, _, trainjob in newest_first[limit:]:
-            uid = trainjob["metadata"]["uid"]
+            uid = trainjob.uid
             if context.ledger is not None and not context.ledger.is_archived(uid):
                 waits.append(RETRY if context.ledger.find_trouble(uid) else UNRECORDED)
             else:
                 writes.append(build_delete(trainjob))
                 text = f"deleted: this namespace keeps the newest {limit} that are {kind}"
-                notes.append(Note(trainjob, "HistoryLimit", text))
+                notes.append(Note(trainjob.raw, "HistoryLimit", text))
     more = 0.001 if len(writes) > MOST else min(waits, default=None)
     return Plan(tuple(writes[:MOST]), None, tuple(notes[:MOST]), more)
 
 
-def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
-    if find_end(trainjob) is not None:
-        yield Request("", trainjob["metadata"]["namespace"])
+def map_trainjob(view: View, obj: Object) -> Iterable[Request]:
+    trainjob = TrainJob(obj)
+    if trainjob.is_finished:
+        yield Request("", trainjob.namespace)
 
 
 def map_policy(view: View, config_map: Object) -> Iterable[Request]:
     if is_policy(config_map):
-        for namespace in sorted({trainjob["metadata"]["namespace"] for trainjob in list_finished(view)}):
+        for namespace in sorted({trainjob.namespace for trainjob in list_finished(view)}):
             yield Request("", namespace)
 
 

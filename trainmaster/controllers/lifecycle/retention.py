@@ -17,7 +17,6 @@ from functools import partial
 from trainmaster.api.lifecycle.terms import EffectiveTerm, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
-from trainmaster.api.training.ends import find_end
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Delete, Patch, WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
@@ -28,11 +27,11 @@ from trainmaster.controllers.lifecycle.finish import (
     is_policy,
     list_finished,
 )
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Effect, Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
@@ -46,16 +45,17 @@ _ORDINARY_FINALIZERS = ("foregroundDeletion", "orphan")
 def reconcile(
     context: LifecycleContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
 ) -> Plan:
-    trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
-    if trainjob is None:
+    found = view.find(TRAIN_JOBS, request.namespace, request.name)
+    if found is None:
         return NOTHING
-    if is_terminating(trainjob):
+    trainjob = TrainJob(found)
+    if trainjob.is_deleting:
         return _explain_stuck(trainjob)
-    end = find_end(trainjob)
+    end = trainjob.end
     if end is None:
         return NOTHING
-    uid = trainjob["metadata"]["uid"]
-    term = find_ttl(trainjob, find_retention_runtime(view, trainjob), find_policy(view))
+    uid = trainjob.uid
+    term = find_ttl(found, find_retention_runtime(view, found), find_policy(view))
     archived = context.ledger is None or context.ledger.is_archived(uid)
     trouble = None if archived or context.ledger is None else context.ledger.find_trouble(uid)
     # Asked for without a term too: one that is set later counts from an end that no jump of the clock since has moved.
@@ -65,15 +65,14 @@ def reconcile(
         return Plan((build_delete(trainjob),))
     text = _explain_kept(left, trouble, refusals)
     status = _publish(context, trainjob, term, end[1], text)
-    notes = (Note(trainjob, "NotDeleted", text, warning=True),) if text and status is not None else ()
-    effects = () if archived else (Effect(ARCHIVE, trainjob),)
+    notes = (Note(trainjob.raw, "NotDeleted", text, warning=True),) if text and status is not None else ()
+    effects = () if archived else (Effect(ARCHIVE, found),)
     wake = RETRY if trouble else left if left is not None and left > 0 else None
     return Plan((), status, notes, wake, effects)
 
 
-def build_delete(trainjob: Object) -> Delete:
-    meta = trainjob["metadata"]
-    return Delete(TRAIN_JOBS, meta["namespace"], meta["name"], meta["uid"], meta["resourceVersion"])
+def build_delete(trainjob: TrainJob) -> Delete:
+    return Delete(TRAIN_JOBS, trainjob.namespace, trainjob.name, trainjob.uid, trainjob.resource_version)
 
 
 def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[WriteRefusal]) -> str:
@@ -85,12 +84,12 @@ def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[Wr
 
 
 def _publish(
-    context: LifecycleContext, trainjob: Object, term: EffectiveTerm | None, end: str, message: str
+    context: LifecycleContext, trainjob: TrainJob, term: EffectiveTerm | None, end: str, message: str
 ) -> Patch | None:
     """`status.retention`: the term in force, who set it, and when the job goes."""
     if not context.publish:
         return None
-    before = (trainjob.get("status") or {}).get("retention")
+    before = trainjob.status.get("retention")
     after: Object | None = None
     if term is not None:
         source = term.source if term.wanted is None else f"{term.source}, instead of {term.wanted} on the TrainJob"
@@ -99,26 +98,26 @@ def _publish(
         after |= {"message": message} if message else {}
     if after == before:
         return None
-    meta = trainjob["metadata"]
-    removed = dict.fromkeys(before or {}, None)
-    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    removed = dict.fromkeys(trainjob.retention, None)
+    head = {"uid": trainjob.uid, "resourceVersion": trainjob.resource_version}
     body = {"metadata": head, "status": {"retention": None if after is None else {**removed, **after}}}
-    return Patch(TRAIN_JOBS, meta["namespace"], meta["name"], body, "status")
+    return Patch(TRAIN_JOBS, trainjob.namespace, trainjob.name, body, "status")
 
 
-def _explain_stuck(trainjob: Object) -> Plan:
+def _explain_stuck(trainjob: TrainJob) -> Plan:
     """Somebody's finalizer keeps a deleted job. It is reported and never removed: its owner has a reason, or is gone
     and a person decides (`trainmaster cleanup --clear-finalizers`)."""
-    foreign = [name for name in trainjob["metadata"].get("finalizers") or () if name not in _ORDINARY_FINALIZERS]
+    foreign = [name for name in trainjob.finalizers if name not in _ORDINARY_FINALIZERS]
     if not foreign:
         return NOTHING
     text = f"deleted, and kept by {', '.join(foreign)}: whoever set that has to remove it"
-    return Plan(notes=(Note(trainjob, "FinalizerPending", text, warning=True),))
+    return Plan(notes=(Note(trainjob.raw, "FinalizerPending", text, warning=True),))
 
 
-def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
+def map_trainjob(view: View, obj: Object) -> Iterable[Request]:
     """Only what is over, or on its way out, concerns retention: jobs at work cost nothing here."""
-    if find_end(trainjob) is None and not is_terminating(trainjob):
+    trainjob = TrainJob(obj)
+    if not trainjob.is_finished and not trainjob.is_deleting:
         return ()
     return (_make_request(trainjob),)
 
@@ -132,8 +131,8 @@ def map_policy(view: View, config_map: Object) -> Iterable[Request]:
         yield from (_make_request(trainjob) for trainjob in list_finished(view))
 
 
-def _make_request(trainjob: Object) -> Request:
-    return Request(trainjob["metadata"]["namespace"], trainjob["metadata"]["name"])
+def _make_request(trainjob: TrainJob) -> Request:
+    return Request(trainjob.namespace, trainjob.name)
 
 
 def build_controller(context: LifecycleContext | None = None) -> Controller:

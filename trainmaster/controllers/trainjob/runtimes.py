@@ -125,11 +125,7 @@ class MissingRuntimes:
 
 
 def _find_wanted(trainjob: TrainJob) -> tuple[str, str] | None:
-    if trainjob.waiting_reason != NOT_FOUND:
-        return None
-    reference = trainjob.runtime
-    is_namespaced = snapshots.find_runtime_gvr(reference) == TRAINING_RUNTIMES
-    return trainjob.namespace if is_namespaced else "", reference["name"]
+    return None if trainjob.waiting_reason != NOT_FOUND else trainjob.runtime_key
 
 
 def _explain_missing(view: View, gvr: GVR, namespace: str, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.api.labels import FRAMEWORK
+from trainmaster.api.labels import DERIVED, FRAMEWORK
 from trainmaster.api.meta import Fields
 from trainmaster.api.training.steps import get_ml_policy, get_template_spec
 from trainmaster.jobs.models.objects import ObjectModel
@@ -16,6 +16,11 @@ class TrainingRuntime(ObjectModel):
     @property
     def framework(self) -> str:
         return str(self.labels.get(FRAMEWORK, ""))
+
+    @property
+    def is_derived(self) -> bool:
+        """Made for single jobs; it comes and goes with them."""
+        return self.labels.get(DERIVED) == "true"
 
     @property
     def jobset_spec(self) -> Fields:

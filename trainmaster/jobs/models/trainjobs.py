@@ -70,6 +70,12 @@ class TrainJob(ObjectModel):
         return reference
 
     @property
+    def runtime_key(self) -> tuple[str, str]:
+        """Namespace, or "" for a runtime of the cluster, and name."""
+        is_namespaced = self.runtime.get("kind") == "TrainingRuntime"
+        return self.namespace if is_namespaced else "", str(self.runtime.get("name", ""))
+
+    @property
     def is_suspended(self) -> bool:
         return bool(self.spec.get("suspend"))
 

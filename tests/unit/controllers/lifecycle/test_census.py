@@ -15,6 +15,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import conflict
 from trainmaster.client.writes import Applied, Delete, Write, WriteRefusal
 from trainmaster.controllers.lifecycle.census import Census, Counters, Deletions, find_state
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.metrics import Metrics
 
@@ -45,7 +46,7 @@ def make(uid: str = "u", condition: str = "", reason: str = "JobsCompleted", **s
     ],
 )
 def test_a_trainjob_is_in_one_state(trainjob: Object, state: str) -> None:
-    assert find_state(trainjob) == state
+    assert find_state(TrainJob(trainjob)) == state
 
 
 def test_a_job_is_counted_where_it_is_and_nowhere_else() -> None:
