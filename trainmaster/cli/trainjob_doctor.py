@@ -28,6 +28,10 @@ from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.diagnosis import Case, CheckResult, examine
 from trainmaster.jobs.lookups import find_readable, find_runtime
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
 
 REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
@@ -77,17 +81,16 @@ async def collect(client: Client, name: str, namespace: str) -> Case:
         raise exits.Failure(text) from None
     now, skew = await _compare_clocks(client)
     jobset = await find_readable(client, JOB_SETS, name, namespace)
-    jobsets = [jobset] if jobset is not None else []
     uid = jobset["metadata"]["uid"] if jobset is not None else ""
     snapshot = await find_readable(client, CONFIG_MAPS, snapshots.get_name(trainjob), namespace)
     return Case(
-        trainjob,
+        TrainJob(trainjob),
         now,
         runtime=await find_runtime(client, trainjob),
         snapshot=snapshot is not None,
-        jobsets=jobsets,
-        jobs=await _list_of(client, JOBS, namespace, uid),
-        pods=await _list_of(client, PODS, namespace, uid),
+        jobsets=[JobSet(jobset)] if jobset is not None else [],
+        jobs=[Job(one) for one in await _list_of(client, JOBS, namespace, uid)],
+        pods=[Pod(one) for one in await _list_of(client, PODS, namespace, uid)],
         policy=read_policy(await find_readable(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE)).policy,
         forbidden=await _list_forbidden(client, namespace),
         skew=skew,

@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.templates import list_inside
 from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
 from trainmaster.api.lifecycle.terms import EffectiveTerm, check_annotations, find_deadline, find_ttl
 from trainmaster.api.meta import Object
-from trainmaster.api.training.ends import find_end
-from trainmaster.jobs.janitor import describe_age
+from trainmaster.jobs.janitor import describe_age, list_foreign_finalizers
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
 
 NOTE, PROBLEM = "note", "problem"
-_ORDINARY = ("foregroundDeletion", "orphan")
+_BUSY = ("Running", "Pending")
 _LATE = 30.0
 """Seconds after which something that should have happened counts as not happening."""
 _MOST_SKEW = 5.0
@@ -43,16 +46,16 @@ class CheckResult:
 class Case:
     """All that was seen of one TrainJob."""
 
-    trainjob: Object
+    trainjob: TrainJob
     now: datetime
     """By the server's clock, which wrote the times."""
     runtime: Object | None = None
     """The live one."""
     snapshot: bool = False
     """Whether the job has its own copy of the runtime."""
-    jobsets: Sequence[Object] = ()
-    jobs: Sequence[Object] = ()
-    pods: Sequence[Object] = ()
+    jobsets: Sequence[JobSet] = ()
+    jobs: Sequence[Job] = ()
+    pods: Sequence[Pod] = ()
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
     forbidden: Sequence[tuple[str, str]] = ()
     """(verb, resource) that whoever asks may not do."""
@@ -63,8 +66,7 @@ class Case:
 
     @property
     def place(self) -> str:
-        meta = self.trainjob["metadata"]
-        return f"{meta['name']} -n {meta['namespace']}"
+        return f"{self.trainjob.name} -n {self.trainjob.namespace}"
 
 
 def examine(case: Case) -> list[CheckResult]:
@@ -72,24 +74,24 @@ def examine(case: Case) -> list[CheckResult]:
 
 
 def check_finalizers(case: Case) -> Iterator[CheckResult]:
-    meta = case.trainjob["metadata"]
-    foreign = [name for name in meta.get("finalizers") or () if name not in _ORDINARY]
+    job = case.trainjob
+    foreign = list_foreign_finalizers(job)
     if not foreign:
         return
     names = ", ".join(foreign)
-    if "deletionTimestamp" in meta:
-        age = (case.now - parse_time(meta["deletionTimestamp"])).total_seconds()
-        fix = f"trainmaster cleanup --clear-finalizers --yes -n {meta['namespace']}   # if its owner is gone for good"
+    if job.is_deleting:
+        age = (case.now - parse_time(job.meta["deletionTimestamp"])).total_seconds()
+        fix = f"trainmaster cleanup --clear-finalizers --yes -n {job.namespace}   # if its owner is gone for good"
         yield CheckResult("finalizers", PROBLEM, f"deleted {describe_age(age)} ago, and kept by {names}", fix)
     else:
         yield CheckResult("finalizers", NOTE, f"{names} will keep it after it is deleted, until its owner removes that")
 
 
 def check_retention(case: Case) -> Iterator[CheckResult]:
-    end = find_end(case.trainjob)
-    if end is None or "deletionTimestamp" in case.trainjob["metadata"]:
+    end = case.trainjob.end
+    if end is None or case.trainjob.is_deleting:
         return
-    term = find_ttl(case.trainjob, case.runtime, case.policy)
+    term = find_ttl(case.trainjob.raw, case.runtime, case.policy)
     if term is None:
         fix = f"kubectl annotate trainjob {case.place} {TTL_ANNOTATION}=3600"
         yield CheckResult("ttl", NOTE, f"{end[0]}, and kept until somebody deletes it: nobody set a TTL", fix)
@@ -101,7 +103,7 @@ def check_retention(case: Case) -> Iterator[CheckResult]:
 
 
 def _explain_late(case: Case, term: EffectiveTerm, due: datetime, late: float) -> CheckResult:
-    retention = (case.trainjob.get("status") or {}).get("retention") or {}
+    retention = case.trainjob.retention
     seen = f"due at {format_time(due)} ({term.seconds} s after its end, by {term.source}), {describe_age(late)} ago"
     if retention.get("message"):
         return CheckResult("ttl", PROBLEM, f"{seen}: {retention['message']}", "remove that cause; it is tried again")
@@ -111,7 +113,7 @@ def _explain_late(case: Case, term: EffectiveTerm, due: datetime, late: float) -
 
 
 def check_annotation_values(case: Case) -> Iterator[CheckResult]:
-    for error in check_annotations(case.trainjob):
+    for error in check_annotations(case.trainjob.raw):
         key = error.path.partition("[")[2].rstrip("]")
         fix = f"kubectl annotate trainjob {case.place} --overwrite {key}=3600"
         yield CheckResult("annotation", PROBLEM, f"{error.path} {error.detail}: it has no effect", fix)
@@ -137,61 +139,53 @@ def check_level(case: Case) -> Iterator[CheckResult]:
 
 
 def check_children(case: Case) -> Iterator[CheckResult]:
-    for word, objects in (("jobset", case.jobsets), ("job", case.jobs)):
+    children: tuple[tuple[str, Sequence[ObjectModel]], ...] = (("jobset", case.jobsets), ("job", case.jobs))
+    for word, objects in children:
         for obj in objects:
-            seconds = (obj.get("spec") or {}).get(TTL_FIELD)
+            seconds = obj.spec.get(TTL_FIELD)
             if seconds is not None:
-                seen = f"{word} {obj['metadata']['name']} has {TTL_FIELD}={seconds}: it goes alone, the TrainJob stays"
+                seen = f"{word} {obj.name} has {TTL_FIELD}={seconds}: it goes alone, the TrainJob stays"
                 yield CheckResult(
                     "children", NOTE, seen, f"kubectl annotate trainjob {case.place} {TTL_ANNOTATION}={seconds}"
                 )
     for job in case.jobs:
-        spec, status = job.get("spec") or {}, job.get("status") or {}
-        wanted = spec.get("completions") or spec.get("parallelism") or 1
-        if (status.get("succeeded") or 0) >= wanted and not status.get("completionTime"):
-            seen = f"job {job['metadata']['name']}: {status['succeeded']} of {wanted} Pods succeeded, no completionTime"
-            fix = f"kubectl describe job {job['metadata']['name']} -n {job['metadata']['namespace']}"
+        wanted = job.spec.get("completions") or job.spec.get("parallelism") or 1
+        if job.succeeded >= wanted and not job.status.get("completionTime"):
+            seen = f"job {job.name}: {job.succeeded} of {wanted} Pods succeeded, no completionTime"
+            fix = f"kubectl describe job {job.name} -n {job.namespace}"
             yield CheckResult("children", PROBLEM, f"{seen}: the Job controller has not finished it", fix)
 
 
 def check_leaks(case: Case) -> Iterator[CheckResult]:
     """Pods that work for a job that is over."""
-    end = find_end(case.trainjob)
+    end = case.trainjob.end
     if end is None or (case.now - parse_time(end[1])).total_seconds() < _LATE:
         return
-    busy = [
-        pod["metadata"]["name"]
-        for pod in case.pods
-        if (pod.get("status") or {}).get("phase") in ("Running", "Pending")
-        and "deletionTimestamp" not in pod["metadata"]
-    ]
+    busy = [pod.name for pod in case.pods if pod.status.get("phase") in _BUSY and not pod.is_deleting]
     if busy:
-        condition = find_condition(list_conditions(case.trainjob), end[0]) or {}
-        reason = condition.get("reason") or end[0]
-        meta = case.trainjob["metadata"]
+        condition = case.trainjob.find_condition(end[0])
+        reason = (condition and condition.get("reason")) or end[0]
         seen = f"the job is over ({reason}), and {len(busy)} Pods are at work: {', '.join(sorted(busy)[:3])}"
-        yield CheckResult("leak", PROBLEM, seen, f"kubectl delete jobset {meta['name']} -n {meta['namespace']}")
+        yield CheckResult("leak", PROBLEM, seen, f"kubectl delete jobset {case.place}")
 
 
 def check_deadline(case: Case) -> Iterator[CheckResult]:
     """Only where nobody acts on it: the exact times are the controller's business."""
-    term = find_deadline(case.trainjob, case.runtime)
-    started = [
-        parse_time(pod["status"]["startTime"]) for pod in case.pods if (pod.get("status") or {}).get("startTime")
-    ]
-    if term is None or not started or find_end(case.trainjob) is not None:
+    term = find_deadline(case.trainjob.raw, case.runtime)
+    started = [parse_time(pod.started_at) for pod in case.pods if pod.started_at]
+    if term is None or not started or case.trainjob.end is not None:
         return
     over = (case.now - min(started)).total_seconds() - term.seconds
-    if over > _LATE and not (case.trainjob["spec"].get("suspend")):
+    if over > _LATE and not case.trainjob.is_suspended:
         seen = f"active for {describe_age(over)} longer than {term.seconds} s, by {term.source}"
         fix = f"kubectl patch trainjob {case.place} --type=merge -p '{json.dumps({'spec': {'suspend': True}})}'"
         yield CheckResult("deadline", PROBLEM, f"{seen}: no controller acts on it", fix)
 
 
 def check_runtime(case: Case) -> Iterator[CheckResult]:
-    if case.runtime is not None or find_end(case.trainjob) is not None:
+    if case.runtime is not None or case.trainjob.end is not None:
         return
-    reference = case.trainjob["spec"]["runtimeRef"]
+    reference = case.trainjob.runtime
     kind = reference.get("kind", "ClusterTrainingRuntime")
     seen = f"{kind} {reference['name']} does not exist"
     if case.snapshot:
@@ -201,9 +195,8 @@ def check_runtime(case: Case) -> Iterator[CheckResult]:
 
 
 def check_controller(case: Case) -> Iterator[CheckResult]:
-    meta = case.trainjob["metadata"]
-    age = (case.now - parse_time(meta["creationTimestamp"])).total_seconds()
-    if age > _LATE and not case.trainjob.get("status") and not case.jobsets and "deletionTimestamp" not in meta:
+    age = (case.now - parse_time(case.trainjob.created_at)).total_seconds()
+    if age > _LATE and not case.trainjob.status and not case.jobsets and not case.trainjob.is_deleting:
         fix = "trainmaster status   # on a cluster: is the trainer's manager, or `trainmaster operator`, running?"
         yield CheckResult(
             "controller", PROBLEM, f"created {describe_age(age)} ago, and no controller has looked at it", fix
@@ -211,12 +204,10 @@ def check_controller(case: Case) -> Iterator[CheckResult]:
 
 
 def check_access(case: Case) -> Iterator[CheckResult]:
-    meta = case.trainjob["metadata"]
+    namespace = case.trainjob.namespace
     for verb, resource in case.forbidden:
-        fix = (
-            f"kubectl create role trainjobs --verb={verb} --resource={resource} -n {meta['namespace']}   # and bind it"
-        )
-        yield CheckResult("access", PROBLEM, f"you may not {verb} {resource} in {meta['namespace']}", fix)
+        fix = f"kubectl create role trainjobs --verb={verb} --resource={resource} -n {namespace}   # and bind it"
+        yield CheckResult("access", PROBLEM, f"you may not {verb} {resource} in {namespace}", fix)
 
 
 def check_clock(case: Case) -> Iterator[CheckResult]:
@@ -232,8 +223,7 @@ def check_conflicts(case: Case) -> Iterator[CheckResult]:
             seen = (
                 f"{controller} had to try {count:.0f} times again since the server started: others write what it writes"
             )
-            meta = case.trainjob["metadata"]
-            fix = f"kubectl get trainjob {meta['name']} -n {meta['namespace']} --show-managed-fields -o yaml   # who?"
+            fix = f"kubectl get trainjob {case.place} --show-managed-fields -o yaml   # who?"
             yield CheckResult("conflicts", NOTE, seen, fix)
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from trainmaster.api.labels import ANCESTOR_STEP, JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_fields, read_labels
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
-from trainmaster.api.training.ends import find_end
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import parse_time
 
 DELETE, CLEAR = "delete", "clear finalizers, then delete"
@@ -57,11 +59,10 @@ class ListedObjects:
 
 def plan_finished(trainjobs: Iterable[Object], wanted: FinishedJobFilter, now: datetime) -> Iterator[Removal]:
     """Finished TrainJobs that are chosen and not on their way out."""
-    for trainjob in trainjobs:
-        end = find_end(trainjob)
-        if end is None or "deletionTimestamp" in trainjob["metadata"]:
+    for trainjob in map(TrainJob, trainjobs):
+        if trainjob.end is None or trainjob.is_deleting:
             continue
-        state, moment = end
+        state, moment = trainjob.end
         age = (now - parse_time(moment)).total_seconds()
         if wanted.state not in ("", state) or age < wanted.older_than or not _has_owner(trainjob, wanted.owner):
             continue
@@ -70,11 +71,10 @@ def plan_finished(trainjobs: Iterable[Object], wanted: FinishedJobFilter, now: d
 
 def plan_stuck(trainjobs: Iterable[Object], now: datetime) -> Iterator[Removal]:
     """TrainJobs that somebody has deleted and a finalizer keeps."""
-    for trainjob in trainjobs:
-        meta = trainjob["metadata"]
-        foreign = [name for name in meta.get("finalizers") or () if name not in _ORDINARY]
-        if "deletionTimestamp" in meta and foreign:
-            age = (now - parse_time(meta["deletionTimestamp"])).total_seconds()
+    for trainjob in map(TrainJob, trainjobs):
+        foreign = list_foreign_finalizers(trainjob)
+        if trainjob.is_deleting and foreign:
+            age = (now - parse_time(trainjob.meta["deletionTimestamp"])).total_seconds()
             why = f"deleted {describe_age(age)} ago, kept by {', '.join(foreign)}"
             yield _remove(TRAIN_JOBS, trainjob, CLEAR, why)
 
@@ -84,19 +84,25 @@ def plan_orphans(found: ListedObjects) -> Iterator[Removal]:
     doomed: set[str] = set()
     for gvr, (kind, parent_gvr) in _PARENTS.items():
         alive = {obj["metadata"]["uid"] for obj in found.list(parent_gvr)} - doomed
-        for obj in found.list(gvr):
-            meta = obj["metadata"]
-            if "deletionTimestamp" in meta:
+        for obj in map(ObjectModel, found.list(gvr)):
+            if obj.is_deleting:
                 continue
-            owner = _find_owner(obj, kind)
+            owner = obj.controller
+            if owner is not None and owner.get("kind") != kind:
+                owner = None
             if owner is not None and owner["uid"] in doomed:
-                doomed.add(meta["uid"])
+                doomed.add(obj.uid)
             elif owner is not None and owner["uid"] not in alive:
-                doomed.add(meta["uid"])
+                doomed.add(obj.uid)
                 yield _remove(gvr, obj, DELETE, f"its {kind} {owner['name']} is gone")
             elif owner is None and _was_made_for_a_trainjob(gvr, obj):
-                doomed.add(meta["uid"])
+                doomed.add(obj.uid)
                 yield _remove(gvr, obj, DELETE, f"made for a {kind}, and belongs to none any more")
+
+
+def list_foreign_finalizers(obj: ObjectModel) -> list[str]:
+    """Those that keep a deleted object until somebody else removes them."""
+    return [name for name in obj.finalizers if name not in _ORDINARY]
 
 
 def describe_age(seconds: float) -> str:
@@ -106,29 +112,20 @@ def describe_age(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
-def _has_owner(obj: Mapping[str, Any], owner: str) -> bool:
-    names = [f"{ref.get('kind')}/{ref.get('name')}" for ref in obj["metadata"].get("ownerReferences") or ()]
+def _has_owner(obj: ObjectModel, owner: str) -> bool:
+    names = [f"{ref.get('kind')}/{ref.get('name')}" for ref in obj.owners]
     return not owner or any(owner in (name, name.partition("/")[2]) for name in names)
 
 
-def _find_owner(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    references = obj["metadata"].get("ownerReferences") or ()
-    return next((ref for ref in references if ref.get("controller") and ref.get("kind") == kind), None)
-
-
-def _was_made_for_a_trainjob(gvr: GVR, obj: Mapping[str, Any]) -> bool:
+def _was_made_for_a_trainjob(gvr: GVR, obj: ObjectModel) -> bool:
     """Nobody owns it, and its labels say that a controller made it: somebody deleted its parent and kept it."""
-    meta = obj["metadata"]
-    if meta.get("ownerReferences"):
+    if obj.owners:
         return False
     if gvr == JOB_SETS:
-        jobs = (obj.get("spec") or {}).get("replicatedJobs") or ()
-        labels = [((job.get("template") or {}).get("metadata") or {}).get("labels") or {} for job in jobs]
-        return any(ANCESTOR_STEP in label for label in labels)
-    return JOBSET_NAME in (meta.get("labels") or {})
+        jobs = JobSet(obj.raw).replicated_jobs
+        return any(ANCESTOR_STEP in read_labels(read_fields(job, "template")) for job in jobs)
+    return JOBSET_NAME in obj.labels
 
 
-def _remove(gvr: GVR, obj: Mapping[str, Any], action: str, why: str) -> Removal:
-    meta = obj["metadata"]
-    finalizers = tuple(meta.get("finalizers") or ())
-    return Removal(gvr, meta["namespace"], meta["name"], meta["uid"], action, why, finalizers)
+def _remove(gvr: GVR, obj: ObjectModel, action: str, why: str) -> Removal:
+    return Removal(gvr, obj.namespace, obj.name, obj.uid, action, why, tuple(obj.finalizers))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from trainmaster.api.labels import RESTART
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 
 _OF_THE_SERVER = (
     "uid",
@@ -24,7 +23,7 @@ _OF_THE_SERVER = (
 _OF_THE_OLD_ONE = ("kubectl.kubernetes.io/last-applied-configuration", RESTART)
 
 
-def build_manifest(trainjob: Mapping[str, Any], name: str, annotations: Mapping[str, str] | None = None) -> Object:
+def build_manifest(trainjob: Fields, name: str, annotations: Mapping[str, str] | None = None) -> Object:
     """Under that name, without what the server added and not suspended; with these annotations besides."""
     meta = {key: value for key, value in trainjob["metadata"].items() if key not in _OF_THE_SERVER}
     kept = {key: value for key, value in (meta.pop("annotations", None) or {}).items() if key not in _OF_THE_OLD_ONE}

@@ -11,6 +11,9 @@ import pytest
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.meta import Object
 from trainmaster.jobs.diagnosis import Case, CheckResult, examine
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 pytestmark = pytest.mark.unit
 
@@ -38,15 +41,15 @@ def make_case(ended: float | None = None, kind: str = "Complete", reason: str = 
         "spec": {"runtimeRef": {"name": "plain"}, **spec},
         "status": {"conditions": [] if ended is None else [end], "jobsStatus": [{"name": "node"}]},
     }
-    return Case(trainjob, NOW, runtime=make_runtime())
+    return Case(TrainJob(trainjob), NOW, runtime=make_runtime())
 
 
-def make_pod(phase: str = "Running", **meta: Any) -> Object:
-    return {"metadata": {"name": "a-node-0-0", **meta}, "status": {"phase": phase, "startTime": moment(3600)}}
+def make_pod(phase: str = "Running", **meta: Any) -> Pod:
+    return Pod({"metadata": {"name": "a-node-0-0", **meta}, "status": {"phase": phase, "startTime": moment(3600)}})
 
 
 def with_meta(case: Case, **meta: Any) -> Case:
-    return replace(case, trainjob={**case.trainjob, "metadata": {**case.trainjob["metadata"], **meta}})
+    return replace(case, trainjob=TrainJob({**case.trainjob.raw, "metadata": {**case.trainjob.meta, **meta}}))
 
 
 def find_one(case: Case) -> CheckResult:
@@ -89,7 +92,7 @@ def test_a_job_that_is_due_and_still_here() -> None:
     finding = find_one(make_case(3600, ttlSecondsAfterFinished=60))
     assert finding.state == "problem" and "no controller that deletes it runs" in finding.seen
     case = make_case(3600, ttlSecondsAfterFinished=60)
-    case.trainjob["status"]["retention"] = {"message": "the disk is full"}
+    case.trainjob.raw["status"]["retention"] = {"message": "the disk is full"}
     assert "the disk is full" in find_one(case).seen
 
 
@@ -113,13 +116,13 @@ def test_a_term_at_the_wrong_level(field: str) -> None:
 
 def test_children_that_go_alone_and_jobs_that_never_complete() -> None:
     job: Object = {"metadata": {"name": "a-node-0", "namespace": "team"}, "spec": {"completions": 2}}
-    assert examine(replace(make_case(), jobs=(job,))) == []
-    alone = find_one(replace(make_case(), jobs=({**job, "spec": {"ttlSecondsAfterFinished": 5}},)))
+    assert examine(replace(make_case(), jobs=(Job(job),))) == []
+    alone = find_one(replace(make_case(), jobs=(Job({**job, "spec": {"ttlSecondsAfterFinished": 5}}),)))
     assert (alone.check, alone.state) == ("children", "note")
-    stuck = find_one(replace(make_case(), jobs=({**job, "status": {"succeeded": 2}},)))
+    stuck = find_one(replace(make_case(), jobs=(Job({**job, "status": {"succeeded": 2}}),)))
     assert stuck.state == "problem" and "2 of 2 Pods succeeded, no completionTime" in stuck.seen
     done = {**job, "status": {"succeeded": 2, "completionTime": moment(5)}}
-    assert examine(replace(make_case(), jobs=(done,))) == []
+    assert examine(replace(make_case(), jobs=(Job(done),))) == []
 
 
 def test_pods_at_work_for_a_job_that_ran_into_its_deadline() -> None:
@@ -144,7 +147,7 @@ def test_a_runtime_that_is_missing() -> None:
 
 def test_a_job_that_no_controller_looks_at() -> None:
     case = make_case()
-    finding = find_one(replace(case, trainjob={**case.trainjob, "status": {}}))
+    finding = find_one(replace(case, trainjob=TrainJob({**case.trainjob.raw, "status": {}})))
     assert (finding.check, finding.state) == ("controller", "problem")
 
 

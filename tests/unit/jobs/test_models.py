@@ -23,7 +23,17 @@ from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.objects import ObjectModel
-from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_running, read_terminated, read_waiting
+from trainmaster.jobs.models.pods import (
+    Pod,
+    count_restarts,
+    has_started,
+    is_between_runs,
+    is_running,
+    read_last_terminated,
+    read_running,
+    read_terminated,
+    read_waiting,
+)
 from trainmaster.jobs.models.quotas import ResourceQuota
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -167,6 +177,16 @@ def test_a_pod_says_how_far_it_is_and_why() -> None:
     assert Pod(build(annotations={MIRROR: "apiserver"})).is_mirror
     again = {"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 3}}}
     assert read_last_terminated(again) == {"exitCode": 3} and not read_terminated(again)
+    assert is_running(again) and has_started(again) and not is_between_runs(again) and not has_started({})
+    crashed = {**again, "state": {"waiting": {}}, "restartCount": 4}
+    assert is_between_runs(crashed) and has_started(crashed) and not is_running(crashed)
+    assert (count_restarts(crashed), count_restarts({"restartCount": None})) == (4, 0)
+
+
+def test_the_states_of_containers_come_in_the_order_in_which_they_start() -> None:
+    spec = {"initContainers": [{"name": "load"}], "containers": [{"name": "node"}, {"name": "side"}]}
+    pod = Pod(build({"containerStatuses": [{"name": "side", "ready": True}], "initContainerStatuses": None}, spec))
+    assert list(pod.list_states()) == [("load", {}), ("node", {}), ("side", {"name": "side", "ready": True})]
 
 
 def test_a_node_says_whom_it_keeps_off() -> None:
