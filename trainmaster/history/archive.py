@@ -23,6 +23,8 @@ from typing import Any
 import apsw
 import orjson
 
+from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items
 from trainmaster.history import series
 from trainmaster.history.record import JobRecord, RecordedDeletion
 from trainmaster.history.series import Point
@@ -211,7 +213,7 @@ class Archive:
         """An archive that nobody has written to since may lack it, and a reader cannot make it."""
         return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'series'").fetchone())
 
-    def list_open(self) -> dict[str, dict[str, Any]]:
+    def list_open(self) -> dict[str, Object]:
         with _explained("read the archive"):
             return {uid: orjson.loads(raw) for uid, raw in self._connection.execute("SELECT uid, object FROM open")}
 
@@ -254,7 +256,7 @@ class Archive:
 
 
 def list_jobset_uids(record: JobRecord) -> list[str]:
-    return [jobset["uid"] for jobset in record.document.get("jobsets") or ()]
+    return [jobset["uid"] for jobset in list_items(record.document, "jobsets")]
 
 
 @contextmanager
@@ -282,7 +284,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     connection.execute(_SERIES)
 
 
-def _to_row(record: JobRecord) -> tuple[Any, ...]:
+def _to_row(record: JobRecord) -> tuple[object, ...]:
     raw = zlib.compress(orjson.dumps(record.document), 1)
     deletion = None if record.deletion is None else orjson.dumps(asdict(record.deletion))
     return (

@@ -8,7 +8,6 @@ import tarfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -23,6 +22,7 @@ from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
 from trainmaster.jobs import manifests
+from trainmaster.jobs.models.runtimes import TrainingRuntime
 
 
 def build_manifest(record: JobRecord, name: str) -> Object:
@@ -37,9 +37,9 @@ def find_derived(record: JobRecord) -> Object | None:
     if not text or reference.get("kind") != "TrainingRuntime":
         return None
     runtime = snapshots.read(text)
-    meta = runtime["metadata"]
-    if (meta.get("labels") or {}).get(DERIVED) != "true":
+    if TrainingRuntime(runtime).labels.get(DERIVED) != "true":
         return None
+    meta = runtime["metadata"]
     kept = {key: meta[key] for key in ("name", "labels", "annotations") if key in meta}
     return {**runtime, "metadata": {**kept, "namespace": record.namespace}}
 
@@ -61,7 +61,7 @@ def write(path: Path, record: JobRecord, logs: Sequence[ArchivedLog], points: Se
         with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             option = orjson.OPT_INDENT_2
             _add(archive, f"{root}/record.json", orjson.dumps(show.to_full_data(record, logs, points), option=option))
-            manifest: Any = build_manifest(record, record.name)
+            manifest = build_manifest(record, record.name)
             _add(archive, f"{root}/trainjob.json", orjson.dumps(manifest, option=option))
             if record.document.get("runtime"):
                 _add(archive, f"{root}/runtime.yaml", record.document["runtime"].encode())

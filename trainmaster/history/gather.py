@@ -16,6 +16,7 @@ from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.engine.feed import Feed
 from trainmaster.history.record import RecordSources
+from trainmaster.jobs.models.events import ObjectEvent
 
 Gather: TypeAlias = Callable[[Object, Collection[str]], Awaitable[RecordSources]]
 """(the TrainJob, uids of its JobSets): the chain is followed by labels, because the links between may be gone."""
@@ -49,9 +50,9 @@ class ViewGather:
         return [event for event in found if event is not None]
 
     def _notice(self, event: Object) -> None:
-        meta = event["metadata"]
-        key = (meta["namespace"], meta["name"])
-        uid = (event.get("involvedObject") or {}).get("uid")
+        told = ObjectEvent(event)
+        key = (told.namespace, told.name)
+        uid = told.involved.get("uid")
         if not uid:
             return
         if self._view.find(EVENTS, *key) is not None:

@@ -24,7 +24,6 @@ import orjson
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.ends import is_finished
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.history import logs, purging
@@ -32,6 +31,8 @@ from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gather import Gather
 from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, build_record, merge
 from trainmaster.history.series import Point, read_point
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit import failpoints
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock, format_time
@@ -273,7 +274,7 @@ class Keeper:
 
     def _see(self, trainjob: Object) -> None:
         uid = trainjob["metadata"]["uid"]
-        if is_finished(trainjob):
+        if TrainJob(trainjob).is_finished:
             # It reports no more, and there may be very many: nothing is remembered of it.
             if uid not in self._kept:
                 self._see_report(trainjob)
@@ -296,16 +297,16 @@ class Keeper:
             self._points.append((uid, point))
             self._dirty.set()
 
-    def _see_jobset(self, jobset: Object) -> None:
-        if "deletionTimestamp" in jobset["metadata"]:
+    def _see_jobset(self, obj: Object) -> None:
+        jobset = JobSet(obj)
+        owner = jobset.controller
+        if jobset.is_deleting or owner is None or owner.get("kind") != "TrainJob":
             return
-        for owner in jobset["metadata"].get("ownerReferences") or ():
-            if owner.get("kind") == "TrainJob" and owner.get("controller"):
-                known = self._below.setdefault(owner["uid"], set())
-                if jobset["metadata"]["uid"] not in known:
-                    known.add(jobset["metadata"]["uid"])
-                    self._jobsets[jobset["metadata"]["uid"]] = owner["uid"]
-                    self._dirty.set()
+        known = self._below.setdefault(owner["uid"], set())
+        if jobset.uid not in known:
+            known.add(jobset.uid)
+            self._jobsets[jobset.uid] = owner["uid"]
+            self._dirty.set()
 
     async def _bury_one(self, trainjob: Object) -> None:
         try:
@@ -324,7 +325,7 @@ class Keeper:
             await self._client.durable(int(meta["resourceVersion"]))
         failpoints.hit("history.before_last_word")
         by, why = self._find_deleter(uid) or ("", "")
-        retention = (trainjob.get("status") or {}).get("retention") or {}
+        retention = TrainJob(trainjob).retention
         if by == CONTROL_PLANE and retention:
             why = f"{retention['ttlSecondsAfterFinished']} s after its end, by {retention['source']}"
         moment = meta.get("deletionTimestamp") or format_time(self._clock.now())
@@ -391,14 +392,13 @@ class Keeper:
 
 
 def _wants_no_results(record: JobRecord) -> bool:
-    annotations = record.document["trainjob"]["metadata"].get("annotations") or {}
-    return annotations.get(DELETE_RESULTS) == "true"
+    return TrainJob(record.document["trainjob"]).annotations.get(DELETE_RESULTS) == "true"
 
 
 def _drop_report(trainjob: Object) -> Object:
     """The job without what its program says: that comes every few seconds, and is kept as a series."""
     meta = {key: value for key, value in trainjob["metadata"].items() if key not in _COUNTERS}
-    status = {key: value for key, value in (trainjob.get("status") or {}).items() if key != "trainerStatus"}
+    status = {key: value for key, value in TrainJob(trainjob).status.items() if key != "trainerStatus"}
     return {**trainjob, "metadata": meta, "status": status}
 
 

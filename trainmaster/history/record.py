@@ -6,15 +6,19 @@ children may be gone), so what only the first saw is kept (`merge`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.training import snapshots
-from trainmaster.api.training.ends import find_end
+from trainmaster.jobs.models.events import ObjectEvent
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.trainjobs import TrainJob
 
-Document = dict[str, Any]
+Document: TypeAlias = Object
+"""What is kept, as JSON."""
 
 DELETED = "Deleted"
 """State of a job that was deleted before its end."""
@@ -64,29 +68,27 @@ class JobRecord:
 def build_record(
     sources: RecordSources, deletion: RecordedDeletion | None = None, gaps: Sequence[str] = ()
 ) -> JobRecord:
-    trainjob = sources.trainjob
-    meta = trainjob["metadata"]
+    job = TrainJob(sources.trainjob)
     state, finished = DELETED, deletion.at if deletion is not None else ""
-    end = find_end(trainjob)
-    if end is not None:
-        state, finished = end
-    text = ((sources.snapshot or {}).get("data") or {}).get(snapshots.DATA_KEY)
+    if job.end is not None:
+        state, finished = job.end
+    text = read_fields(sources.snapshot, "data").get(snapshots.DATA_KEY)
     document: Document = {
-        "trainjob": _strip(trainjob),
+        "trainjob": _strip(job.raw),
         "runtime": text if isinstance(text, str) else None,
         "jobsets": [_sum_up(jobset) for jobset in sources.jobsets],
         "jobs": [_sum_up(job) for job in sources.jobs],
         "pods": [_sum_up(pod) for pod in sources.pods],
-        "events": [_shorten(event) for event in _sort(sources.events)],
+        "events": [_shorten(event) for event in _sort(map(ObjectEvent, sources.events))],
         "gaps": [*sources.gaps, *gaps],
     }
     return JobRecord(
-        uid=meta["uid"],
-        namespace=meta["namespace"],
-        name=meta["name"],
-        runtime=trainjob["spec"]["runtimeRef"]["name"],
+        uid=job.uid,
+        namespace=job.namespace,
+        name=job.name,
+        runtime=job.runtime["name"],
         state=state,
-        created=meta["creationTimestamp"],
+        created=job.created_at,
         finished=finished,
         deletion=deletion,
         document=document,
@@ -98,8 +100,8 @@ def merge(old: JobRecord, new: JobRecord) -> JobRecord:
     document = dict(new.document)
     document["runtime"] = document["runtime"] or old.document.get("runtime")
     for name in ("jobsets", "jobs", "pods", "events"):
-        document[name] = _unite(old.document.get(name) or [], document[name])
-    document["gaps"] = list(dict.fromkeys([*(old.document.get("gaps") or ()), *document["gaps"]]))
+        document[name] = _unite(list_items(old.document, name), document[name])
+    document["gaps"] = list(dict.fromkeys([*list_items(old.document, "gaps"), *document["gaps"]]))
     state, finished = (old.state, old.finished) if new.state == DELETED != old.state else (new.state, new.finished)
     return JobRecord(
         new.uid,
@@ -122,43 +124,41 @@ def _unite(old: Sequence[Document], new: Sequence[Document]) -> list[Document]:
     return list(merged.values())
 
 
-def _strip(obj: Mapping[str, Any]) -> Document:
+def _strip(obj: Fields) -> Document:
     meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return {**obj, "metadata": meta}
 
 
-def _sum_up(obj: Mapping[str, Any]) -> Document:
+def _sum_up(obj: Object) -> Document:
     """Identity, labels and status of a child: its spec follows from the TrainJob and the runtime."""
-    meta = obj["metadata"]
-    status = dict(obj.get("status") or {})
+    child = ObjectModel(obj)
+    status = dict(child.status)
     for name in _CONTAINER_LISTS:
         if not status.get(name):
             status.pop(name, None)
     return {
-        "uid": meta["uid"],
-        "name": meta["name"],
-        "labels": meta.get("labels") or {},
-        "created": meta.get("creationTimestamp", ""),
-        "node": (obj.get("spec") or {}).get("nodeName", ""),
+        "uid": child.uid,
+        "name": child.name,
+        "labels": child.labels,
+        "created": child.created_at,
+        "node": child.spec.get("nodeName", ""),
         "status": status,
     }
 
 
-def _sort(events: Sequence[Object]) -> list[Object]:
-    return sorted(events, key=lambda event: event.get("firstTimestamp") or event.get("eventTime") or "")
+def _sort(events: Iterable[ObjectEvent]) -> list[ObjectEvent]:
+    return sorted(events, key=lambda event: event.first_at)
 
 
-def _shorten(event: Mapping[str, Any]) -> Document:
-    about = event.get("involvedObject") or {}
-    series = event.get("series") or {}
+def _shorten(event: ObjectEvent) -> Document:
     return {
-        "uid": event["metadata"]["uid"],
-        "type": event.get("type", "Normal"),
-        "reason": event.get("reason", ""),
-        "message": event.get("message", ""),
-        "count": event.get("count") or series.get("count") or 1,
-        "first": event.get("firstTimestamp") or event.get("eventTime") or "",
-        "last": event.get("lastTimestamp") or series.get("lastObservedTime") or event.get("eventTime") or "",
-        "about": f"{about.get('kind', '')}/{about.get('name', '')}",
-        "from": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
+        "uid": event.uid,
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
+        "count": event.raw.get("count") or event.series.get("count") or 1,
+        "first": event.first_at,
+        "last": event.last_at,
+        "about": event.about,
+        "from": event.reporter,
     }

@@ -14,12 +14,15 @@ from pathlib import Path
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.places import find_place
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.logs import FOLDER
 from trainmaster.history.record import RecordSources
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod
 
 PODS_GONE = "its Pods were gone before their logs could be copied"
 _MOST_EVENTS_OF = 100
@@ -87,18 +90,17 @@ class ClientGather:
 
 
 def _is_owned(obj: Object, uid: str) -> bool:
-    return any(reference.get("uid") == uid for reference in obj["metadata"].get("ownerReferences") or ())
+    return any(owner.get("uid") == uid for owner in ObjectModel(obj).owners)
 
 
 def _list_outputs(pod: Object) -> Iterator[tuple[str, int, bool]]:
     """(container, restart, whether it is the one before) of what a kubelet still has: the last two."""
-    status = pod.get("status") or {}
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+    for one in Pod(pod).all_container_statuses:
         count = int(one.get("restartCount") or 0)
         if count:
             yield one["name"], count - 1, True
         # One that runs is copied when it has ended: what it says until then is not its whole log.
-        if "terminated" in (one.get("state") or {}):
+        if "terminated" in read_fields(one, "state"):
             yield one["name"], count, False
 
 

@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.kit.clock import format_time, parse_time
 
 LIMIT = 512
@@ -56,20 +56,20 @@ def load(at: int, raw: bytes) -> Point:
 
 def read_point(trainjob: Object) -> Point | None:
     """What the TrainJob's status says now; None when its program has said nothing."""
-    report = (trainjob.get("status") or {}).get("trainerStatus") or {}
+    report = read_fields(trainjob, "status", "trainerStatus")
     try:
         at = int(parse_time(report["lastUpdatedTime"]).timestamp())
     except (KeyError, TypeError, ValueError):
         return None
     metrics: dict[str, float] = {}
-    for entry in report.get("metrics") or ():
+    for entry in list_items(report, "metrics"):
         number = _read_number(entry.get("value"))
         if number is not None and len(metrics) < _MOST_METRICS:
             metrics[entry["name"]] = number
     return Point(at, report.get("progressPercentage"), report.get("estimatedRemainingSeconds"), metrics)
 
 
-def _read_number(text: Any) -> float | None:
+def _read_number(text: str | float) -> float | None:
     """JSON has no word for nan and the infinities; what is no number at all has no place in a curve."""
     try:
         number = float(text)
@@ -92,7 +92,7 @@ def choose_dropped(moments: Sequence[int], limit: int = LIMIT) -> list[int]:
     return dropped
 
 
-def to_data(points: Sequence[Point]) -> list[dict[str, Any]]:
+def to_data(points: Sequence[Point]) -> list[Object]:
     return [
         {
             "at": format_time(datetime.fromtimestamp(point.at, UTC)),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from trainmaster.api import code
-from trainmaster.api.conditions import list_conditions
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_status
 from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS, summarize_failure
 from trainmaster.history import series
 from trainmaster.history.archive import RecordLine
 from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
+from trainmaster.jobs.models.pods import read_last_terminated, read_terminated
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 COLUMNS = ("NAMESPACE", "NAME", "STATE", "ENDED", "DELETED", "BY", "RUNTIME", "UID")
 _EVENTS_SHOWN = 20
@@ -33,7 +35,7 @@ def to_row(line: RecordLine) -> tuple[str, ...]:
     )
 
 
-def to_data(line: RecordLine | JobRecord) -> dict[str, Any]:
+def to_data(line: RecordLine | JobRecord) -> Object:
     return {
         "uid": line.uid,
         "namespace": line.namespace,
@@ -46,12 +48,12 @@ def to_data(line: RecordLine | JobRecord) -> dict[str, Any]:
     }
 
 
-def to_full_data(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> dict[str, Any]:
+def to_full_data(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> Object:
     more = {"logs": [_log_to_data(log) for log in logs], "progress": series.to_data(points)}
     return {**to_data(record), **record.document, **more}
 
 
-def _log_to_data(log: ArchivedLog) -> dict[str, Any]:
+def _log_to_data(log: ArchivedLog) -> Object:
     place = log.place
     return {
         "attempt": place.attempt,
@@ -77,20 +79,20 @@ def name_logs(logs: Sequence[ArchivedLog]) -> str:
 
 def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> Iterator[str]:
     """One job, for people."""
-    document = record.document
+    document, job = record.document, TrainJob(record.document["trainjob"])
     yield f"Name:       {record.name}"
     yield f"Namespace:  {record.namespace}"
     yield f"UID:        {record.uid}"
     yield f"Runtime:    {record.runtime}"
-    yield from _describe_code(document["trainjob"]["metadata"].get("annotations") or {})
+    yield from _describe_code(job.annotations)
     yield f"State:      {record.state}"
-    yield from _describe_failure(document["trainjob"], record.state)
+    yield from _describe_failure(job, record.state)
     yield f"Created:    {record.created}"
     yield f"Ended:      {record.finished or '-'}"
     if record.deletion is not None:
         why = f" ({record.deletion.why})" if record.deletion.why else ""
         yield f"Deleted:    {record.deletion.at} by {record.deletion.by or 'somebody unknown'}{why}"
-    restarts = max((int((js["status"] or {}).get("restarts") or 0) for js in document["jobsets"]), default=0)
+    restarts = max((int(read_status(js).get("restarts") or 0) for js in document["jobsets"]), default=0)
     if restarts:
         yield f"Restarts:   {restarts}"
     yield from _describe_progress(points)
@@ -110,11 +112,11 @@ def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Po
             yield f"  {event['last'] or event['first']}  {event['reason']}  {event['about']}: {said}{times}"
 
 
-def _describe_failure(trainjob: Mapping[str, Any], state: str) -> Iterator[str]:
+def _describe_failure(job: TrainJob, state: str) -> Iterator[str]:
     """Why it failed: who and how, and below it what that rank said last."""
-    for condition in list_conditions(dict(trainjob)):
+    for condition in job.conditions:
         if condition.get("status") == "True" and condition.get("type") == state == "Failed":
-            failure = (trainjob.get("status") or {}).get("failure") or {}
+            failure = job.failure or {}
             first = FIRST_FAILURE in condition.get("message", "")
             text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
             yield f"Why:        {summarize_failure(failure) if first and failure else text}"
@@ -147,15 +149,15 @@ def _describe_progress(points: Sequence[Point]) -> Iterator[str]:
             yield f"  {one.name:<{width}}  {one.first:.6g} -> {one.last:.6g}  {bounds}"
 
 
-def _describe_pods(pods: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _describe_pods(pods: Sequence[Fields]) -> Iterator[str]:
     for pod in pods:
         status = pod["status"]
         yield f"{pod['name']}  {status.get('phase', 'Unknown')}{_describe_end(status)}"
 
 
-def _describe_end(status: dict[str, Any]) -> str:
-    for container in status.get("containerStatuses") or ():
-        ended = (container.get("state") or {}).get("terminated") or (container.get("lastState") or {}).get("terminated")
-        if ended and ended.get("exitCode"):
+def _describe_end(status: Fields) -> str:
+    for container in list_items(status, "containerStatuses"):
+        ended = read_terminated(container) or read_last_terminated(container)
+        if ended.get("exitCode"):
             return f"  {container['name']} ended with exit code {ended['exitCode']} ({ended.get('reason', '')})"
     return ""

@@ -162,12 +162,18 @@ def test_an_empty_failure_policy_is_one() -> None:
     assert JobSet(build(spec={"failurePolicy": {"rules": [{"name": "r"}]}})).failure_rules == [{"name": "r"}]
 
 
+def test_a_runtime_says_how_many_nodes_a_job_gets() -> None:
+    assert TrainingRuntime(build(spec={"mlPolicy": {"numNodes": 2}})).nodes == 2
+    assert TrainingRuntime(build()).nodes is None and TrainingRuntime(build()).max_restarts == 0
+
+
 def test_a_pod_says_which_member_of_its_job_it_is() -> None:
     marks = {JOBSET_NAME: "one", REPLICATED_JOB_NAME: "node", RESTART_ATTEMPT: "2", COMPLETION_INDEX: "7"}
     pod = Pod(build({"phase": "Succeeded"}, labels=marks))
     assert (pod.jobset, pod.step, pod.attempt, pod.index, pod.is_over) == ("one", "node", 2, 7, True)
     waits = {"state": {"waiting": {"reason": "Queued"}}}
     assert read_waiting(waits)["reason"] == "Queued" and not read_running(waits) and not read_terminated({})
+    assert not pod.unscheduled and Pod(build({"conditions": [build_condition("PodScheduled", "False")]})).unscheduled
 
 
 def test_a_pod_says_how_far_it_is_and_why() -> None:

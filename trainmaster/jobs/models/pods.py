@@ -44,6 +44,12 @@ class Pod(ObjectModel):
         return str(self.status.get("reason") or "")
 
     @property
+    def unscheduled(self) -> Fields:
+        """The condition that says why no Node takes it; empty when one has, or nobody has tried."""
+        condition = self.find_condition("PodScheduled")
+        return condition if condition is not None and condition.get("status") == "False" else _NOTHING
+
+    @property
     def node(self) -> str:
         """Where it is bound to; "" while it waits for one."""
         return str(self.spec.get("nodeName") or "")

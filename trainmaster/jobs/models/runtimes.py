@@ -36,6 +36,12 @@ class TrainingRuntime(ObjectModel):
         return get_ml_policy(self.raw)
 
     @property
+    def nodes(self) -> int | None:
+        """How many a job gets that does not say; None leaves it to the default, which is one."""
+        nodes = self.ml_policy.get("numNodes")
+        return nodes if isinstance(nodes, int) else None
+
+    @property
     def max_restarts(self) -> int:
         policy: Fields = self.jobset_spec.get("failurePolicy") or {}
         return int(policy.get("maxRestarts") or 0)

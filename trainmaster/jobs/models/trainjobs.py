@@ -134,10 +134,25 @@ class TrainJob(ObjectModel):
         return find_end(self.raw)
 
     @property
+    def end_condition(self) -> Fields | None:
+        """The condition that says how it ended; None while it has not."""
+        for end in FINISHED:
+            condition = self.find_condition(end)
+            if condition is not None and condition.get("status") == "True":
+                return condition
+        return None
+
+    @property
     def state(self) -> TrainJobState:
+        if not self.is_deleting:
+            return self.state_until_gone
         ended = self._find_final_state()
-        if self.is_deleting:
-            return replace(ended, word=DELETING) if ended else TrainJobState(DELETING)
+        return replace(ended, word=DELETING) if ended else TrainJobState(DELETING)
+
+    @property
+    def state_until_gone(self) -> TrainJobState:
+        """The same for those who tell beside it that the job is being deleted: it has a state until it is gone."""
+        ended = self._find_final_state()
         if ended is not None:
             return ended
         if self.is_true(SUSPENDED):
@@ -151,12 +166,11 @@ class TrainJob(ObjectModel):
         return TrainJobState(STARTING, message="Pods are being started" if is_active else "")
 
     def _find_final_state(self) -> TrainJobState | None:
-        for kind in (COMPLETE, FAILED):
-            condition = self.find_condition(kind)
-            if condition is not None and condition.get("status") == "True":
-                reason, message = condition.get("reason", ""), condition.get("message", "")
-                return TrainJobState(kind, reason, message, self._find_verdict(kind, reason))
-        return None
+        condition = self.end_condition
+        if condition is None:
+            return None
+        kind, reason = condition["type"], condition.get("reason", "")
+        return TrainJobState(kind, reason, condition.get("message", ""), self._find_verdict(kind, reason))
 
     def _find_verdict(self, kind: str, reason: str) -> str:
         """A deadline ends a job whatever rank failed before."""
