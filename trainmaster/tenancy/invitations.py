@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from trainmaster.api import tenancy
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_labels
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.api.tenancy import SYSTEM_NAMESPACE, Allowance
@@ -97,7 +98,7 @@ class Invitations:
             obj = await self._client.get(CONFIG_MAPS, _build_name(code), SYSTEM_NAMESPACE)
         except NotFound:
             raise _no_such() from None
-        if tenancy.INVITATION not in (obj["metadata"].get("labels") or {}):
+        if tenancy.INVITATION not in read_labels(obj):
             raise _no_such()
         if _read(obj).expires <= format_time(self._clock.now()):
             await self._remove(obj)

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from trainmaster.api import tenancy
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_annotations, read_fields
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound
 from trainmaster.api.tenancy import SYSTEM_NAMESPACE
@@ -69,7 +70,7 @@ class Register:
         record = await self._find(tenancy.TENANT_RECORD + name)
         if record is None:
             register = await self._find(tenancy.REGISTER)
-            return "given" if name in ((register or {}).get("data") or {}) else ""
+            return "given" if name in read_fields(register, "data") else ""
         return await self._find_left(name)
 
     async def count_signed_up(self) -> int:
@@ -80,9 +81,9 @@ class Register:
     async def carry_over(self) -> int:
         """From the one ConfigMap of before; how many tenants. Once, and again only after a crash in the middle."""
         register = await self._find(tenancy.REGISTER)
-        if register is None or tenancy.CARRIED_OVER in (register["metadata"].get("annotations") or {}):
+        if register is None or tenancy.CARRIED_OVER in read_annotations(register):
             return 0
-        entries = {name: int(text) for name, text in (register.get("data") or {}).items()}
+        entries = {name: int(text) for name, text in read_fields(register, "data").items()}
         owners = {user: name for name, user in entries.items()}
         for user in range(tenancy.FIRST_USER, max(owners, default=tenancy.FIRST_USER - 1) + 1):
             # Without gaps: the next free number is found by halving.

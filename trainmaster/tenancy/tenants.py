@@ -15,6 +15,7 @@ from datetime import timedelta
 from trainmaster.api import tenancy
 from trainmaster.api.labels import ISOLATION
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_annotations, read_fields, read_labels
 from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, ROLE_BINDINGS, Allowance, Tenant
@@ -86,7 +87,7 @@ class TenantRegister:
             made["spec"]["hard"] |= given
             quota = await self._client.create(RESOURCE_QUOTAS, made, name)
         if {"cpu", "memory"} & set(changes):
-            limits = tenancy.build_limit_range(quota["spec"].get("hard") or {})
+            limits = tenancy.build_limit_range(read_fields(quota, "spec", "hard"))
             await self._remove(LIMIT_RANGES, NAME, name)
             if limits is not None:
                 await self._ensure(LIMIT_RANGES, limits, name)
@@ -131,7 +132,7 @@ class TenantRegister:
             if fresh:
                 raise build_taken(name) from None
             found = await self._client.get(NAMESPACES, name)
-            if (found["metadata"].get("labels") or {}).get(tenancy.TENANT) != name:
+            if read_labels(found).get(tenancy.TENANT) != name:
                 raise TenantError(
                     f"namespace {name} exists and belongs to no tenant; choose another name", "exists"
                 ) from None
@@ -201,7 +202,7 @@ class TenantRegister:
             found = await self._client.get(NAMESPACES, name)
         except NotFound:
             found = {"metadata": {}}
-        if (found["metadata"].get("labels") or {}).get(tenancy.TENANT) != name:
+        if read_labels(found).get(tenancy.TENANT) != name:
             raise TenantError(f"there is no tenant {name}; `trainmaster tenant list` shows all", "missing")
         return found
 
@@ -236,7 +237,7 @@ def _check_life(life: timedelta) -> None:
 def check_walls(nodes: list[Object]) -> str:
     """Why a tenant on this machine would have no walls; "" when it has. On a cluster containers are the walls."""
     for node in nodes:
-        level = (node["metadata"].get("annotations") or {}).get(ISOLATION)
+        level = read_annotations(node).get(ISOLATION)
         if level is not None and level != "full":
             return (
                 f"Pods run at isolation level {level} here, so tenants could read each other's files. Run the server "
