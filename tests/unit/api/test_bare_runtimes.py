@@ -16,6 +16,7 @@ from trainmaster.api.training.overrides import merge_metadata
 from trainmaster.api.training.steps import decide_num_nodes, find_policy, get_template_spec
 from trainmaster.controllers.frameworks import inject_gangs
 from trainmaster.controllers.trainjob.children import find_unsupported
+from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.services.jobs import build_runtime
 
@@ -38,7 +39,7 @@ READERS: dict[str, tuple[Callable[[Object], object], object]] = {
     "fields": (lambda runtime: find_unsupported(TrainJob(JOB), runtime), None),
     "gangs": (lambda runtime: inject_gangs(UNUSED, runtime, {}, UNUSED), []),
     "admission": (lambda runtime: check_gang(JOB, runtime, UNUSED), []),
-    "rest": (lambda runtime: build_runtime(runtime)["max_restarts"], 0),
+    "rest": (lambda runtime: build_runtime(TrainingRuntime(runtime))["max_restarts"], 0),
 }
 
 

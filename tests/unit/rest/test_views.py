@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.services.views import JobFacts, build_detail
 
 pytestmark = pytest.mark.unit
@@ -19,19 +21,19 @@ JOB: dict[str, Any] = {
 MISSING = {"reason": "ContainerCreating", "message": 'persistentvolumeclaim "data" not found'}
 
 
-def build_pod(index: int, waiting: dict[str, str]) -> dict[str, Any]:
+def build_pod(index: int, waiting: dict[str, str]) -> Pod:
     labels = {JOBSET_UID: "s1", REPLICATED_JOB_NAME: "node", COMPLETION_INDEX: str(index)}
     status = {"phase": "Pending", "containerStatuses": [{"restartCount": 0, "state": {"waiting": waiting}}]}
-    return {"metadata": {"name": f"volly-{index}", "labels": labels}, "spec": {}, "status": status}
+    return Pod({"metadata": {"name": f"volly-{index}", "labels": labels}, "spec": {}, "status": status})
 
 
 def test_a_job_that_cannot_start_says_what_its_worker_lacks() -> None:
     pods = [build_pod(0, {"reason": "ContainerCreating"}), build_pod(1, MISSING)]
-    told = build_detail(JobFacts(JOB, pods=pods))
+    told = build_detail(JobFacts(TrainJob(JOB), pods=pods))
     assert (told["state"], told["reason"]) == ("Pending", "Starting")
     assert told["message"] == 'worker 1: ContainerCreating: persistentvolumeclaim "data" not found'
 
 
 def test_a_job_whose_workers_say_nothing_is_starting() -> None:
-    told = build_detail(JobFacts(JOB, pods=[build_pod(0, {"reason": "ContainerCreating"})]))
+    told = build_detail(JobFacts(TrainJob(JOB), pods=[build_pod(0, {"reason": "ContainerCreating"})]))
     assert told["message"] == "Pods are being started"

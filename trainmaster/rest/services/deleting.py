@@ -13,8 +13,9 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.services import naming
-from trainmaster.rest.services.reading import JobReader, describe_ended
+from trainmaster.rest.services.reading import JobReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +57,16 @@ async def _delete(client: Client, reader: JobReader, namespace: str, name: str, 
 
 def _find_user(name: str, job: Object | None) -> str:
     """From the job's label, else from its name."""
-    label = "" if job is None else (job["metadata"].get("labels") or {}).get(USER, "")
+    label = "" if job is None else TrainJob(job).labels.get(USER, "")
     user, _, second = name.rpartition("-job-")
     return label or (user if second.isdigit() and naming.is_user(user) else "")
 
 
 async def _delete_script(client: Client, namespace: str, name: str, user: str) -> str:
     script = naming.get_latest_script(user)
-    others = (await client.list(TRAIN_JOBS, namespace, ListOptions(label_selector=f"{USER}={user}"))).items
-    needed = [
-        other["metadata"]["name"]
-        for other in others
-        if other["metadata"]["name"] != name
-        and "deletionTimestamp" not in other["metadata"]
-        and describe_ended(other) is None
-    ]
+    found = await client.list(TRAIN_JOBS, namespace, ListOptions(label_selector=f"{USER}={user}"))
+    others = [job for job in map(TrainJob, found.items) if job.name != name]
+    needed = [job.name for job in others if not job.is_deleting and not job.is_finished]
     if needed:
         return f"{script} stays: {needed[0]} has not ended"
     try:

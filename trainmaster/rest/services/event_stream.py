@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 
 from trainmaster.api.labels import JOBSET_NAME
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import read_labels, read_text
 from trainmaster.api.resources import EVENTS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.training.ends import is_finished
 from trainmaster.client.contract import Client, WatchEvent
-from trainmaster.client.follow import follow
+from trainmaster.client.follow import Begin, Change, follow
+from trainmaster.jobs.models.events import ObjectEvent
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.problems import FieldProblem, invalid
@@ -62,7 +63,7 @@ def parse_cursor(text: str) -> EventCursor:
 class Item:
     kind: str
     """`state`, `event` or `end`."""
-    data: Mapping[str, Any]
+    data: Fields
     revision: int = 0
     state: str = ""
 
@@ -83,7 +84,7 @@ class EventEncoder:
 
 
 async def watch_events(client: Client, clock: Clock, job: Object, cursor: EventCursor) -> AsyncGenerator[Item, None]:
-    follower = _Follower(client, clock, job, cursor)
+    follower = _Follower(client, clock, TrainJob(job), cursor)
     async with Scope("rest.events") as scope:
         follower.start(scope)
         while (item := await follower.queue.get()) is not None:
@@ -94,12 +95,11 @@ async def watch_events(client: Client, clock: Clock, job: Object, cursor: EventC
 class _Follower:
     client: Client
     clock: Clock
-    job: Object
+    job: TrainJob
     cursor: EventCursor
     queue: asyncio.Queue[Item | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
 
     def __post_init__(self) -> None:
-        self._meta = self.job["metadata"]
         self._told = self.cursor.state
         self._seen = self.cursor.revision
         self._ours: dict[str, bool] = {}
@@ -107,19 +107,19 @@ class _Follower:
         self._last = "Deleted"
 
     def start(self, scope: Scope) -> None:
-        name = f"metadata.name={self._meta['name']}"
+        name = f"metadata.name={self.job.name}"
         scope.spawn(self._follow(TRAIN_JOBS, self._begin_job, self._change_job, name), name="rest.events.job")
         scope.spawn(self._follow(EVENTS, self._begin_events, self._change_event, ""), name="rest.events.events")
         scope.spawn(self._end(), name="rest.events.end")
 
-    async def _follow(self, gvr: GVR, begin: Any, change: Any, field_selector: str) -> None:
+    async def _follow(self, gvr: GVR, begin: Begin, change: Change, field_selector: str) -> None:
         await follow(
             self.client,
             self.clock,
             gvr,
             begin,
             change,
-            namespace=self._meta["namespace"],
+            namespace=self.job.namespace,
             field_selector=field_selector,
             trouble=_hear_trouble,
         )
@@ -136,13 +136,13 @@ class _Follower:
         if not items:
             self._over.set()
         for item in items:
-            await self._see_job(item, gone=False)
+            await self._see_job(TrainJob(item), gone=False)
 
     async def _change_job(self, event: WatchEvent) -> None:
-        await self._see_job(event.object, gone=event.type == "DELETED")
+        await self._see_job(TrainJob(event.object), gone=event.type == "DELETED")
 
-    async def _see_job(self, job: Object, *, gone: bool) -> None:
-        if gone or job["metadata"]["uid"] != self._meta["uid"]:
+    async def _see_job(self, job: TrainJob, *, gone: bool) -> None:
+        if gone or job.uid != self.job.uid:
             self._last = "Deleted"
             self._over.set()
             return
@@ -151,42 +151,41 @@ class _Follower:
             "state": state.word,
             "reason": state.reason or None,
             "message": state.message or None,
-            "deleting": "deletionTimestamp" in job["metadata"],
+            "deleting": job.is_deleting,
             "progress": build_progress(job),
         }
         key = f"{_hash(data):08x}"
         if key != self._told:
             self._told = key
             await self.queue.put(Item("state", data, state=key))
-        if is_finished(job):
+        if job.is_finished:
             self._last = state.word
             self._over.set()
 
     # The events
 
     async def _begin_events(self, items: list[Object]) -> None:
-        for item in sorted(items, key=_get_revision):
-            await self._see_event(item)
+        for event in sorted(map(ObjectEvent, items), key=_get_revision):
+            await self._see_event(event)
 
     async def _change_event(self, event: WatchEvent) -> None:
         if event.type != "DELETED":
-            await self._see_event(event.object)
+            await self._see_event(ObjectEvent(event.object))
 
-    async def _see_event(self, event: Object) -> None:
+    async def _see_event(self, event: ObjectEvent) -> None:
         revision = _get_revision(event)
         if revision <= self._seen or not await self._is_ours(event):
             return
         self._seen = revision
         await self.queue.put(Item("event", build_event(event), revision))
 
-    async def _is_ours(self, event: Object) -> bool:
-        about = event.get("involvedObject") or {}
-        kind, name, uid = about.get("kind"), str(about.get("name") or ""), str(about.get("uid") or "")
+    async def _is_ours(self, event: ObjectEvent) -> bool:
+        kind, name, uid = (read_text(event.involved, key) for key in ("kind", "name", "uid"))
         if kind == "TrainJob":
-            return bool(uid == self._meta["uid"])
+            return uid == self.job.uid
         if kind == "JobSet":
-            return bool(name == self._meta["name"] and _get_time(event) >= self._meta["creationTimestamp"])
-        if kind not in ("Job", "Pod") or not name.startswith(f"{self._meta['name']}-"):
+            return name == self.job.name and _get_time(event) >= self.job.created_at
+        if kind not in ("Job", "Pod") or not name.startswith(f"{self.job.name}-"):
             return False
         if uid not in self._ours:
             self._ours[uid] = await self._belongs(PODS if kind == "Pod" else JOBS, name)
@@ -195,12 +194,12 @@ class _Follower:
     async def _belongs(self, gvr: GVR, name: str) -> bool:
         """By its label; of one that is gone by its name, which must not be that of another job's child."""
         try:
-            found = await self.client.get(gvr, name, self._meta["namespace"])
+            found = await self.client.get(gvr, name, self.job.namespace)
         except NotFound:
-            jobs = (await self.client.list(TRAIN_JOBS, self._meta["namespace"])).items
-            longer = [job["metadata"]["name"] for job in jobs if len(job["metadata"]["name"]) > len(self._meta["name"])]
+            jobs = (await self.client.list(TRAIN_JOBS, self.job.namespace)).items
+            longer = [job["metadata"]["name"] for job in jobs if len(job["metadata"]["name"]) > len(self.job.name)]
             return not any(name.startswith(f"{other}-") for other in longer)
-        return bool((found["metadata"].get("labels") or {}).get(JOBSET_NAME) == self._meta["name"])
+        return read_labels(found).get(JOBSET_NAME) == self.job.name
 
 
 def _hear_trouble(error: Exception) -> None:
@@ -209,26 +208,27 @@ def _hear_trouble(error: Exception) -> None:
         raise error
 
 
-def _get_revision(obj: Object) -> int:
-    text = str(obj["metadata"].get("resourceVersion") or "")
+def _get_revision(event: ObjectEvent) -> int:
+    text = event.resource_version
     return int(text) if text.isdigit() else 0
 
 
-def _get_time(event: Object) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or "")
+def _get_time(event: ObjectEvent) -> str:
+    """Its series does not count: what clients were told stays as it is."""
+    found = (read_text(event.raw, name) for name in ("lastTimestamp", "eventTime", "firstTimestamp"))
+    return next(filter(None, found), "")
 
 
-def build_event(event: Mapping[str, Any]) -> dict[str, Any]:
-    about = event.get("involvedObject") or {}
+def build_event(event: ObjectEvent) -> Object:
     return {
-        "time": _get_time(dict(event)),
-        "type": str(event.get("type") or "Normal"),
-        "reason": str(event.get("reason") or ""),
-        "message": str(event.get("message") or ""),
-        "about": f"{about.get('kind', '')}/{about.get('name', '')}",
-        "count": int(event.get("count") or 1),
+        "time": _get_time(event),
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
+        "about": event.about,
+        "count": event.count,
     }
 
 
-def _hash(data: Mapping[str, Any]) -> int:
+def _hash(data: Fields) -> int:
     return zlib.crc32(orjson.dumps(data))

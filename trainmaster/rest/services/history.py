@@ -12,16 +12,20 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import orjson
 
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.places import find_place
+from trainmaster.api.reading import list_items, read_fields, read_status, read_text
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.kept import KeptLogs
 from trainmaster.history.record import JobRecord
 from trainmaster.jobs.logs.contract import Kept, NothingKept
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.reading import describe_record
 from trainmaster.rest.services.views import build_verdict, build_worker
@@ -47,7 +51,7 @@ class HistoryDesk:
         self._directory = directory
         self.kept: Kept = NothingKept() if directory is None else KeptLogs(directory)
 
-    async def select(self, wanted: RecordsWanted) -> tuple[list[dict[str, Any]], str]:
+    async def select(self, wanted: RecordsWanted) -> tuple[list[Object], str]:
         """The newest first, and the token of the next page."""
         after = _read_token(wanted.token)
 
@@ -71,22 +75,22 @@ class HistoryDesk:
             raise not_found(f"there is no record {uid[:64]!r} in the namespace {namespace!r}", hint=hint)
         return record
 
-    async def describe(self, record: JobRecord) -> dict[str, Any]:
+    async def describe(self, record: JobRecord) -> Object:
         kept = await self._ask(
             lambda archive: logs.list_logs(archive.directory, archive.list_jobsets(record.uid)),
             list[logs.ArchivedLog](),
         )
         document = record.document
-        pods = [_to_pod(entry) for entry in document.get("pods") or ()]
-        placed = [(place, pod) for pod in pods if (place := find_place(pod)) is not None]
+        pods = [_to_pod(entry) for entry in list_items(document, "pods")]
+        placed = [(place, pod) for pod in pods if (place := find_place(pod.raw)) is not None]
         return {
             **build_summary(record),
             "message": describe_record(record).message,
-            "verdict": build_verdict(document["trainjob"]),
+            "verdict": build_verdict(TrainJob(document["trainjob"])),
             "workers": [build_worker(place, pod) for place, pod in placed],
-            "events": [_build_event(event) for event in (document.get("events") or ())[-_EVENTS:]],
+            "events": [_build_event(event) for event in list_items(document, "events")[-_EVENTS:]],
             "logs": [_build_log(log) for log in kept],
-            "gaps": list(document.get("gaps") or ()),
+            "gaps": list(list_items(document, "gaps")),
         }
 
     async def _ask(self, question: Callable[[Archive], T], nothing: T) -> T:
@@ -109,7 +113,7 @@ class HistoryDesk:
             raise Problem(503, "no-history", "the archive cannot be read", hint="ask an administrator") from None
 
 
-def build_summary(line: RecordLine | JobRecord) -> dict[str, Any]:
+def build_summary(line: RecordLine | JobRecord) -> Object:
     deletion = line.deletion
     return {
         "uid": line.uid,
@@ -124,22 +128,22 @@ def build_summary(line: RecordLine | JobRecord) -> dict[str, Any]:
     }
 
 
-def _to_pod(entry: dict[str, Any]) -> dict[str, Any]:
-    meta = {"name": entry["name"], "uid": entry["uid"], "labels": entry.get("labels") or {}}
-    return {"metadata": meta, "spec": {"nodeName": entry.get("node") or None}, "status": entry.get("status") or {}}
+def _to_pod(entry: Fields) -> Pod:
+    meta = {"name": entry["name"], "uid": entry["uid"], "labels": read_fields(entry, "labels")}
+    return Pod({"metadata": meta, "spec": {"nodeName": entry.get("node") or None}, "status": read_status(entry)})
 
 
-def _build_event(event: dict[str, Any]) -> dict[str, Any]:
+def _build_event(event: Fields) -> Object:
     return {
-        "time": str(event.get("last") or event.get("first") or ""),
-        "reason": str(event.get("reason") or ""),
-        "about": str(event.get("about") or ""),
-        "message": str(event.get("message") or ""),
+        "time": read_text(event, "last") or read_text(event, "first"),
+        "reason": read_text(event, "reason"),
+        "about": read_text(event, "about"),
+        "message": read_text(event, "message"),
         "count": int(event.get("count") or 1),
     }
 
 
-def _build_log(log: logs.ArchivedLog) -> dict[str, Any]:
+def _build_log(log: logs.ArchivedLog) -> Object:
     place = log.place
     head = {"attempt": place.attempt, "job": place.job, "worker": place.index}
     return {**head, "container": log.container, "restart": log.restart, "bytes": log.bytes}

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 from trainmaster.api.labels import FRAMEWORK, REST_FRAMEWORK, USER
@@ -25,12 +24,15 @@ from trainmaster.api.resources import (
     TRAINING_RUNTIMES,
 )
 from trainmaster.api.status import Conflict, NotFound, StatusError
-from trainmaster.api.training.ends import is_finished
 from trainmaster.api.training.restarts import decide_next
-from trainmaster.api.training.steps import find_policy, get_ml_policy, get_template_spec
+from trainmaster.api.training.steps import find_policy
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.control import ask_for_attempt, set_suspended
 from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, list_pods
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.runtimes import TrainingRuntime
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services import naming
 from trainmaster.rest.services.reading import count_workers
@@ -62,18 +64,18 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    items: list[dict[str, Any]]
+    items: list[Object]
     token: str = ""
 
 
 async def list_jobs(client: Client, wanted: JobFilter) -> JobPage:
     selector, token, looked_at = build_selector(wanted), wanted.token, 0
-    found: list[dict[str, Any]] = []
+    found: list[Object] = []
     while True:
         options = ListOptions(selector, limit=wanted.limit - len(found), continue_token=token)
         page = await client.list(TRAIN_JOBS, wanted.namespace, options)
         looked_at += len(page.items)
-        found += [build_summary(job) for job in page.items if _fits(job, wanted)]
+        found += [build_summary(job) for job in map(TrainJob, page.items) if _fits(job, wanted)]
         token = page.continue_token
         if not token or len(found) >= wanted.limit or looked_at >= _LOOKED_AT:
             return JobPage(found, token)
@@ -98,8 +100,8 @@ def build_selector(wanted: JobFilter) -> str:
     return ",".join(parts)
 
 
-def _fits(job: Object, wanted: JobFilter) -> bool:
-    return wanted.state in (None, read_state(job).word) and wanted.runtime in (None, job["spec"]["runtimeRef"]["name"])
+def _fits(job: TrainJob, wanted: JobFilter) -> bool:
+    return wanted.state in (None, read_state(job).word) and wanted.runtime in (None, job.runtime["name"])
 
 
 async def get_job(client: Client, namespace: str, name: str) -> Object:
@@ -114,7 +116,7 @@ async def get_job(client: Client, namespace: str, name: str) -> Object:
         ) from None
 
 
-async def read_job(client: Client, namespace: str, name: str) -> dict[str, Any]:
+async def read_job(client: Client, namespace: str, name: str) -> Object:
     return build_detail(await collect(client, await get_job(client, namespace, name)))
 
 
@@ -125,23 +127,30 @@ async def collect(client: Client, trainjob: Object) -> JobFacts:
         find_jobset(client, trainjob),
         list_pods(client, trainjob),
     )
-    return JobFacts(trainjob, runtime, jobset, pods, read_policy(config).policy)
+    return JobFacts(
+        TrainJob(trainjob),
+        runtime,
+        None if jobset is None else JobSet(jobset),
+        [Pod(pod) for pod in pods],
+        read_policy(config).policy,
+    )
 
 
-async def suspend_job(client: Client, namespace: str, name: str, suspend: bool) -> dict[str, Any]:
-    job = await get_job(client, namespace, name)
-    if is_finished(job):
+async def suspend_job(client: Client, namespace: str, name: str, suspend: bool) -> Object:
+    found = await get_job(client, namespace, name)
+    job = TrainJob(found)
+    if job.is_finished:
         word, verb = read_state(job).word, "suspend" if suspend else "resume"
         hint = f"POST /api/v1/jobs/{name}/restart runs it again"
         raise Problem(409, "ended", f"{name} has ended ({word}): there is nothing to {verb}", hint=hint)
     _check_staying(job)
-    await set_suspended(client, job, suspend)
+    await set_suspended(client, found, suspend)
     return await read_job(client, namespace, name)
 
 
-def _check_staying(job: Object) -> None:
-    if "deletionTimestamp" in job["metadata"]:
-        raise Problem(409, "deleting", f"{job['metadata']['name']} is being deleted", hint="create it again")
+def _check_staying(job: TrainJob) -> None:
+    if job.is_deleting:
+        raise Problem(409, "deleting", f"{job.name} is being deleted", hint="create it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +166,18 @@ async def restart_job(
 ) -> Restarted:
     """A job that changes while it is looked at is looked at again: it may have ended."""
     for _ in range(_TRIES):
-        job = await get_job(client, namespace, name)
+        found = await get_job(client, namespace, name)
+        job = TrainJob(found)
         _check_staying(job)
-        if is_finished(job):
-            made = await rerun(client, job, new_name, key)
+        if job.is_finished:
+            made = await rerun(client, found, new_name, key)
             return Restarted(made["metadata"]["name"], 0, True)
         _check_running(job, new_name)
-        annotations = job["metadata"].get("annotations") or {}
-        if key and annotations.get(RESTART_KEY, "").partition(" ")[0] == key:
-            return Restarted(name, find_count(annotations[RESTART_KEY].partition(" ")[2]) or 0, False)
+        asked, _, attempt = job.annotations.get(RESTART_KEY, "").partition(" ")
+        if key and asked == key:
+            return Restarted(name, find_count(attempt) or 0, False)
         try:
-            return Restarted(name, await _ask(client, job, key), False)
+            return Restarted(name, await _ask(client, found, key), False)
         except Conflict:
             continue
     raise Problem(409, "conflict", f"{name} changes all the time", hint="send it again in a moment")
@@ -179,13 +189,12 @@ async def _ask(client: Client, job: Object, key: str) -> int:
     return await ask_for_attempt(client, job, jobset, noted)
 
 
-def _check_running(job: Object, new_name: str | None) -> None:
-    name = job["metadata"]["name"]
-    if job["spec"].get("suspend"):
-        hint = f"POST /api/v1/jobs/{name}/resume starts its processes anew"
-        raise Problem(409, "suspended", f"{name} is suspended", hint=hint)
+def _check_running(job: TrainJob, new_name: str | None) -> None:
+    if job.is_suspended:
+        hint = f"POST /api/v1/jobs/{job.name}/resume starts its processes anew"
+        raise Problem(409, "suspended", f"{job.name} is suspended", hint=hint)
     if new_name is not None:
-        raise invalid([FieldProblem(f"{name} has not ended and keeps its name: leave it out", pointer="/name")])
+        raise invalid([FieldProblem(f"{job.name} has not ended and keeps its name: leave it out", pointer="/name")])
 
 
 def check_name(name: str | None) -> str | None:
@@ -197,7 +206,7 @@ def check_name(name: str | None) -> str | None:
 
 async def check_worker(client: Client, job: Object, worker: int | None, *, most: int) -> None:
     """Problem 422 for a worker that the job does not have, or for all of a job that has too many."""
-    count = await count_workers(client, job)
+    count = await count_workers(client, TrainJob(job))
     if worker is None and count > most:
         text = f"this job has {count} workers, and at most {most} can be followed together: choose one"
         raise invalid([FieldProblem(text, parameter="worker")])
@@ -206,12 +215,12 @@ async def check_worker(client: Client, job: Object, worker: int | None, *, most:
         raise invalid([FieldProblem(f"there is no worker {worker}; this job has {there}", parameter="worker")])
 
 
-async def list_runtimes(client: Client, namespace: str) -> list[dict[str, Any]]:
+async def list_runtimes(client: Client, namespace: str) -> list[Object]:
     """Those for everybody, and those of the namespace."""
     wide, narrow = await asyncio.gather(
         _list(client, CLUSTER_TRAINING_RUNTIMES, ""), client.list(TRAINING_RUNTIMES, namespace)
     )
-    return [build_runtime(runtime) for runtime in (*wide, *narrow.items)]
+    return [build_runtime(TrainingRuntime(runtime)) for runtime in (*wide, *narrow.items)]
 
 
 async def _list(client: Client, gvr: GVR, namespace: str) -> list[Object]:
@@ -223,14 +232,13 @@ async def _list(client: Client, gvr: GVR, namespace: str) -> list[Object]:
         raise
 
 
-def build_runtime(runtime: Mapping[str, Any]) -> dict[str, Any]:
-    meta = runtime["metadata"]
+def build_runtime(runtime: TrainingRuntime) -> Object:
     return {
-        "name": meta["name"],
-        "kind": runtime["kind"],
-        "namespace": meta.get("namespace"),
-        "framework": (meta.get("labels") or {}).get(FRAMEWORK),
-        "policy": find_policy(runtime)[0] or None,
-        "nodes": get_ml_policy(runtime).get("numNodes"),
-        "max_restarts": (get_template_spec(runtime).get("failurePolicy") or {}).get("maxRestarts", 0),
+        "name": runtime.name,
+        "kind": runtime.kind,
+        "namespace": runtime.namespace or None,
+        "framework": runtime.labels.get(FRAMEWORK),
+        "policy": find_policy(runtime.raw)[0] or None,
+        "nodes": runtime.nodes,
+        "max_restarts": runtime.max_restarts,
     }

@@ -10,10 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 
@@ -25,6 +24,7 @@ from trainmaster.history.record import JobRecord
 from trainmaster.jobs.logs.contract import ATTEMPT, Entry, JobLogOptions, Kept, Line, LogMark, Positions
 from trainmaster.jobs.logs.lines import Position
 from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.services.printed import build_line
@@ -106,14 +106,14 @@ def parse_cursor(text: str) -> LogCursor:
         raise invalid([FieldProblem("is no id of this stream", parameter="Last-Event-ID")], hint=hint) from None
 
 
-def _read_entry(entry: Any) -> tuple[tuple[str, str], Position]:
+def _read_entry(entry: Sequence[object]) -> tuple[tuple[str, str], Position]:
     pod, container, restart, time, same = entry
-    if not all(isinstance(text, str) for text in (pod, container, time)):
+    if not (isinstance(pod, str) and isinstance(container, str) and isinstance(time, str)):
         raise ValueError("no text")
     return (pod, container), Position(_read_count(restart), time, _read_count(same))
 
 
-def _read_count(value: Any) -> int:
+def _read_count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
         raise ValueError("no count")
     return value
@@ -142,7 +142,7 @@ async def _find_end(client: Client, job: Object) -> str:
         last = await client.get(TRAIN_JOBS, meta["name"], meta["namespace"])
     except NotFound:
         return "Deleted"
-    return read_state(last).word if last["metadata"]["uid"] == meta["uid"] else "Deleted"
+    return read_state(TrainJob(last)).word if last["metadata"]["uid"] == meta["uid"] else "Deleted"
 
 
 async def watch_record(
@@ -188,5 +188,5 @@ class LogEncoder:
         self._cursor.note(item)
         if isinstance(item, StreamEnd):
             return encode("end", {"state": item.state}, self._cursor.dump())
-        data: Mapping[str, Any] = {"kind": item.kind, "attempt": item.attempt, "text": item.text}
+        data = {"kind": item.kind, "attempt": item.attempt, "text": item.text}
         return encode("mark", data, self._cursor.dump())

@@ -7,27 +7,27 @@ and why). Whoever may not read TrainJobs of a namespace learns nothing, not from
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from trainmaster.api.conditions import find_condition, is_true, list_conditions
-from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, REPLICATED_JOB_NAME
 from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import get_phase
+from trainmaster.api.reading import read_fields, read_text
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training.restarts import read_first
-from trainmaster.api.training.steps import get_ml_policy
 from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.record import DELETED, JobRecord
+from trainmaster.jobs.models.pods import Pod, read_waiting
+from trainmaster.jobs.models.runtimes import TrainingRuntime
+from trainmaster.jobs.models.trainjobs import COMPLETE, TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.records import TAIL_BYTES, RecordSource, keep_end
+from trainmaster.rest.services.views import ON_HOLD
 
 State = Literal["Running", "Complete", "Failed"]
 RUNNING: State = "Running"
-ENDS: tuple[State, ...] = ("Complete", "Failed")
 NODE_JOB = "node"
 _REMEMBERED = 1024
 _ARCHIVE_SECONDS = 2.0
@@ -92,18 +92,18 @@ class JobReader:
         found = await self.find(client, namespace, name)
         if isinstance(found, JobRecord):
             return describe_record(found)
-        ended = describe_ended(found)
+        job = TrainJob(found)
+        ended = describe_ended(job)
         if ended is not None:
             return ended
-        meta = found["metadata"]
-        return JobState(meta["name"], RUNNING, await _explain(client, found), meta["creationTimestamp"])
+        return JobState(job.name, RUNNING, await _explain(client, job), job.created_at)
 
     async def get_log(
         self, client: Client, namespace: str, name: str, worker: int, tail_lines: int | None = None
     ) -> WorkerLog:
         found = await self.find(client, namespace, name)
-        trainjob = found.document["trainjob"] if isinstance(found, JobRecord) else found
-        count = await count_workers(client, trainjob)
+        job = TrainJob(found.document["trainjob"] if isinstance(found, JobRecord) else found)
+        count = await count_workers(client, job)
         if worker >= count:
             there = "one, 0" if count == 1 else f"{count}, 0 to {count - 1}"
             raise invalid([FieldProblem(f"there is no worker {worker}; this job has {there}", parameter="worker")])
@@ -115,10 +115,10 @@ class JobReader:
             kept = None if record is None else await self._records.find_log(record, NODE_JOB, worker)
             if kept is not None:
                 text = kept
-            elif isinstance(found, JobRecord) or describe_ended(found) is not None:
+            elif isinstance(found, JobRecord) or job.is_finished:
                 raise not_found(f"no log of worker {worker} was kept", hint="it may never have started")
             else:
-                raise _build_waiting(worker, await _explain(client, found))
+                raise _build_waiting(worker, await _explain(client, job))
         raw, truncated = text
         decoded = raw.decode(errors="replace")
         if tail_lines is not None:
@@ -128,95 +128,84 @@ class JobReader:
         return WorkerLog(name, worker, decoded, truncated)
 
 
-def describe_ended(trainjob: Mapping[str, Any]) -> JobState | None:
+def describe_ended(job: TrainJob) -> JobState | None:
     """None while it has not ended."""
-    meta, conditions = trainjob["metadata"], list_conditions(dict(trainjob))
-    for state in ENDS:
-        if is_true(conditions, state):
-            condition = find_condition(conditions, state) or {}
-            message = str(condition.get("message") or condition.get("reason") or state)
-            return JobState(
-                meta["name"], state, message, meta["creationTimestamp"], condition.get("lastTransitionTime")
-            )
-    return None
+    condition = job.end_condition
+    if condition is None:
+        return None
+    state: State = "Complete" if condition["type"] == COMPLETE else "Failed"
+    message = str(condition.get("message") or condition.get("reason") or state)
+    return JobState(job.name, state, message, job.created_at, condition.get("lastTransitionTime"))
 
 
 def describe_record(record: JobRecord) -> JobState:
     deletion = record.deletion
     gone = "" if deletion is None else f" (deleted {deletion.at} by {deletion.by or 'somebody unknown'})"
-    ended = describe_ended(record.document["trainjob"])
+    ended = describe_ended(TrainJob(record.document["trainjob"]))
     if record.state == DELETED or ended is None:
         text = f"deleted before its end{gone}"
         return JobState(record.name, "Failed", text, record.created, record.finished or None)
     return JobState(record.name, ended.state, ended.message + gone, record.created, ended.completed_at)
 
 
-async def _explain(client: Client, trainjob: Object) -> str:
+async def _explain(client: Client, job: TrainJob) -> str:
     """What a job that has not ended is doing, for people."""
-    status = trainjob.get("status") or {}
-    if "deletionTimestamp" in trainjob["metadata"]:
+    if job.is_deleting:
         return "Deleting: it was deleted, and its workers are ending"
-    if trainjob["spec"].get("suspend"):
-        return "Suspended: somebody suspended it; it goes on when it is resumed"
-    waiting = status.get("waiting")
-    if isinstance(waiting, dict):
-        return f"Pending: {waiting.get('reason', '')}: {waiting.get('message', '')}"
-    for job in status.get("jobsStatus") or ():
-        if job.get("name") == NODE_JOB and (job.get("ready") or job.get("succeeded")):
+    if job.is_suspended:
+        return f"Suspended: {ON_HOLD}"
+    if job.waiting:
+        return f"Pending: {job.waiting.get('reason', '')}: {job.waiting.get('message', '')}"
+    for step in job.steps:
+        if step.get("name") == NODE_JOB and (step.get("ready") or step.get("succeeded")):
             return "Running: its workers are at work"
-    pods = await _list_workers(client, trainjob["metadata"]["namespace"], trainjob["metadata"]["name"])
+    pods = await _list_workers(client, job.namespace, job.name)
     if not pods:
         return "Pending: its workers are being made"
-    running = sum(get_phase(pod) == "Running" for pod in pods)
+    running = sum(pod.is_running for pod in pods)
     if running:
         return f"Running: {running} of {len(pods)} workers are at work"
     return f"Pending: {next((why for why in map(_find_reason, pods) if why), 'its workers are starting')}"
 
 
-def _find_reason(pod: Object) -> str:
+def _find_reason(pod: Pod) -> str:
     """Why a Pod does not run; "" when it does not say."""
-    status = pod.get("status") or {}
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("message") or condition.get("reason") or "")
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        waiting = (container.get("state") or {}).get("waiting")
+    if pod.unscheduled:
+        return read_text(pod.unscheduled, "message") or read_text(pod.unscheduled, "reason")
+    for container in pod.all_container_statuses:
+        waiting = read_waiting(container)
         if waiting:
             return ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
     return ""
 
 
-async def _list_workers(client: Client, namespace: str, name: str, worker: int | None = None) -> list[Object]:
+async def _list_workers(client: Client, namespace: str, name: str, worker: int | None = None) -> list[Pod]:
     """The newest attempt's first."""
     selector = f"{JOBSET_NAME}={name},{REPLICATED_JOB_NAME}={NODE_JOB}"
     if worker is not None:
         selector += f",{COMPLETION_INDEX}={worker}"
-    pods = list((await client.list(PODS, namespace, ListOptions(label_selector=selector))).items)
-    return sorted(pods, key=_get_age, reverse=True)
+    found = await client.list(PODS, namespace, ListOptions(label_selector=selector))
+    return sorted(map(Pod, found.items), key=_get_age, reverse=True)
 
 
-def _get_age(pod: Object) -> tuple[int, str]:
-    attempt = (pod["metadata"].get("labels") or {}).get(RESTART_ATTEMPT, "0")
-    return read_first(pod) + (int(attempt) if attempt.isdigit() else 0), pod["metadata"]["creationTimestamp"]
+def _get_age(pod: Pod) -> tuple[int, str]:
+    return read_first(pod.raw) + pod.attempt, pod.created_at
 
 
-async def count_workers(client: Client, trainjob: Mapping[str, Any]) -> int:
+async def count_workers(client: Client, job: TrainJob) -> int:
     """As many nodes as the job asks for, else as its runtime has."""
-    spec = trainjob["spec"]
-    count = (spec.get("trainer") or {}).get("numNodes")
-    if isinstance(count, int):
-        return count
-    reference = spec["runtimeRef"]
-    namespaced = reference.get("kind") == "TrainingRuntime"
+    if job.nodes is not None:
+        return job.nodes
+    name = job.runtime["name"]
     try:
-        if namespaced:
-            runtime = await client.get(TRAINING_RUNTIMES, reference["name"], trainjob["metadata"]["namespace"])
+        if job.runtime.get("kind") == "TrainingRuntime":
+            runtime = await client.get(TRAINING_RUNTIMES, name, job.namespace)
         else:
-            runtime = await client.get(CLUSTER_TRAINING_RUNTIMES, reference["name"])
+            runtime = await client.get(CLUSTER_TRAINING_RUNTIMES, name)
     except StatusError:
         # Gone, or not for everybody to see: one is what a runtime has that does not say.
         return 1
-    return int(get_ml_policy(runtime).get("numNodes") or 1)
+    return TrainingRuntime(runtime).nodes or 1
 
 
 async def _read_live(
@@ -230,7 +219,7 @@ async def _read_live(
         size, truncated = 0, False
         options = LogOptions(container=NODE_JOB, tail_lines=tail_lines)
         try:
-            async for piece in client.logs(pod["metadata"]["name"], namespace, options):
+            async for piece in client.logs(pod.name, namespace, options):
                 pieces.append(piece)
                 size += len(piece)
                 if size > 2 * TAIL_BYTES:
@@ -245,10 +234,10 @@ async def _read_live(
     return None
 
 
-def _has_started(pod: Object) -> bool:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+def _has_started(pod: Pod) -> bool:
     return any(
-        {"running", "terminated"} & {*(one.get("state") or ()), *(one.get("lastState") or ())} for one in statuses
+        {"running", "terminated"} & {*read_fields(one, "state"), *read_fields(one, "lastState")}
+        for one in pod.container_statuses
     )
 
 

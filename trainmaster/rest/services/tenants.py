@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import NODES
 from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, Allowance
 from trainmaster.client.contract import Client
@@ -108,8 +109,8 @@ async def read_quota(caller: Caller) -> list[tuple[str, str, str]]:
     if caller.tenant is None:
         return []
     quota = await caller.client.get(RESOURCE_QUOTAS, NAME, caller.tenant)
-    status = quota.get("status") or {}
-    hard, used = status.get("hard") or quota["spec"]["hard"], status.get("used") or {}
+    hard = read_fields(quota, "status", "hard") or quota["spec"]["hard"]
+    used = read_fields(quota, "status", "used")
     return [(name, str(amount), str(used.get(name, "0"))) for name, amount in hard.items()]
 
 
