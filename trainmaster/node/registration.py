@@ -22,12 +22,13 @@ from trainmaster.api.labels import DEVICES, ISOLATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, NodePolicy, read_node_policy
 from trainmaster.api.pods.requests import GPU
-from trainmaster.api.reading import list_items, read_annotations, read_fields, read_labels, read_status
+from trainmaster.api.reading import list_items, read_fields, read_status
 from trainmaster.api.resources import CONFIG_MAPS, LEASES, NODES
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.client.contract import Client, PatchType
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.plan import Note
+from trainmaster.jobs.models.nodes import Node
 from trainmaster.kit.clock import Clock, format_micro_time, format_time
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.devices import FoundDevices, Inventory
@@ -368,19 +369,20 @@ def _build_condition(
 def build_patch(old: Object, new: Object) -> Object:
     """What is to be written of labels, annotations and taints; empty when all of it stands there."""
     meta: Object = {}
-    have, notes = read_labels(old), read_annotations(old)
+    have = Node(old)
     want = new["metadata"]
-    gone = {key: None for key in str(notes.get(DECLARED, "")).split(",") if key and key not in want["labels"]}
-    labels = {key: value for key, value in want["labels"].items() if have.get(key) != value}
-    labels |= {key: None for key in gone if key in have}
-    annotations = {key: value for key, value in want["annotations"].items() if notes.get(key) != value}
+    declared = str(have.annotations.get(DECLARED, "")).split(",")
+    gone = [key for key in declared if key and key not in want["labels"]]
+    labels = {key: value for key, value in want["labels"].items() if have.labels.get(key) != value}
+    labels |= {key: None for key in gone if key in have.labels}
+    annotations = {key: value for key, value in want["annotations"].items() if have.annotations.get(key) != value}
     if labels:
         meta["labels"] = labels
     if annotations:
         meta["annotations"] = annotations
     patch: Object = {"metadata": meta} if meta else {}
     taints = list_items(new, "spec", "taints")
-    if list(taints) != list(list_items(old, "spec", "taints")):
+    if list(taints) != list(have.taints):
         patch["spec"] = {"taints": taints or None}
     return patch
 

@@ -88,7 +88,7 @@ class _Live:
 
 @dataclass(frozen=True, slots=True)
 class PodReader:
-    """`volumes.downward.Reader` for one Pod."""
+    """`volumes.downward.FieldReader` for one Pod."""
 
     pod: Pod
     site: Site
