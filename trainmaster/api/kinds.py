@@ -6,14 +6,15 @@ selectors and the CRD YAML. Adding a kind is adding one declaration (and, for it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from trainmaster.api.fields import FieldError
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.schema import SchemaNode
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -88,6 +89,36 @@ class DeletionRules:
     """The answer is the object that is gone, and not a Status."""
 
 
+def _names_all(obj: Object, hard: Fields) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRules:
+    """What quotas know of a kind besides `count/PLURAL.GROUP`, under which objects of every kind are counted."""
+
+    counts_plural: bool = False
+    """Its objects are counted under the bare plural too."""
+    measure: Callable[[Object], dict[str, Fraction]] | None = None
+    """What an object asks for, under every name that a quota may give it; empty once it asks for nothing any more."""
+    list_unspecified: Callable[[Object, Fields], Sequence[str]] = _names_all
+    """What an object must name because the quota limits it (its `spec.hard`), and does not."""
+    writes_data: bool = False
+    """Its objects lead to data on the disk: none is let in where the quota for storage is used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRules:
+    """What is looked at when a tenant writes an object of a kind."""
+
+    list_gangs: Callable[[Fields], Iterator[tuple[int, Fields]]] | None = None
+    """(Pods, what each is made from), for every job in an object; None for kinds that lead to no Pods."""
+    reserved: tuple[str, ...] = ()
+    """How labels and annotations begin that only controllers write, in an object and in the templates in it."""
+    controlled: bool = False
+    """Only controllers name themselves as the controller of an object."""
+
+
 def _no_errors(new: Object, old: Object | None) -> list[FieldError]:
     return []
 
@@ -149,6 +180,8 @@ class Kind:
     """Read-only and never stored: made anew for everybody who asks (metrics.k8s.io)."""
     updates: UpdateRules = UpdateRules()
     deletions: DeletionRules = DeletionRules()
+    quotas: QuotaRules = QuotaRules()
+    tenants: TenantRules = TenantRules()
 
     def __repr__(self) -> str:
         return f"Kind({self.api_version} {self.kind})"

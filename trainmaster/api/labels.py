@@ -100,3 +100,8 @@ REST_FRAMEWORK = "trainmaster.dev/framework"
 """Label on TrainJobs, by the REST API: the framework of the request."""
 SCRIPT_OF = "trainmaster.dev/script-of"
 """Label on ConfigMaps, by the REST API: the TrainJob whose code it holds. Without an owner it is looked at again."""
+
+RESERVED_IN_TEMPLATES = ("jobset.sigs.k8s.io/", "batch.kubernetes.io/", "training.kubeflow.org/")
+"""How labels and annotations of templates begin that only controllers write."""
+RESERVED_ON_PODS = (*RESERVED_IN_TEMPLATES, "trainer.kubeflow.org/")
+"""Runtimes have labels under the latter that are their author's."""

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.resources import PODS
 from trainmaster.apiserver.contract import Call
 
 
@@ -26,7 +27,7 @@ class AdmissionOperation(Enum):
 
 
 def is_pod(kind: Kind) -> bool:
-    return kind.plural == "pods" and not kind.group
+    return kind.gvr == PODS
 
 
 @dataclass(slots=True)

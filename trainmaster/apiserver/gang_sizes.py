@@ -7,20 +7,17 @@ Pods before the quota refuses the first one too many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import orjson
 
 from trainmaster.api import quantity, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Fields
-from trainmaster.api.reading import list_items, read_fields, read_spec
-from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.reading import read_fields
+from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.tenancy import NAME, OBJECT_BYTES, build_raise_advice
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.state import RegistryState
 
-_KINDS = (TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS)
 _SHARE = 4
 """The Pods of one job may take this part of the tenant's object bytes."""
 
@@ -30,39 +27,24 @@ class GangSizes(Plugin):
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:
-        return kind.gvr in _KINDS
+        return kind.tenants.list_gangs is not None
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.new is None or attributes.subresource or attributes.operation is AdmissionOperation.DELETE:
+        list_gangs = attributes.kind.tenants.list_gangs
+        if (
+            list_gangs is None
+            or attributes.new is None
+            or attributes.subresource
+            or attributes.operation is AdmissionOperation.DELETE
+        ):
             return
-        record = self._state.store.get("resourcequotas", f"{attributes.namespace}/{NAME}")
+        record = self._state.store.get(RESOURCE_QUOTAS.collection, f"{attributes.namespace}/{NAME}")
         if record is None:
             return
         hard = read_fields(self._state.parsed.get(record), "spec", "hard")
-        problem = find_problem(attributes.namespace, list(list_gangs(attributes.kind, attributes.new)), hard)
+        problem = find_problem(attributes.namespace, list(list_gangs(attributes.new)), hard)
         if problem:
             raise status.forbidden(attributes.kind.gvr, attributes.name, problem)
-
-
-def list_gangs(kind: Kind, obj: Fields) -> Iterator[tuple[int, Fields]]:
-    """(Pods, what each is made from), for every job in the object."""
-    spec = read_spec(obj)
-    if kind.gvr == TRAIN_JOBS:
-        # All that stands in a TrainJob may end up in every one of its Pods.
-        yield int(read_fields(spec, "trainer").get("numNodes") or 1), {**spec, "metadata": obj["metadata"]}
-    elif kind.gvr == JOBS:
-        yield int(spec.get("parallelism") or 1), read_fields(spec, "template")
-    elif kind.gvr == JOB_SETS:
-        yield from _list_replicated(spec)
-    else:
-        yield int(read_fields(spec, "mlPolicy").get("numNodes") or 1), {}
-        yield from _list_replicated(read_fields(spec, "template", "spec"))
-
-
-def _list_replicated(spec: Fields) -> Iterator[tuple[int, Fields]]:
-    for job in list_items(spec, "replicatedJobs"):
-        template = read_fields(job, "template", "spec")
-        yield int(job.get("replicas") or 1) * int(template.get("parallelism") or 1), read_fields(template, "template")
 
 
 def find_problem(tenant: str, gangs: list[tuple[int, Fields]], hard: Fields) -> str:

@@ -11,15 +11,15 @@ from fractions import Fraction
 
 from trainmaster.api import quantity, status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
+from trainmaster.api.resources import LIMIT_RANGES, PODS
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.apiserver.quotas import show
 from trainmaster.store.contract import Store
 
-PODS = GVR("", "v1", "pods")
-_BUCKET = "limitranges"
+_BUCKET = LIMIT_RANGES.collection
 _ANNOTATION = "kubernetes.io/limit-ranger"
 
 

@@ -20,6 +20,7 @@ from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_text
+from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError, from_object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.contract import Call, Frame, Frames
@@ -175,7 +176,7 @@ class LocalClient:
         return [stored.parse(value) for value in page.values]
 
     def logs(self, name: str, namespace: str, options: LogOptions | None = None) -> AsyncIterator[bytes]:
-        self._admit("get", GVR("", "v1", "pods"), namespace, name, "log")
+        self._admit("get", PODS, namespace, name, "log")
         if self._log_source is None:
             raise status.unavailable("no node serves logs")
         return self._log_source(name, namespace, options or LogOptions())

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from trainmaster.api.status import AlreadyExists, NotFound
 from trainmaster.apiserver import create, delete, stored, update
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
@@ -21,11 +22,6 @@ from trainmaster.apiserver.work import KeyedWorker
 from trainmaster.client.contract import ActingIdentity, DeleteOptions, WriteOptions
 from trainmaster.store.contract import Event, EventType, StoredRecord
 
-NAMESPACES = GVR("", "v1", "namespaces")
-SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
-CONFIG_MAPS = GVR("", "v1", "configmaps")
-PODS = GVR("", "v1", "pods")
-
 CONTROLLER = ActingIdentity("system:serviceaccount:kube-system:namespace-controller", groups=("system:masters",))
 INITIAL = ("default", "kube-system", "kube-public", "kube-node-lease", "kubeflow-system")
 """There from the first start. The SDK looks for its runtimes' namespace, kubectl for `default`."""
@@ -33,7 +29,7 @@ INITIAL = ("default", "kube-system", "kube-public", "kube-node-lease", "kubeflow
 _IMMORTAL = ("default", "kube-system", "kube-public")
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _FINALIZER = "kubernetes"
-_BUCKET = "namespaces"
+_BUCKET = NAMESPACES.collection
 _ROOT_CA = "kube-root-ca.crt"
 _FURNITURE = {stored.bucket_of(SERVICE_ACCOUNTS): "default", stored.bucket_of(CONFIG_MAPS): _ROOT_CA}
 """What every namespace has: where it is stored, and its name."""
@@ -51,7 +47,7 @@ class NamespaceLifecycle(Plugin):
     def mutate(self, attributes: Attributes) -> None:
         if attributes.operation is AdmissionOperation.CREATE and attributes.kind.namespaced:
             self._check_open(attributes)
-        elif attributes.kind.plural == "namespaces" and not attributes.kind.group:
+        elif attributes.kind.gvr == NAMESPACES:
             if attributes.operation is AdmissionOperation.DELETE:
                 if attributes.name in _IMMORTAL:
                     raise status.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")

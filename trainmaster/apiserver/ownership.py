@@ -18,16 +18,12 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.state import RegistryState
 
 MASTERS = "system:masters"
-_TEMPLATES = frozenset((PODS, TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS))
-_IN_TEMPLATES = ("jobset.sigs.k8s.io/", "batch.kubernetes.io/", "training.kubeflow.org/")
-_ON_PODS = (*_IN_TEMPLATES, "trainer.kubeflow.org/")
-"""Runtimes have labels under the latter that are their author's."""
 _BARE = frozenset((LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME))
 _SHOWN = 5
 """Problems in one refusal."""
@@ -46,14 +42,13 @@ class Ownership(Plugin):
             return
         owners = list_items(new, "metadata", "ownerReferences")
         before = list_items(attributes.old, "metadata", "ownerReferences")
-        looks_inside = attributes.kind.gvr in _TEMPLATES and not attributes.subresource
-        if owners == before and not looks_inside:
+        prefixes = () if attributes.subresource else attributes.kind.tenants.reserved
+        if owners == before and not prefixes:
             return
         if MASTERS in attributes.call.identity.groups or not self._is_tenant(attributes.namespace):
             return
         problems = list(self._find_owner_problems(attributes, owners, before))
-        if looks_inside:
-            prefixes = _ON_PODS if attributes.kind.gvr == PODS else _IN_TEMPLATES
+        if prefixes:
             known = set(find_marks(attributes.old or {}, prefixes))
             added = (mark for mark in find_marks(new, prefixes) if mark not in known)
             problems += [f"{place}: {key} is written by controllers only" for place, key, _ in added]
@@ -62,7 +57,7 @@ class Ownership(Plugin):
             raise status.forbidden(attributes.kind.gvr, attributes.name, text)
 
     def _is_tenant(self, namespace: str) -> bool:
-        record = self._state.store.get("namespaces", namespace)
+        record = self._state.store.get(NAMESPACES.collection, namespace)
         return record is not None and is_tenant(self._state.parsed.get(record))
 
     def _find_owner_problems(
@@ -73,7 +68,7 @@ class Ownership(Plugin):
                 continue
             place = f"metadata.ownerReferences[{number}]"
             kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
-            if owner.get("controller") and attributes.kind.gvr in (PODS, JOBS, JOB_SETS):
+            if owner.get("controller") and attributes.kind.tenants.controlled:
                 yield f"{place} names a controller, which only controllers do on a {attributes.kind.kind}"
             elif not self._exists(kind, attributes.namespace, owner):
                 yield f"{place}: there is no {owner.get('kind')} {owner.get('name')} with that uid in this namespace"

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.store.contract import Store
 
-PODS = GVR("", "v1", "pods")
-_ACCOUNTS = "serviceaccounts"
-_CLASSES = "scheduling.k8s.io/priorityclasses"
+_ACCOUNTS = SERVICE_ACCOUNTS.collection
+_CLASSES = PRIORITY_CLASSES.collection
 _PREEMPT = "PreemptLowerPriority"
 
 

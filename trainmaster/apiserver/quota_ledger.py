@@ -15,16 +15,16 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.quotas import Usage
 from trainmaster.api.reading import read_fields
+from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.tenancy import OBJECT_BYTES, PIDS, STORAGE
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.quotas import BUCKET, PODS, QUOTAS, list_counts, measure_content, show
+from trainmaster.apiserver.quotas import BUCKET, list_counts, show
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.work import KeyedWorker
 from trainmaster.store.contract import Event, EventType, StoredRecord
 
 _MEASURED_BY_NODE = (PIDS, STORAGE)
 """The node writes into `status.used` how much of them is used, and holds them; here nothing is added to them."""
-_FINISHED = ("Succeeded", "Failed")
 _SHOW_SECONDS = 1.0
 
 
@@ -61,11 +61,7 @@ class QuotaController:
             for kind in state.catalogue.kinds
             if kind.namespaced and not (kind.review or kind.measured) and kind.storage is None
         }
-        self._measured = {
-            bucket: kind
-            for bucket, kind in self._contents.items()
-            if kind.gvr == PODS or (kind.plural == "persistentvolumeclaims" and not kind.group)
-        }
+        self._measured = {bucket: kind for bucket, kind in self._contents.items() if kind.quotas.measure is not None}
         self._accounts: dict[str, _Account] = {}
         self._shown: dict[str, float] = {}
         """When the numbers of a namespace were last counted, or will be."""
@@ -112,10 +108,7 @@ class QuotaController:
         return account.set((record.bucket, record.name), usage)
 
     def _measure(self, kind: Kind, record: StoredRecord) -> Usage:
-        obj = self._state.parsed.get(record)
-        if kind.gvr == PODS and obj.get("status", {}).get("phase") in _FINISHED:
-            return {}
-        return measure_content(kind, obj)
+        return {} if kind.quotas.measure is None else kind.quotas.measure(self._state.parsed.get(record))
 
     def _count_soon(self, namespace: str) -> None:
         """The first change at once, those that follow together."""
@@ -132,7 +125,7 @@ class QuotaController:
 
     def _count(self, namespace: str) -> None:
         self._shown[namespace] = self._state.clock.monotonic()
-        kind = self._state.catalogue.find(QUOTAS)
+        kind = self._state.catalogue.find(RESOURCE_QUOTAS)
         assert kind is not None
         for record in self._state.store.scan(BUCKET, f"{namespace}/"):
             quota = self._state.parsed.get(record)

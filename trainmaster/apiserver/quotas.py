@@ -15,19 +15,17 @@ from fractions import Fraction
 
 from trainmaster.api import fields, quantity, status
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import GVR, Object
-from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
+from trainmaster.api.meta import Object
+from trainmaster.api.pods.quotas import Usage
 from trainmaster.api.reading import read_fields
+from trainmaster.api.resources import NAMESPACES, RESOURCE_QUOTAS
 from trainmaster.api.tenancy import NAME, OBJECT_BYTES, TENANT, build_raise_advice
 from trainmaster.apiserver import metadata, stored
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.store.contract import StoredRecord
 
-QUOTAS = GVR("", "v1", "resourcequotas")
-PODS = GVR("", "v1", "pods")
-BUCKET = "resourcequotas"
-_COUNTED = ("configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "secrets", "services")
+BUCKET = RESOURCE_QUOTAS.collection
 _LARGEST_OBJECT = 4 << 20
 """No object is larger: while there is room for one like that, nothing needs to be measured."""
 _TRUSTED = "system:masters"
@@ -40,7 +38,7 @@ class QuotaAdmission(Plugin):
     def validate(self, attributes: Attributes) -> None:
         if attributes.operation is AdmissionOperation.DELETE or attributes.subresource or attributes.new is None:
             return
-        if attributes.kind.plural == "resourcequotas":
+        if attributes.kind.gvr == RESOURCE_QUOTAS:
             _refuse_scopes(attributes.kind, attributes.new)
         store = self._state.store
         if not attributes.kind.namespaced or not store.count(BUCKET, f"{attributes.namespace}/"):
@@ -64,7 +62,7 @@ class QuotaAdmission(Plugin):
             if new is not None:
                 charged.append((record, new))
         if charged and not attributes.dry_run:
-            kind = self._state.catalogue.find(QUOTAS)
+            kind = self._state.catalogue.find(RESOURCE_QUOTAS)
             assert kind is not None
             for record, new in charged:
                 self._state.put(kind, new, record)
@@ -75,8 +73,7 @@ class QuotaAdmission(Plugin):
         concerned = sorted(name for name in hard if name in wanted)
         if not concerned:
             return None
-        if attributes.kind.gvr == PODS:
-            _check_specified(attributes, quota["metadata"]["name"], hard)
+        _check_specified(attributes, quota["metadata"]["name"], hard)
         ledger = read_fields(quota, "status", "used")
         counted = list_counts(attributes.kind)
         number = Fraction(self._state.store.count(stored.bucket(attributes.kind), f"{attributes.namespace}/"))
@@ -125,7 +122,7 @@ class QuotaAdmission(Plugin):
         return status.forbidden(attributes.kind.gvr, attributes.name, text)
 
     def _is_tenant(self, namespace: str) -> bool:
-        record = self._state.store.get("namespaces", namespace)
+        record = self._state.store.get(NAMESPACES.collection, namespace)
         return record is not None and TENANT in stored.labels_of(record)
 
 
@@ -139,35 +136,23 @@ def _refuse_scopes(kind: Kind, quota: Object) -> None:
 def _check_specified(attributes: Attributes, quota: str, hard: Mapping[str, str]) -> None:
     """A quota on compute resources wants every container to name them."""
     assert attributes.new is not None
-    missing = list_unspecified(attributes.new["spec"], hard)
+    missing = attributes.kind.quotas.list_unspecified(attributes.new, hard)
     if missing:
         text = f"failed quota: {quota}: must specify {'; '.join(missing)}"
-        raise status.forbidden(PODS, attributes.name, text)
+        raise status.forbidden(attributes.kind.gvr, attributes.name, text)
 
 
 def list_counts(kind: Kind) -> tuple[str, ...]:
     """The names under which objects of a kind are counted, all of them. `pods` is not among them: as upstream, those
     are Pods that have not finished."""
     name = f"count/{kind.gvr.qualified}"
-    if not kind.group and kind.plural in _COUNTED and kind.gvr != PODS:
-        return (name, kind.plural)
-    return (name,)
+    return (name, kind.plural) if kind.quotas.counts_plural else (name,)
 
 
 def measure(kind: Kind, obj: Object) -> Usage:
     """What an object uses, under every name that a quota may give it."""
     usage: Usage = dict.fromkeys(list_counts(kind), Fraction(1))
-    return usage | measure_content(kind, obj)
-
-
-def measure_content(kind: Kind, obj: Object) -> Usage:
-    """What stands in the object: what a Pod asks for, how much storage a claim wants. Empty for other kinds."""
-    if kind.gvr == PODS:
-        return {"pods": Fraction(1), **measure_pod(obj["spec"])}
-    if kind.plural == "persistentvolumeclaims" and not kind.group:
-        requests = read_fields(obj, "spec", "resources", "requests")
-        return {"requests.storage": quantity.parse(requests.get("storage", "0"))}
-    return {}
+    return usage if kind.quotas.measure is None else usage | kind.quotas.measure(obj)
 
 
 def show(value: Fraction, like: str) -> str:

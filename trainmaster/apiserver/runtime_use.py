@@ -14,13 +14,12 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import ALLOW_DELETE_IN_USE, DERIVED
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_annotations, read_labels
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NAMESPACES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training.snapshots import find_runtime_gvr
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 from trainmaster.store.contract import Store
 
-_NAMESPACES = GVR("", "v1", "namespaces")
 _NAMED = 3
 """Jobs that a refusal names; of more it says that there are more."""
 _SLICE = 1000
@@ -51,7 +50,7 @@ class RuntimeUse(Plugin):
             return True
         if read_annotations(runtime).get(ALLOW_DELETE_IN_USE) == "true":
             return True
-        record = self._store.get(stored.bucket_of(_NAMESPACES), meta.get("namespace", ""))
+        record = self._store.get(stored.bucket_of(NAMESPACES), meta.get("namespace", ""))
         return record is not None and "deletionTimestamp" in stored.parse(record.value)["metadata"]
 
     def _list_users(self, gvr: GVR, runtime: Object) -> Iterator[str]:

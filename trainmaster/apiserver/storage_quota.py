@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from trainmaster.api import status
 from trainmaster.api.kinds import Kind
+from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.tenancy import find_storage_problem
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.state import RegistryState
 
-_WRITERS = frozenset({"pods", "persistentvolumeclaims", "trainjobs", "jobs", "jobsets"})
-_BUCKET = "resourcequotas"
+_BUCKET = RESOURCE_QUOTAS.collection
 
 
 class StorageQuota(Plugin):
@@ -22,7 +22,7 @@ class StorageQuota(Plugin):
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:
-        return kind.plural in _WRITERS
+        return kind.quotas.writes_data
 
     def validate(self, attributes: Attributes) -> None:
         if attributes.operation is not AdmissionOperation.CREATE or attributes.subresource:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_fields
+from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.tenancy import NAME
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.apiserver.state import RegistryState
@@ -27,7 +28,7 @@ class TenantLimits(Plugin):
     def mutate(self, attributes: Attributes) -> None:
         if not attributes.creates_pod or attributes.new is None:
             return
-        record = self._state.store.get("resourcequotas", f"{attributes.namespace}/{NAME}")
+        record = self._state.store.get(RESOURCE_QUOTAS.collection, f"{attributes.namespace}/{NAME}")
         if record is not None:
             hard = read_fields(self._state.parsed.get(record), "spec", "hard")
             limit_requests(attributes.new, [name for name in _RESOURCES if f"limits.{name}" in hard])

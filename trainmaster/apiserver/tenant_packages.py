@@ -13,12 +13,10 @@ from trainmaster.api import fields, packages, status
 from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import PACKAGES
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.tenancy import is_tenant
-from trainmaster.apiserver.admission import Attributes, Plugin
+from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.apiserver.state import RegistryState
-
-_CONCERNED = frozenset({TRAIN_JOBS, TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS})
 
 
 class TenantPackages(Plugin):
@@ -26,7 +24,7 @@ class TenantPackages(Plugin):
         self._state = state
 
     def concerns(self, kind: Kind) -> bool:
-        return kind.gvr in _CONCERNED
+        return kind.namespaced and (kind.tenants.list_gangs is not None or is_pod(kind))
 
     def validate(self, attributes: Attributes) -> None:
         if attributes.new is None or attributes.subresource:
@@ -41,7 +39,7 @@ class TenantPackages(Plugin):
             raise status.invalid(attributes.kind.group, attributes.kind.kind, attributes.name, errors)
 
     def _is_tenants(self, namespace: str) -> bool:
-        record = self._state.store.get("namespaces", namespace)
+        record = self._state.store.get(NAMESPACES.collection, namespace)
         return record is not None and is_tenant(self._state.parsed.get(record))
 
 

@@ -14,7 +14,7 @@ from trainmaster.api.kinds import Kind
 from trainmaster.api.labels import DEVICES, MIRROR
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_annotations, read_fields
-from trainmaster.api.resources import PODS
+from trainmaster.api.resources import NAMESPACES, PODS
 from trainmaster.api.tenancy import find_unix_user
 from trainmaster.apiserver.admission import Attributes, Plugin, is_pod
 from trainmaster.apiserver.state import RegistryState
@@ -44,7 +44,7 @@ class Walls(Plugin):
         attributes.new["spec"]["securityContext"] = {**context, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
 
     def _find_user(self, namespace: str) -> int | None:
-        record = self._state.store.get("namespaces", namespace)
+        record = self._state.store.get(NAMESPACES.collection, namespace)
         return None if record is None else find_unix_user(self._state.parsed.get(record))
 
 

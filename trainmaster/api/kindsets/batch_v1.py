@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 
 from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
 from trainmaster.api.jobs.policies import check_failure_policy, check_success_policy
 from trainmaster.api.jobs.status import check_status
-from trainmaster.api.kinds import Column, DeletionRules, Kind
+from trainmaster.api.kinds import Column, DeletionRules, Kind, QuotaRules, TenantRules
 from trainmaster.api.labels import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.defaults import default_spec
 from trainmaster.api.pods.validation import check_template
+from trainmaster.api.reading import read_fields, read_spec
 from trainmaster.api.schemas import load
 from trainmaster.api.selectors import parse_object
 from trainmaster.api.status import StatusError
@@ -324,6 +326,11 @@ def _get_selector(job: Object, now: float) -> str:
     return cells.format_labels(((job.get("spec") or {}).get("selector") or {}).get("matchLabels"))
 
 
+def list_gangs(job: Fields) -> Iterator[tuple[int, Fields]]:
+    spec = read_spec(job)
+    yield int(spec.get("parallelism") or 1), read_fields(spec, "template")
+
+
 JOB = Kind(
     group="batch",
     version="v1",
@@ -351,6 +358,9 @@ JOB = Kind(
     prepare=prepare,
     warnings=warnings,
     deletions=DeletionRules(orphan_warning=_ORPHAN_WARNING),
+    quotas=QuotaRules(writes_data=True),
+    # Nothing is reserved: the server itself writes such labels into the template.
+    tenants=TenantRules(list_gangs=list_gangs, controlled=True),
     selectable={"status.successful": lambda job: str((job.get("status") or {}).get("succeeded", 0))},
 )
 

@@ -6,13 +6,16 @@ refuses beyond the schema stands in `jobset_rules`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from trainmaster.api import cells
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, Kind, QuotaRules, TenantRules
 from trainmaster.api.kindsets import jobset_rules
-from trainmaster.api.meta import Object
+from trainmaster.api.labels import RESERVED_IN_TEMPLATES
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.schemas import load
 
 
@@ -69,6 +72,13 @@ def _get_suspended(job_set: Object, now: float) -> Any:
     return None if value is None else str(value).lower()
 
 
+def list_gangs(job_set: Fields) -> Iterator[tuple[int, Fields]]:
+    """Of a JobSet, or of the template of one in a runtime."""
+    for job in list_items(job_set, "spec", "replicatedJobs"):
+        spec = read_fields(job, "template", "spec")
+        yield int(job.get("replicas") or 1) * int(spec.get("parallelism") or 1), read_fields(spec, "template")
+
+
 JOB_SET = Kind(
     group="jobset.x-k8s.io",
     version="v1alpha2",
@@ -91,6 +101,8 @@ JOB_SET = Kind(
     default=default,
     validate=jobset_rules.validate,
     warnings=jobset_rules.warn,
+    quotas=QuotaRules(writes_data=True),
+    tenants=TenantRules(list_gangs=list_gangs, reserved=RESERVED_IN_TEMPLATES, controlled=True),
 )
 
 KINDS = (JOB_SET,)

@@ -6,16 +6,19 @@ TrainJob controller. Rules that need another object (does the runtime exist) are
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
-from trainmaster.api.labels import ANCESTOR_STEP
+from trainmaster.api.kinds import Column, Kind, QuotaRules, TenantRules
+from trainmaster.api.kindsets import jobset_v1alpha2
+from trainmaster.api.labels import ANCESTOR_STEP, RESERVED_IN_TEMPLATES
 from trainmaster.api.lifecycle.templates import check_levels, warn_templates
 from trainmaster.api.lifecycle.terms import check_annotations
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_fields, read_spec
 from trainmaster.api.schemas import load
 from trainmaster.api.training.steps import get_ml_policy, get_runtime_spec, get_template_spec, list_jobs
 
@@ -157,6 +160,18 @@ def _kind(name: str, plural: str, *, namespaced: bool, **behaviour: Any) -> Kind
     )
 
 
+def list_trainjob_gangs(trainjob: Fields) -> Iterator[tuple[int, Fields]]:
+    """All that stands in a TrainJob may end up in every one of its Pods."""
+    spec = read_spec(trainjob)
+    yield int(read_fields(spec, "trainer").get("numNodes") or 1), {**spec, "metadata": trainjob["metadata"]}
+
+
+def list_runtime_gangs(runtime: Fields) -> Iterator[tuple[int, Fields]]:
+    spec = read_spec(runtime)
+    yield int(read_fields(spec, "mlPolicy").get("numNodes") or 1), {}
+    yield from jobset_v1alpha2.list_gangs(read_fields(spec, "template"))
+
+
 TRAIN_JOB = _kind(
     "TrainJob",
     "trainjobs",
@@ -184,12 +199,15 @@ TRAIN_JOB = _kind(
     ),
     validate=validate_trainjob,
     warnings=warn_trainjob,
+    quotas=QuotaRules(writes_data=True),
+    tenants=TenantRules(list_gangs=list_trainjob_gangs, reserved=RESERVED_IN_TEMPLATES),
 )
 # No `default`: as upstream a runtime may have no spec, but not an empty one. `get_runtime_spec` reads both.
 _RUNTIME: dict[str, Any] = {
     "columns": (cells.NAME, cells.CUSTOM_AGE),
     "validate": validate_runtime,
     "warnings": warn_runtime,
+    "tenants": TenantRules(list_gangs=list_runtime_gangs, reserved=RESERVED_IN_TEMPLATES),
 }
 TRAINING_RUNTIME = _kind("TrainingRuntime", "trainingruntimes", namespaced=True, **_RUNTIME)
 CLUSTER_TRAINING_RUNTIME = _kind("ClusterTrainingRuntime", "clustertrainingruntimes", namespaced=False, **_RUNTIME)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from trainmaster.api import status
 from trainmaster.api.kinds import Catalogue, Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Call, ListPage, Registry, Written
 from trainmaster.apiserver.http import bodies, forms, options
@@ -74,7 +75,7 @@ class Resources:
     def _check_scope(self, route: Route, kind: Kind) -> str:
         """The namespace to act in; 404 for paths that do not fit the kind's scope."""
         if not kind.namespaced:
-            if route.namespace and not (kind.plural == "namespaces" and not kind.group):
+            if route.namespace and not (kind.gvr == NAMESPACES):
                 raise status.unknown_path()
             return ""
         if not route.namespace:

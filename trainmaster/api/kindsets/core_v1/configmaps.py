@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, Kind, QuotaRules
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 from trainmaster.api.validation import names
@@ -59,4 +59,5 @@ CONFIG_MAP = Kind(
     columns=(cells.NAME, Column("Data", _count, description="Number of entries."), cells.AGE),
     validate=validate,
     generation=False,
+    quotas=QuotaRules(counts_plural=True),
 )

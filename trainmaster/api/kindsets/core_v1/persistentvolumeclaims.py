@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 
 from trainmaster.api import cells, fields, quantity
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, DeletionRules, Kind
+from trainmaster.api.kinds import Column, DeletionRules, Kind, QuotaRules
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.schemas import load
 from trainmaster.api.validation import names
 
@@ -30,6 +32,11 @@ def validate(new: Object, old: Object | None) -> list[FieldError]:
     if old is not None and _fixed(new, old) != _fixed(old, old):
         errors.append(fields.forbidden("spec", _IMMUTABLE))
     return errors
+
+
+def measure(claim: Object) -> dict[str, Fraction]:
+    requests = read_fields(claim, "spec", "resources", "requests")
+    return {"requests.storage": quantity.parse(requests.get("storage", "0"))}
 
 
 def check_spec(spec: Object, path: str) -> list[FieldError]:
@@ -115,4 +122,5 @@ PERSISTENT_VOLUME_CLAIM = Kind(
     prepare=prepare,
     generation=False,
     deletions=DeletionRules(answers_with_object=True),
+    quotas=QuotaRules(counts_plural=True, measure=measure, writes_data=True),
 )

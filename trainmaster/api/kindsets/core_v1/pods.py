@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import DeletionRules, Kind, Subresource, UpdateRules
-from trainmaster.api.meta import Object
+from trainmaster.api.kinds import DeletionRules, Kind, QuotaRules, Subresource, TenantRules, UpdateRules
+from trainmaster.api.labels import RESERVED_ON_PODS
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.defaults import default_pod
 from trainmaster.api.pods.phases import is_over
 from trainmaster.api.pods.printing import COLUMNS
+from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
 from trainmaster.api.pods.resources import quality_of_service
 from trainmaster.api.pods.validation import check_pod, check_update
 from trainmaster.api.reading import read_spec
@@ -47,6 +50,15 @@ def get_grace(pod: Object, asked: int | None) -> int:
         return max(0, asked)
     grace: int = spec.get("terminationGracePeriodSeconds", 30)
     return grace if grace >= 0 else 1
+
+
+def measure(pod: Object) -> Usage:
+    """As upstream, quotas count Pods that have not finished."""
+    return {} if is_over(pod) else {"pods": Fraction(1), **measure_pod(pod["spec"])}
+
+
+def _list_unspecified(pod: Object, hard: Fields) -> list[str]:
+    return list_unspecified(pod["spec"], hard)
 
 
 def _spec(name: str) -> partial[str]:
@@ -93,4 +105,6 @@ POD = Kind(
     },
     updates=UpdateRules(status_keeps=("ownerReferences",)),
     deletions=DeletionRules(grace=get_grace, answers_with_object=True),
+    quotas=QuotaRules(measure=measure, list_unspecified=_list_unspecified, writes_data=True),
+    tenants=TenantRules(reserved=RESERVED_ON_PODS, controlled=True),
 )

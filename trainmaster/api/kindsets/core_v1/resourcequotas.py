@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import cells, fields, quantity
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, DeletionRules, Kind
+from trainmaster.api.kinds import Column, DeletionRules, Kind, QuotaRules
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.resources import is_standard
 from trainmaster.api.schemas import load
@@ -92,4 +92,5 @@ RESOURCE_QUOTA = Kind(
     validate=validate,
     generation=False,
     deletions=DeletionRules(answers_with_object=True),
+    quotas=QuotaRules(counts_plural=True),
 )

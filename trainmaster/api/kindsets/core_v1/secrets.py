@@ -9,7 +9,7 @@ import orjson
 
 from trainmaster.api import cells, fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.kinds import Column, Kind, QuotaRules
 from trainmaster.api.kindsets.core_v1.configmaps import LARGEST, check_immutable
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
@@ -87,4 +87,5 @@ SECRET = Kind(
     validate=validate,
     selectable={"type": lambda secret: str(secret.get("type", ""))},
     generation=False,
+    quotas=QuotaRules(counts_plural=True),
 )

@@ -7,7 +7,7 @@ from functools import partial
 from trainmaster.api import cells, fields
 from trainmaster.api.cells import NONE
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, DeletionRules, Kind, UpdateRules
+from trainmaster.api.kinds import Column, DeletionRules, Kind, QuotaRules, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.validation import check_address
 from trainmaster.api.schemas import load
@@ -180,4 +180,5 @@ SERVICE = Kind(
     generation=False,
     updates=UpdateRules(creates=True),
     deletions=DeletionRules(answers_with_object=True),
+    quotas=QuotaRules(counts_plural=True),
 )
