@@ -21,7 +21,6 @@ from trainmaster.api.resources import EVENTS, NODES, PODS
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchOptions
 from trainmaster.controllers.install import install_runtimes
-from trainmaster.controllers.job.pods import find_index
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOBSET
 from trainmaster.controllers.lifecycle.derived import CONTROLLER as DERIVED
@@ -34,6 +33,7 @@ from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import Perform
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock, format_time, parse_time
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
@@ -80,7 +80,7 @@ class ScriptedNode:
 
     def count_start(self, pod: Object) -> int:
         """Notes that the Pod runs; returns how many of its index did before."""
-        key = (pod["metadata"]["labels"].get("job-name", ""), find_index(pod))
+        key = (pod["metadata"]["labels"].get("job-name", ""), Pod(pod).index)
         run = self._runs.get(key, 0)
         self._runs[key] = run + 1
         self.started.append(pod["metadata"]["name"])

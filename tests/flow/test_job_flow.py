@@ -18,10 +18,10 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import EVENTS, JOBS, PODS
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions
-from trainmaster.controllers.job.pods import find_index
 from trainmaster.controllers.job.reconciler import CONTROLLER
 from trainmaster.controllers.ownership import is_owned_by
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import parse_time
 from trainmaster.kit.timeline import Now
 from trainmaster.testing.cluster import running_cluster
@@ -233,7 +233,7 @@ def test_a_pod_removed_by_force_counts_and_is_replaced() -> None:
         job = await plant.wait_for(JOBS, "j", lambda job: job["status"].get("failed"))
         assert (job["status"]["failed"], job["status"]["active"]) == (1, 1)
         await plant.wait_for(JOBS, "j", lambda job: job["status"].get("ready") == 2)
-        assert sorted(find_index(pod) or 0 for pod in await plant.list_all(PODS)) == [0, 1]
+        assert sorted(Pod(pod).index or 0 for pod in await plant.list_all(PODS)) == [0, 1]
 
     run(test, ScriptedNode(run_for_ever))
 

@@ -16,6 +16,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 from trainmaster.client.view import View
 from trainmaster.controllers.job.books import read_books
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.batch import Job
 from trainmaster.kit.clock import parse_time
 
 Key = tuple[str, str, str]
@@ -96,5 +97,5 @@ def find_end(obj: Object, kind: str) -> Key | None:
 
 def find_pause(job: Object) -> tuple[Key, int] | None:
     """(since when the Pods of a Job wait, how many have failed); None when they do not."""
-    books = read_books(job)
+    books = read_books(Job(job))
     return ((job["metadata"]["uid"], f"failure {books.failures}", books.at), books.failures) if books.at else None

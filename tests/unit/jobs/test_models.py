@@ -195,6 +195,17 @@ def test_the_states_of_containers_come_in_the_order_in_which_they_start() -> Non
     assert list(pod.list_states()) == [("load", {}), ("node", {}), ("side", {"name": "side", "ready": True})]
 
 
+def test_a_job_says_how_many_pods_it_wants() -> None:
+    job = Job(build(spec={"completionMode": "Indexed", "parallelism": 0, "completions": 3}))
+    assert (job.is_indexed, job.parallelism, job.completions) == (True, 0, 3)
+    assert (Job(build()).is_indexed, Job(build()).parallelism, Job(build()).completions) == (False, 1, None)
+
+
+def test_a_pod_that_has_ended_or_is_about_to_go_is_not_active() -> None:
+    assert Pod(build({"phase": "Running"})).is_active and not Pod(build({"phase": "Failed"})).is_active
+    assert not Pod(build({"phase": "Running"}, deletionTimestamp="2026-01-01T00:00:00Z")).is_active
+
+
 def test_a_node_says_whom_it_keeps_off() -> None:
     node = Node(build({"allocatable": {"cpu": "4"}}, {"unschedulable": True, "taints": [{"key": "one"}]}))
     assert node.is_cordoned and node.taints == [{"key": "one"}] and node.allocatable == {"cpu": "4"}

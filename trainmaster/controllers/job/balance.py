@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import get_phase
-from trainmaster.controllers.job.books import Slot, is_indexed
-from trainmaster.controllers.job.pods import count_restarts, find_index, is_ready
+from trainmaster.api.reading import read_text
+from trainmaster.controllers.job.books import Slot
+from trainmaster.controllers.job.pods import count_restarts, find_index
 from trainmaster.controllers.job.tally import Tally
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.timeline import Now
 
@@ -33,17 +33,14 @@ class Missing:
     """There are more than one pass makes."""
 
 
-def count_wanted(job: Object, tally: Tally) -> int:
-    spec = job["spec"]
-    parallelism: int = spec.get("parallelism", 1)
-    completions: int | None = spec.get("completions")
-    if completions is None:
+def count_wanted(job: Job, tally: Tally) -> int:
+    if job.completions is None:
         # After the first success the others run out and none is replaced.
-        return len(tally.running) if tally.succeeded else parallelism
-    return max(0, min(parallelism, completions - tally.succeeded))
+        return len(tally.running) if tally.succeeded else job.parallelism
+    return max(0, min(job.parallelism, job.completions - tally.succeeded))
 
 
-def list_surplus(job: Object, tally: Tally) -> list[int]:
+def list_surplus(job: Job, tally: Tally) -> list[int]:
     """The running slots to give up, those first whose loss costs least."""
     surplus = len(tally.running) - count_wanted(job, tally)
     if surplus <= 0:
@@ -51,17 +48,15 @@ def list_surplus(job: Object, tally: Tally) -> list[int]:
     return sorted(tally.running, key=lambda number: (_get_worth(tally.running[number]), -number))[: min(surplus, MOST)]
 
 
-def _get_worth(pod: Object) -> tuple[object, ...]:
+def _get_worth(pod: Pod) -> tuple[object, ...]:
     """Upstream's order: assigned, running, ready, ready for long, rarely restarted, old."""
-    ready = find_condition(list_conditions(pod), "Ready")
-    since = (ready or {}).get("lastTransitionTime") or ""
     return (
-        bool(pod["spec"].get("nodeName")),
-        {"Pending": 0, "Unknown": 1}.get(get_phase(pod), 2),
-        is_ready(pod),
-        _Reversed(since),
+        bool(pod.node),
+        {"Pending": 0, "Unknown": 1}.get(pod.phase, 2),
+        pod.is_ready,
+        _Reversed(read_text(pod.find_condition("Ready"), "lastTransitionTime")),
         -count_restarts(pod),
-        _Reversed(pod["metadata"].get("creationTimestamp", "")),
+        _Reversed(pod.created_at),
     )
 
 
@@ -83,31 +78,31 @@ class _Reversed:
         return self.text > other.text
 
 
-def find_missing(job: Object, tally: Tally, policy: BackoffPolicy, now: Now) -> Missing:
-    waits_for_end = job["spec"].get("podReplacementPolicy") == "Failed"
+def find_missing(job: Job, tally: Tally, policy: BackoffPolicy, now: Now) -> Missing:
+    waits_for_end = job.spec.get("podReplacementPolicy") == "Failed"
     held = len(tally.running) + (len(tally.terminating) if waits_for_end else 0)
     missing = count_wanted(job, tally) - held
     if missing <= 0:
         return Missing()
     books = tally.books
-    if not is_indexed(job):
+    if not job.is_indexed:
         pause = _get_pause(job, policy, books.failures, books.at, now)
         if pause > 0:
             return Missing(pause=pause, is_all=False)
         return _cut(tuple(range(books.next, books.next + missing)))
     free = _list_free(job, tally, missing, waits_for_end=waits_for_end)
-    if "backoffLimitPerIndex" in job["spec"]:
+    if "backoffLimitPerIndex" in job.spec:
         return _split_by_pause(job, tally, free, policy, now)
     pause = _get_pause(job, policy, books.failures, books.at, now)
     return Missing(pause=pause, is_all=False) if free and pause > 0 else _cut(tuple(free))
 
 
-def _list_free(job: Object, tally: Tally, count: int, *, waits_for_end: bool) -> list[int]:
+def _list_free(job: Job, tally: Tally, count: int, *, waits_for_end: bool) -> list[int]:
     taken = {*tally.books.list_open(), *tally.completed, *tally.failed_indexes}
     if waits_for_end:
         taken.update(index for pod in tally.terminating if (index := find_index(pod)) is not None)
     found: list[int] = []
-    for index in range(job["spec"].get("completions", 0)):
+    for index in range(job.completions or 0):
         if len(found) == count:
             break
         if index not in taken:
@@ -115,7 +110,7 @@ def _list_free(job: Object, tally: Tally, count: int, *, waits_for_end: bool) ->
     return found
 
 
-def _split_by_pause(job: Object, tally: Tally, free: list[int], policy: BackoffPolicy, now: Now) -> Missing:
+def _split_by_pause(job: Job, tally: Tally, free: list[int], policy: BackoffPolicy, now: Now) -> Missing:
     """Each index waits for itself."""
     pauses: dict[int, float] = {}
     for index in free:
@@ -131,9 +126,9 @@ def _cut(numbers: tuple[int, ...]) -> Missing:
     return Missing(numbers[:MOST], is_all=len(numbers) <= MOST, is_cut=len(numbers) > MOST)
 
 
-def _get_pause(job: Object, policy: BackoffPolicy, failures: int, at: str, now: Now, index: int | None = None) -> float:
+def _get_pause(job: Job, policy: BackoffPolicy, failures: int, at: str, now: Now, index: int | None = None) -> float:
     """Seconds. Each failure has a pause of its own, even where the clock was set and shows the same time again."""
     if not at:
         return 0.0
     what = f"failure {failures}" if index is None else f"failure {failures} of index {index}"
-    return max(0.0, now.left(job["metadata"]["uid"], what, at, policy.delay(failures)))
+    return max(0.0, now.left(job.uid, what, at, policy.delay(failures)))

@@ -14,16 +14,17 @@ does; a view that is older than the Job's status makes a plan whose status write
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 import orjson
 
 from trainmaster.api.jobs.indexes import format_indexes, parse_indexes
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_text
 from trainmaster.controllers.job.keys import BOOKS
+from trainmaster.jobs.models.batch import Job
 
 _MOST = 100_000
 """No Job has more Pods at once; a status that says so was not written here."""
@@ -74,49 +75,47 @@ class Books:
         return [number for number, slot in self.slots.items() if slot.open]
 
 
-def is_indexed(job: Object) -> bool:
-    return bool(job["spec"].get("completionMode", "NonIndexed") == "Indexed")
-
-
-def read_books(job: Object) -> Books:
-    text = (job["metadata"].get("annotations") or {}).get(BOOKS)
+def read_books(job: Job) -> Books:
+    text = job.annotations.get(BOOKS)
     if not text:
-        return _derive(job, job.get("status") or {})
+        return _derive(job, job.status)
     try:
         return _decode(orjson.loads(text))
     except (ValueError, TypeError, AttributeError, KeyError):
         # Edited by hand. What can be seen is all that is left to go by.
-        return Books(next=_count_ended(job.get("status") or {}))
+        return Books(next=_count_ended(job.status))
 
 
-def render_books(books: Books, job: Object, status: Mapping[str, Any]) -> str | None:
+def render_books(books: Books, job: Job, status: Fields) -> str | None:
     """The annotation that goes with that status; None when the status alone tells as much."""
     if books == _derive(job, status):
         return None
     return orjson.dumps(_encode(books), option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _derive(job: Object, status: Mapping[str, Any]) -> Books:
+def _derive(job: Job, status: Fields) -> Books:
     """Without incidents the lowest free slots are open, each in its first attempt."""
     active = min(int(status.get("active") or 0), _MOST)
-    if not is_indexed(job):
+    if not job.is_indexed:
         ended = _count_ended(status)
         return Books(dict.fromkeys(range(ended, ended + active), FIRST), ended + active)
-    settled = {*parse_indexes(status.get("completedIndexes") or ""), *parse_indexes(status.get("failedIndexes") or "")}
+    settled = {
+        index for name in ("completedIndexes", "failedIndexes") for index in parse_indexes(read_text(status, name))
+    }
     # So many are enough, whichever of them are settled.
     free = (number for number in range(active + len(settled)) if number not in settled)
     return Books(dict.fromkeys(islice(free, active), FIRST))
 
 
-def _count_ended(status: Mapping[str, Any]) -> int:
+def _count_ended(status: Fields) -> int:
     return int(status.get("succeeded") or 0) + int(status.get("failed") or 0)
 
 
-def _encode(books: Books) -> dict[str, Any]:
+def _encode(books: Books) -> dict[str, object]:
     groups: dict[Slot, list[int]] = {}
     for number, slot in books.slots.items():
         groups.setdefault(slot, []).append(number)
-    result: dict[str, Any] = {"slots": [_encode_group(slot, numbers) for slot, numbers in _sort(groups.items())]}
+    result: dict[str, object] = {"slots": [_encode_group(slot, numbers) for slot, numbers in _sort(groups.items())]}
     for name in ("next", "failures", "at"):
         if value := getattr(books, name):
             result[name] = value
@@ -127,15 +126,15 @@ def _sort(groups: Iterable[tuple[Slot, list[int]]]) -> list[tuple[Slot, list[int
     return sorted(groups, key=lambda item: min(item[1]))
 
 
-def _encode_group(slot: Slot, numbers: list[int]) -> dict[str, Any]:
-    result: dict[str, Any] = {"open" if slot.open else "ended": format_indexes(numbers)}
+def _encode_group(slot: Slot, numbers: list[int]) -> dict[str, object]:
+    result: dict[str, object] = {"open" if slot.open else "ended": format_indexes(numbers)}
     for name in ("attempt", "failures", "ignored", "verdict", "at"):
         if value := getattr(slot, name):
             result[name] = value
     return result
 
 
-def _decode(value: Any) -> Books:
+def _decode(value: Fields) -> Books:
     slots: dict[int, Slot] = {}
     for group in value["slots"]:
         slot = Slot(

@@ -9,18 +9,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from trainmaster.api import labels
-from trainmaster.api.conditions import is_true, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_annotations, read_fields, read_labels
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.selectors import LabelSelector, parse_object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch
-from trainmaster.controllers.job.books import is_indexed
 from trainmaster.controllers.job.facts import SMALL, PodFacts, PodFactsMemo, read_facts
-from trainmaster.controllers.job.pods import find_number, is_active
-from trainmaster.controllers.ownership import build_owner_reference, find_controller, is_terminating
+from trainmaster.controllers.job.pods import find_number
+from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import map_to_owner, map_to_self
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod
 
 _SHARE = 0.0001
 """Seconds per Pod: some twenty times of what looking at it costs."""
@@ -39,18 +40,18 @@ class Claims:
 def claim_pods(view: View, memo: PodFactsMemo, job: Object, serial: int) -> Claims:
     """`serial`: the number that the next adopted Pod of a Job without indexes gets."""
     meta = job["metadata"]
-    selector = parse_object(job["spec"].get("selector") or {})
+    selector = parse_object(read_fields(job, "spec", "selector"))
     assert selector is not None, "only an absent selector is none"
     namespace = meta["namespace"]
     pods = [*memo.read(meta["uid"], view.owned(PODS, namespace, meta["uid"]))]
     foreign = frozenset(_list_foreign(selector, pods))
     adopted: list[Patch] = []
     for pod in _list_orphans(view, job, selector, len(pods) - len(foreign)):
-        patch = _build_adoption(job, pod, serial)
+        patch = _build_adoption(job, Pod(pod), serial)
         if labels.POD_ATTEMPT in patch["metadata"].get("annotations", ()):
             serial += 1
         adopted.append(Patch(PODS, namespace, pod["metadata"]["name"], patch))
-        annotations = {**(pod["metadata"].get("annotations") or {}), **patch["metadata"].get("annotations", {})}
+        annotations = {**read_annotations(pod), **read_annotations(patch)}
         pods.append(read_facts({**pod, "metadata": {**pod["metadata"], "annotations": annotations}}))
     return Claims(tuple(pods), tuple(adopted), foreign)
 
@@ -62,11 +63,7 @@ def _list_foreign(selector: LabelSelector, pods: Iterable[PodFacts]) -> Iterator
         # The usual selector.
         wanted = equal[labels.CONTROLLER_UID]
         return (facts.uid for facts in pods if facts.controller_label != wanted)
-    return (facts.uid for facts in pods if not _matches(selector, facts.pod))
-
-
-def _matches(selector: LabelSelector, pod: Object) -> bool:
-    return selector.matches(pod["metadata"].get("labels") or {})
+    return (facts.uid for facts in pods if not selector.matches(facts.pod.labels))
 
 
 def _list_orphans(view: View, job: Object, selector: LabelSelector, own: int) -> list[Object]:
@@ -77,70 +74,71 @@ def _list_orphans(view: View, job: Object, selector: LabelSelector, own: int) ->
     found = view.list(PODS, job["metadata"]["namespace"], wanted)
     if len(found) == own:
         return []
-    return [
-        pod for pod in found if find_controller(pod) is None and not is_terminating(pod) and _matches(selector, pod)
-    ]
+    return [raw for raw in found if _is_orphan(Pod(raw)) and selector.matches(read_labels(raw))]
 
 
-def _build_adoption(job: Object, pod: Object, serial: int) -> Object:
-    meta = pod["metadata"]
-    owners = [*(meta.get("ownerReferences") or ()), build_owner_reference(job)]
-    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "ownerReferences": owners}
-    if not is_indexed(job) and find_number(pod, labels.POD_ATTEMPT) is None:
+def _is_orphan(pod: Pod) -> bool:
+    return pod.controller is None and not pod.is_deleting
+
+
+def _build_adoption(job: Object, pod: Pod, serial: int) -> Object:
+    owners = [*pod.owners, build_owner_reference(job)]
+    head: Object = {"uid": pod.uid, "resourceVersion": pod.resource_version, "ownerReferences": owners}
+    if not Job(job).is_indexed and find_number(pod, labels.POD_ATTEMPT) is None:
         head["annotations"] = {labels.POD_ATTEMPT: str(serial)}
     return {"metadata": head}
 
 
-def build_release(job: Object, pod: Object) -> Patch:
-    meta, uid = pod["metadata"], job["metadata"]["uid"]
-    owners = [owner for owner in meta.get("ownerReferences") or () if owner.get("uid") != uid]
-    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "ownerReferences": owners or None}
-    return Patch(PODS, meta["namespace"], meta["name"], {"metadata": head})
+def build_release(job: Job, pod: Pod) -> Patch:
+    owners = [owner for owner in pod.owners if owner.get("uid") != job.uid]
+    head = {"uid": pod.uid, "resourceVersion": pod.resource_version, "ownerReferences": owners or None}
+    return Patch(PODS, pod.namespace, pod.name, {"metadata": head})
 
 
 def gather(view: View, pod: Object) -> float:
     """A look at a large Job costs as much as all its Pods together: what they report is gathered for a moment."""
-    owner = find_controller(pod)
+    owner = Pod(pod).controller
     job = view.find(JOBS, pod["metadata"].get("namespace", ""), owner["name"]) if owner else None
-    return 0.0 if job is None else _decide_delay(job)
+    return 0.0 if job is None else _decide_delay(Job(job))
 
 
-def gather_own(view: View, job: Object) -> float:
+def gather_own(view: View, raw: Object) -> float:
     """A change of the Job itself is mostly the status that its last pass wrote. What a person has asked for, and an
     end that was decided, does not wait."""
-    conditions = list_conditions(job)
-    if bool(job["spec"].get("suspend")) != is_true(conditions, "Suspended"):
+    job = Job(raw)
+    if job.is_suspended != job.is_true("Suspended"):
         return 0.0
-    is_ending = is_true(conditions, "SuccessCriteriaMet") or is_true(conditions, "FailureTarget")
+    is_ending = job.is_true("SuccessCriteriaMet") or job.is_true("FailureTarget")
     return 0.0 if is_ending else _decide_delay(job)
 
 
-def _decide_delay(job: Object) -> float:
-    active = int((job.get("status") or {}).get("active") or 0)
+def _decide_delay(job: Job) -> float:
+    active = job.active
     return 0.0 if active <= SMALL else min(_LONGEST, active * _SHARE)
 
 
-def is_finished(job: Object) -> bool:
-    conditions = list_conditions(job)
-    return is_true(conditions, "Complete") or is_true(conditions, "Failed")
-
-
-def map_job(view: View, job: Object) -> Iterable[Request]:
+def map_job(view: View, raw: Object) -> Iterable[Request]:
     """Itself, unless it has ended and may stay: Pods that are left of it wake it."""
-    is_kept = is_finished(job) and "ttlSecondsAfterFinished" not in job["spec"]
-    return () if is_kept else map_to_self(view, job)
+    job = Job(raw)
+    is_kept = job.is_finished and "ttlSecondsAfterFinished" not in job.spec
+    return () if is_kept else map_to_self(view, raw)
 
 
-def map_pod(view: View, pod: Object) -> Iterable[Request]:
+def map_pod(view: View, raw: Object) -> Iterable[Request]:
     """A Pod wakes its controller; an orphan wakes the Job that its label names, which may take it in. A Pod that has
     ended is of no interest to a Job that has."""
-    owner = find_controller(pod)
+    pod = Pod(raw)
+    owner = pod.controller
     if owner is not None:
-        job = view.find(JOBS, pod["metadata"].get("namespace", ""), owner["name"])
-        is_over = job is not None and job["metadata"]["uid"] == owner["uid"] and is_finished(job)
-        return () if is_over and not is_active(pod) else map_to_owner("Job")(view, pod)
-    own = pod["metadata"].get("labels") or {}
-    name = own.get(labels.JOB_NAME) or own.get(labels.LEGACY_JOB_NAME)
-    if not name or not is_active(pod):
+        is_of_interest = pod.is_active or not _has_ended(view, pod.namespace, owner)
+        return map_to_owner("Job")(view, raw) if is_of_interest else ()
+    name = pod.labels.get(labels.JOB_NAME) or pod.labels.get(labels.LEGACY_JOB_NAME)
+    if not name or not pod.is_active:
         return ()
-    return (Request(pod["metadata"].get("namespace", ""), name),)
+    return (Request(pod.namespace, name),)
+
+
+def _has_ended(view: View, namespace: str, owner: Fields) -> bool:
+    """Whether the owner is a Job that is over."""
+    found = view.find(JOBS, namespace, owner["name"])
+    return found is not None and found["metadata"]["uid"] == owner["uid"] and Job(found).is_finished

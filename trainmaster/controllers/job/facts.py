@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import is_over
-from trainmaster.controllers.job.pods import find_index, find_number, is_ready
-from trainmaster.controllers.ownership import is_terminating
+from trainmaster.api.numbers import find_count
+from trainmaster.jobs.models.pods import Pod
 
 SMALL = 32
 """Jobs of so many Pods are looked at at once, whenever one of them changes, and nothing is kept about them."""
@@ -22,11 +21,12 @@ _MOST_JOBS = 64
 """Large Jobs that are remembered; one that is forgotten costs some milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PodFacts:
-    pod: Object
+    """Never changed; not frozen, because that makes thousands of them slow to make."""
+
+    pod: Pod
     uid: str
-    namespace: str
     index: int | None
     attempt: int | None
     is_over: bool
@@ -49,19 +49,19 @@ class PodFacts:
         return None if self.index is None else (self.index, self.attempt)
 
 
-def read_facts(pod: Object) -> PodFacts:
-    meta = pod["metadata"]
+def read_facts(raw: Object) -> PodFacts:
+    pod = Pod(raw)
+    annotations = pod.annotations
     return PodFacts(
         pod=pod,
-        uid=meta["uid"],
-        namespace=meta.get("namespace", ""),
-        index=find_index(pod),
-        attempt=find_number(pod, labels.POD_ATTEMPT),
-        is_over=is_over(pod),
-        is_terminating=is_terminating(pod),
-        is_ready=is_ready(pod),
-        waiting=(meta.get("annotations") or {}).get(labels.WAITING),
-        controller_label=(meta.get("labels") or {}).get(labels.CONTROLLER_UID),
+        uid=pod.uid,
+        index=find_count(annotations.get(labels.COMPLETION_INDEX)),
+        attempt=find_count(annotations.get(labels.POD_ATTEMPT)),
+        is_over=pod.is_over,
+        is_terminating=pod.is_deleting,
+        is_ready=pod.is_ready,
+        waiting=annotations.get(labels.WAITING),
+        controller_label=pod.labels.get(labels.CONTROLLER_UID),
     )
 
 
@@ -76,7 +76,7 @@ class PodFactsMemo:
             return [read_facts(pod) for pod in pods]
         found = [known.get(id(pod)) or read_facts(pod) for pod in pods]
         # Only what was seen this time: versions of the past are let go.
-        self._known[job_uid] = {id(facts.pod): facts for facts in found}
+        self._known[job_uid] = {id(facts.pod.raw): facts for facts in found}
         if len(self._known) > _MOST_JOBS:
             del self._known[next(iter(self._known))]
         return found

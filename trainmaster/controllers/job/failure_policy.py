@@ -5,11 +5,13 @@ The first rule that matches decides. A failed Pod that no rule matches counts as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod, read_terminated
 
 COUNT = "Count"
 IGNORE = "Ignore"
@@ -25,8 +27,8 @@ class PodFailureVerdict:
     is_matched: bool = False
 
 
-def judge(job: Object, pod: Object) -> PodFailureVerdict:
-    for position, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or ()):
+def judge(job: Job, pod: Pod) -> PodFailureVerdict:
+    for position, rule in enumerate(list_items(job.spec, "podFailurePolicy", "rules")):
         cause = _find_cause(pod, rule)
         if cause is not None:
             action = rule["action"]
@@ -35,32 +37,30 @@ def judge(job: Object, pod: Object) -> PodFailureVerdict:
     return PodFailureVerdict()
 
 
-def _find_cause(pod: Object, rule: Mapping[str, Any]) -> str | None:
-    meta, status = pod["metadata"], pod.get("status") or {}
-    name = f"{meta['namespace']}/{meta['name']}"
+def _find_cause(pod: Pod, rule: Fields) -> str | None:
+    name = f"{pod.namespace}/{pod.name}"
     if (codes := rule.get("onExitCodes")) is not None:
-        for container in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())):
+        for container in (*pod.container_statuses, *pod.init_container_statuses):
             code = _find_exit_code(container)
             if code is not None and _matches(code, container, codes):
                 return f"Container {container['name']} for pod {name} failed with exit code {code}"
         return None
-    condition = _find_condition(status.get("conditions") or (), rule.get("onPodConditions") or ())
+    condition = _find_condition(pod.conditions, list_items(rule, "onPodConditions"))
     return None if condition is None else f"Pod {name} has condition {condition}"
 
 
-def _find_exit_code(container: Mapping[str, Any]) -> int | None:
+def _find_exit_code(container: Fields) -> int | None:
     """Of a container that ended, other than 0."""
-    ended = (container.get("state") or {}).get("terminated") or {}
-    return ended.get("exitCode") or None
+    return read_terminated(container).get("exitCode") or None
 
 
-def _matches(code: int, container: Mapping[str, Any], codes: Mapping[str, Any]) -> bool:
+def _matches(code: int, container: Fields, codes: Fields) -> bool:
     if codes.get("containerName", container["name"]) != container["name"]:
         return False
     return bool((code in codes["values"]) == (codes["operator"] == "In"))
 
 
-def _find_condition(conditions: Iterable[Mapping[str, Any]], patterns: Iterable[Mapping[str, Any]]) -> str | None:
+def _find_condition(conditions: Iterable[Fields], patterns: Iterable[Fields]) -> str | None:
     wanted = {(pattern["type"], pattern.get("status", "True")) for pattern in patterns}
     for condition in conditions:
         if (condition.get("type"), condition.get("status")) in wanted:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_spec
 from trainmaster.controllers.job.pods import count_restarts
 from trainmaster.controllers.job.success_policy import find_success
 from trainmaster.controllers.job.tally import Tally
+from trainmaster.jobs.models.batch import Job
 from trainmaster.kit.timeline import Now
 
 SUCCESS = "SuccessCriteriaMet"
@@ -35,7 +36,7 @@ _TOO_MANY_INDEXES = JobOutcome(
 _FAILED_INDEXES = JobOutcome(FAILURE, "FailedIndexes", "Job has failed indexes")
 
 
-def find_outcome(job: Object, tally: Tally, now: Now) -> JobOutcome | None:
+def find_outcome(job: Job, tally: Tally, now: Now) -> JobOutcome | None:
     if tally.fail_job:
         return JobOutcome(FAILURE, "PodFailurePolicy", tally.fail_job)
     if _exceeds_backoff_limit(job, tally):
@@ -44,38 +45,37 @@ def find_outcome(job: Object, tally: Tally, now: Now) -> JobOutcome | None:
     if left is not None and left <= 0:
         return _TOO_LATE
     if tally.failed_indexes:
-        most = job["spec"].get("maxFailedIndexes")
+        most = job.spec.get("maxFailedIndexes")
         if most is not None and len(tally.failed_indexes) > most:
             return _TOO_MANY_INDEXES
-        if len(tally.failed_indexes) + len(tally.completed) >= job["spec"].get("completions", 0):
+        if len(tally.failed_indexes) + len(tally.completed) >= (job.completions or 0):
             return _FAILED_INDEXES
     message = find_success(job, tally.completed)
     return JobOutcome(SUCCESS, "SuccessPolicy", message) if message else None
 
 
-def _exceeds_backoff_limit(job: Object, tally: Tally) -> bool:
-    limit = job["spec"].get("backoffLimit", 6)
+def _exceeds_backoff_limit(job: Job, tally: Tally) -> bool:
+    limit = job.spec.get("backoffLimit", 6)
     if tally.failed > limit:
         return True
-    if job["spec"]["template"]["spec"].get("restartPolicy") != "OnFailure":
+    if read_spec(job.template).get("restartPolicy") != "OnFailure":
         return False
     # Restarts in place: with a limit of 0 the first is one too many, else the last allowed one is.
     return bool(sum(count_restarts(pod) for pod in (*tally.active, *tally.terminating)) >= max(limit, 1))
 
 
-def find_time_left(job: Object, now: Now) -> float | None:
+def find_time_left(job: Job, now: Now) -> float | None:
     """Seconds until the deadline; None without one. The time while suspended does not count."""
-    seconds, start = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
-    if seconds is None or job["spec"].get("suspend"):
+    seconds, start = job.spec.get("activeDeadlineSeconds"), job.status.get("startTime")
+    if seconds is None or job.is_suspended:
         return None
     if start is None:
         return float(seconds)
-    return now.left(job["metadata"]["uid"], "started", start, float(seconds))
+    return now.left(job.uid, "started", start, float(seconds))
 
 
-def has_completed(job: Object, tally: Tally) -> bool:
+def has_completed(job: Job, tally: Tally) -> bool:
     """Without a number of completions, the first success means that the others may run out."""
     if tally.active:
         return False
-    completions = job["spec"].get("completions")
-    return tally.succeeded > 0 if completions is None else tally.succeeded >= completions
+    return tally.succeeded > 0 if job.completions is None else tally.succeeded >= job.completions

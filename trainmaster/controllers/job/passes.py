@@ -13,13 +13,15 @@ from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.controllers.job import outcome as ends
 from trainmaster.controllers.job.balance import MOST, find_missing, list_surplus
-from trainmaster.controllers.job.books import FIRST, is_indexed, render_books
+from trainmaster.controllers.job.books import FIRST, render_books
 from trainmaster.controllers.job.claims import Claims, build_release
 from trainmaster.controllers.job.keys import BOOKS
 from trainmaster.controllers.job.outcome import JobOutcome
-from trainmaster.controllers.job.pods import build_pod, build_pod_name, is_ready
+from trainmaster.controllers.job.pods import build_pod, build_pod_name
 from trainmaster.controllers.job.tally import Tally
 from trainmaster.engine.plan import Note, Plan
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
@@ -32,31 +34,32 @@ _COMBINED = "(combined from similar events): "
 class Pass:
     def __init__(
         self,
-        job: Object,
+        raw: Object,
         claims: Claims,
         tally: Tally,
         policy: BackoffPolicy,
         now: Now,
         is_name_taken: Callable[[str], bool],
     ) -> None:
-        self._job = job
+        self._raw = raw
+        self._job = job = Job(raw)
         self._claims = claims
         self._tally = tally
         self._policy = policy
         self._now = now
         self._is_name_taken = is_name_taken
-        self._indexed = is_indexed(job)
+        self._indexed = job.is_indexed
         self._books = tally.books
         self._is_news = tally.is_news
-        self._conditions = list_conditions(job)
+        self._conditions = list_conditions(raw)
         self._writes: list[Write] = list(claims.adopted)
         self._notes: list[Note] = []
         self._requeue_after: float | None = None
         self._created = 0
-        self._stopped: list[Object] = []
-        self._released: list[Object] = []
+        self._stopped: list[Pod] = []
+        self._released: list[Pod] = []
         self._failed = tally.failed
-        self._start_time: str | None = (job.get("status") or {}).get("startTime")
+        self._start_time: str | None = job.status.get("startTime")
 
     def build_plan(self) -> Plan:
         if self._find_decision() is not None:
@@ -90,7 +93,7 @@ class Pass:
 
     def _end(self) -> None:
         # The counts were closed with the decision; a Pod that appears after it is only stopped.
-        self._failed = int((self._job.get("status") or {}).get("failed") or 0)
+        self._failed = self._job.failed
         for number in self._books.list_open():
             self._close(number)
         self._stop(self._tally.active)
@@ -102,7 +105,7 @@ class Pass:
         condition = find_condition(self._conditions, kind or "")
         assert condition is not None, "decided before it is finished"
         reason, message = condition["reason"], condition["message"]
-        if self._start_time is None and self._job["spec"].get("completions") != 0:
+        if self._start_time is None and self._job.completions != 0:
             # It was suspended when its end was decided. The API refuses a finished Job without a start.
             self._start_time = format_time(self._now.wall)
         if kind == ends.FAILURE:
@@ -110,7 +113,7 @@ class Pass:
             self._note(reason, message, warning=True)
             return
         self._set("Complete", reason, message)
-        completions = self._job["spec"].get("completions")
+        completions = self._job.completions
         if completions is not None and self._tally.succeeded > completions:
             text = "Too many succeeded pods running after completion count reached"
             self._note("TooManySucceededPods", text, warning=True)
@@ -119,7 +122,7 @@ class Pass:
     # Suspending and resuming.
 
     def _start(self) -> None:
-        if self._start_time is None and not self._job["spec"].get("suspend"):
+        if self._start_time is None and not self._job.is_suspended:
             self._start_time = format_time(self._now.wall)
 
     def _suspend(self) -> None:
@@ -139,7 +142,7 @@ class Pass:
     # Pods.
 
     def _manage_pods(self) -> None:
-        is_suspended = bool(self._job["spec"].get("suspend"))
+        is_suspended = self._job.is_suspended
         if is_suspended:
             self._suspend()
         else:
@@ -194,19 +197,18 @@ class Pass:
         self._books.slots[number] = slot
         if not self._indexed:
             self._books.next = number + 1
-        pod = build_pod(self._job, number, slot)
+        pod = build_pod(self._raw, number, slot)
         # All but a few texts is the template of a Job that was stored.
         self._writes.append(Create(PODS, pod, decoded=True))
         self._created += 1
         count = len(self._tally.active) + self._tally.succeeded + self._tally.failed + self._created
         self._note_one("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}", count)
 
-    def _stop(self, pods: tuple[Object, ...]) -> None:
+    def _stop(self, pods: tuple[Pod, ...]) -> None:
         for pod in pods:
-            meta = pod["metadata"]
-            self._writes.append(Delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"]))
+            self._writes.append(Delete(PODS, pod.namespace, pod.name, uid=pod.uid))
             self._stopped.append(pod)
-            self._note_one("SuccessfulDelete", f"Deleted pod: {meta['name']}", len(self._stopped))
+            self._note_one("SuccessfulDelete", f"Deleted pod: {pod.name}", len(self._stopped))
 
     def _close(self, number: int) -> None:
         self._books.close(number, indexed=self._indexed)
@@ -219,7 +221,7 @@ class Pass:
         self._conditions = set_condition(self._conditions, {**condition, "lastProbeTime": format_time(self._now.wall)})
 
     def _note(self, reason: str, message: str, *, warning: bool = False) -> None:
-        self._notes.append(Note(self._job, reason, message, warning))
+        self._notes.append(Note(self._raw, reason, message, warning))
 
     def _note_one(self, reason: str, message: str, count: int) -> None:
         """Of many alike one stands for the rest of the pass, the last, as upstream's recorder does it."""
@@ -236,7 +238,7 @@ class Pass:
 
     def _build_status(self) -> Patch | None:
         """The counts as they will be once this plan is carried out; zero counts are left out, as upstream does."""
-        tally, before = self._tally, self._job.get("status") or {}
+        tally, before = self._tally, self._job.status
         gone = [*self._stopped, *self._released]
         after: Object = {
             **before,
@@ -244,13 +246,13 @@ class Pass:
             "succeeded": tally.succeeded or None,
             "failed": self._failed or None,
             "completedIndexes": format_indexes(tally.completed) or None,
-            "ready": tally.ready - sum(1 for pod in gone if is_ready(pod)),
+            "ready": tally.ready - sum(1 for pod in gone if pod.is_ready),
             "terminating": len(tally.terminating) + len(self._stopped),
             "uncountedTerminatedPods": {},
             "startTime": self._start_time,
             "conditions": self._conditions or None,
         }
-        if "backoffLimitPerIndex" in self._job["spec"]:
+        if "backoffLimitPerIndex" in self._job.spec:
             after["failedIndexes"] = format_indexes(tally.failed_indexes)
         complete = find_condition(self._conditions, "Complete")
         if complete is not None:
@@ -259,11 +261,11 @@ class Pass:
         annotations = self._build_annotations(after)
         if not changed and not annotations:
             return None
-        meta = self._job["metadata"]
-        head: Object = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        job = self._job
+        head: Object = {"uid": job.uid, "resourceVersion": job.resource_version}
         if annotations:
             head["annotations"] = annotations
-        return Patch(JOBS, meta["namespace"], meta["name"], {"metadata": head, "status": changed}, "status")
+        return Patch(JOBS, job.namespace, job.name, {"metadata": head, "status": changed}, "status")
 
     def _find_completion_time(self, end: str) -> str:
         """No Job ends before it began (the API insists), even if the clock was set back in between."""
@@ -272,7 +274,7 @@ class Pass:
 
     def _build_annotations(self, status: Object) -> dict[str, str | None]:
         """The books, in the write that they explain; finished Jobs have none. And why a Pod waits, if one does."""
-        before = self._job["metadata"].get("annotations") or {}
+        before = self._job.annotations
         is_finished = any(is_true(self._conditions, kind) for kind in ("Complete", "Failed"))
         books = None if is_finished else render_books(self._books, self._job, status)
         after: dict[str, str | None] = {BOOKS: books, WAITING: None if is_finished else self._tally.waiting}

@@ -9,18 +9,17 @@ first of a list.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from trainmaster.api import labels
-from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.numbers import find_count
-from trainmaster.api.pods.phases import is_over
-from trainmaster.controllers.job.books import Slot, is_indexed
+from trainmaster.api.reading import list_items, read_annotations, read_labels, read_metadata
+from trainmaster.controllers.job.books import Slot
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
-from trainmaster.controllers.ownership import build_owner_reference, is_terminating
+from trainmaster.controllers.ownership import build_owner_reference
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod, read_terminated
 from trainmaster.kit.clock import parse_time
 
 _ALPHABET = "2456789bcdfghjklmnpqrstvwxz"
@@ -31,9 +30,9 @@ _LONGEST_PREFIX = 58
 """A Pod name is a DNS label of at most 63 characters, five of which are the suffix."""
 
 
-def build_pod_name(job: Object, number: int, attempt: int) -> str:
-    uid, name = job["metadata"]["uid"], job["metadata"]["name"]
-    if not is_indexed(job):
+def build_pod_name(job: Job, number: int, attempt: int) -> str:
+    uid, name = job.uid, job.name
+    if not job.is_indexed:
         return build_prefix(name, None) + _spell(_hash(f"{uid}//{number}"))
     newest = _hash(f"{uid}/{number}") % (len(_ALPHABET) ** 5 - _MOST_ATTEMPTS)
     return build_prefix(name, number) + _spell(newest + _MOST_ATTEMPTS - 1 - attempt % _MOST_ATTEMPTS)
@@ -57,72 +56,51 @@ def _spell(number: int) -> str:
     return "".join(reversed(letters))
 
 
-def find_index(pod: Object) -> int | None:
+def find_index(pod: Pod) -> int | None:
+    """By its annotation, as upstream."""
     return find_number(pod, labels.COMPLETION_INDEX)
 
 
-def get_failure_counts(pod: Object) -> tuple[int, int]:
+def get_failure_counts(pod: Pod) -> tuple[int, int]:
     return find_number(pod, FAILURE_COUNT) or 0, find_number(pod, IGNORED_COUNT) or 0
 
 
-def find_number(pod: Object, key: str) -> int | None:
+def find_number(pod: Pod, key: str) -> int | None:
     """A number among the annotations."""
-    text = (pod["metadata"].get("annotations") or {}).get(key, "")
-    return find_count(text)
+    return find_count(pod.annotations.get(key))
 
 
-def is_active(pod: Object) -> bool:
-    return not is_over(pod) and not is_terminating(pod)
+def count_restarts(pod: Pod) -> int:
+    return sum(int(entry.get("restartCount", 0)) for entry in pod.all_container_statuses)
 
 
-def is_ready(pod: Object) -> bool:
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Ready":
-            return bool(condition.get("status") == "True")
-    return False
-
-
-def count_restarts(pod: Object) -> int:
-    status = pod.get("status") or {}
-    containers = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
-    return sum(int(entry.get("restartCount", 0)) for entry in containers)
-
-
-def get_finish_time(pod: Object) -> datetime:
+def get_finish_time(pod: Pod) -> datetime:
     """When a Pod ended: its last container, else since when it is not ready, else its deletion, else its birth."""
-    containers = (pod.get("status") or {}).get("containerStatuses") or ()
-    ends: list[str] = [
-        ((entry.get("state") or {}).get("terminated") or {}).get("finishedAt") or "" for entry in containers
-    ]
+    ends: list[str] = [read_terminated(entry).get("finishedAt", "") for entry in pod.container_statuses]
     if ends and all(ends):
         return max(parse_time(end) for end in ends)
-    ready = find_condition(list_conditions(pod), "Ready")
+    ready = pod.find_condition("Ready")
     if ready is not None and ready.get("status") == "False" and ready.get("lastTransitionTime"):
         return parse_time(ready["lastTransitionTime"])
-    meta = pod["metadata"]
-    if meta.get("deletionTimestamp"):
-        grace = timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
-        return parse_time(meta["deletionTimestamp"]) - grace
-    return parse_time(meta["creationTimestamp"])
+    if pod.is_deleting:
+        grace = timedelta(seconds=pod.meta.get("deletionGracePeriodSeconds") or 0)
+        return parse_time(pod.meta["deletionTimestamp"]) - grace
+    return parse_time(pod.meta["creationTimestamp"])
 
 
-def build_pod(job: Object, number: int, slot: Slot) -> Object:
-    meta = job["metadata"]
-    template = job["spec"]["template"]
-    own = template.get("metadata") or {}
-    indexed = is_indexed(job)
-    pod_labels = {**(own.get("labels") or {}), **_build_labels(job)}
-    annotations = {
-        **(own.get("annotations") or {}),
-        labels.POD_ATTEMPT: str(slot.attempt if indexed else number),
-    }
+def build_pod(owner: Object, number: int, slot: Slot) -> Object:
+    job = Job(owner)
+    template, indexed = job.template, job.is_indexed
+    pod_labels = {**read_labels(template), **_build_labels(job)}
+    annotations = {**read_annotations(template), labels.POD_ATTEMPT: str(slot.attempt if indexed else number)}
+    finalizers = read_metadata(template).get("finalizers")
     spec = dict(template["spec"])
     if labels.JOBSET_NAME in pod_labels:
         pod_labels[labels.POD_PRIORITY] = str(spec.get("priority", 0))
     if indexed:
         pod_labels[labels.COMPLETION_INDEX] = annotations[labels.COMPLETION_INDEX] = str(number)
         annotations.update(_build_counts(job, slot))
-        spec["hostname"] = f"{meta['name']}-{number}"
+        spec["hostname"] = f"{job.name}-{number}"
         for kind in ("containers", "initContainers"):
             if spec.get(kind):
                 spec[kind] = [_add_index(container) for container in spec[kind]]
@@ -131,22 +109,22 @@ def build_pod(job: Object, number: int, slot: Slot) -> Object:
         "kind": "Pod",
         "metadata": {
             "name": build_pod_name(job, number, slot.attempt),
-            "generateName": build_prefix(meta["name"], number if indexed else None),
-            "namespace": meta["namespace"],
+            "generateName": build_prefix(job.name, number if indexed else None),
+            "namespace": job.namespace,
             "labels": pod_labels,
             "annotations": annotations,
-            "ownerReferences": [build_owner_reference(job)],
-            **({"finalizers": list(own["finalizers"])} if own.get("finalizers") else {}),
+            "ownerReferences": [build_owner_reference(owner)],
+            **({"finalizers": list(finalizers)} if finalizers else {}),
         },
         "spec": spec,
     }
 
 
-def _build_labels(job: Object) -> dict[str, str]:
+def _build_labels(job: Job) -> dict[str, str]:
     """A Job with a selector of its own has its own labels too."""
-    if job["spec"].get("manualSelector"):
+    if job.spec.get("manualSelector"):
         return {}
-    uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+    uid, name = job.uid, job.name
     return {
         labels.CONTROLLER_UID: uid,
         labels.JOB_NAME: name,
@@ -155,15 +133,15 @@ def _build_labels(job: Object) -> dict[str, str]:
     }
 
 
-def _build_counts(job: Object, slot: Slot) -> dict[str, str]:
-    if "backoffLimitPerIndex" not in job["spec"]:
+def _build_counts(job: Job, slot: Slot) -> dict[str, str]:
+    if "backoffLimitPerIndex" not in job.spec:
         return {}
     ignored = {IGNORED_COUNT: str(slot.ignored)} if slot.ignored else {}
     return {FAILURE_COUNT: str(slot.failures), **ignored}
 
 
-def _add_index(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    env = container.get("env") or []
+def _add_index(container: Fields) -> Fields:
+    env = list_items(container, "env")
     if any(entry.get("name") == "JOB_COMPLETION_INDEX" for entry in env):
         return container
     path = f"metadata.labels['{labels.COMPLETION_INDEX}']"

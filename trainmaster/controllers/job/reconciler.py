@@ -13,24 +13,26 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
 from trainmaster.controllers.job.books import Slot, read_books
-from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, is_finished, map_job, map_pod
+from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, map_job, map_pod
 from trainmaster.controllers.job.facts import PodFactsMemo
 from trainmaster.controllers.job.fields import JOB
 from trainmaster.controllers.job.passes import Pass
-from trainmaster.controllers.job.pods import build_pod_name, is_active
+from trainmaster.controllers.job.pods import build_pod_name
 from trainmaster.controllers.job.tally import count_pods
 from trainmaster.controllers.job.ttl import expire
-from trainmaster.controllers.ownership import is_owned_by, is_terminating
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan, Reconcile
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
@@ -52,11 +54,14 @@ class JobPassContext:
 def reconcile(
     context: JobPassContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
 ) -> Plan:
-    job = view.find(JOBS, request.namespace, request.name)
-    if job is None or is_terminating(job):
+    raw = view.find(JOBS, request.namespace, request.name)
+    if raw is None:
         return NOTHING
-    is_ours = job["spec"].get("managedBy", MANAGER) == MANAGER
-    if is_finished(job):
+    job = Job(raw)
+    if job.is_deleting:
+        return NOTHING
+    is_ours = job.spec.get("managedBy", MANAGER) == MANAGER
+    if job.is_finished:
         left = _list_left_behind(view, job) if is_ours else ()
         expiry = expire(job, now)
         return Plan(left) if left else expiry
@@ -64,35 +69,31 @@ def reconcile(
         return NOTHING
     problem = _find_problem(job, refusals)
     if problem is not None:
-        return _wait(job, problem, now)
-    claims = claim_pods(view, context.memo, job, read_books(job).next)
+        return _wait(raw, problem, now)
+    claims = claim_pods(view, context.memo, raw, read_books(job).next)
     tally = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
     if not tally.active:
-        context.memo.forget(job["metadata"]["uid"])
-    return Pass(job, claims, tally, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
+        context.memo.forget(job.uid)
+    return Pass(raw, claims, tally, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
 
 
-def _list_left_behind(view: View, job: Object) -> tuple[Delete, ...]:
-    pods = (
-        pod["metadata"]
-        for pod in view.owned(PODS, job["metadata"]["namespace"], job["metadata"]["uid"])
-        if is_active(pod)
-    )
-    return tuple(Delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"]) for meta in pods)
+def _list_left_behind(view: View, job: Job) -> tuple[Delete, ...]:
+    pods = (Pod(pod) for pod in view.owned(PODS, job.namespace, job.uid))
+    return tuple(Delete(PODS, pod.namespace, pod.name, uid=pod.uid) for pod in pods if pod.is_active)
 
 
-def _has_left(view: View, job: Object, number: int, slot: Slot) -> bool:
+def _has_left(view: View, job: Job, number: int, slot: Slot) -> bool:
     """Somebody took the Pod out of the Job's hands; that is not its failure."""
-    pod = view.find(PODS, job["metadata"]["namespace"], build_pod_name(job, number, slot.attempt))
-    return pod is not None and not is_owned_by(pod, job["metadata"]["uid"])
+    pod = view.find(PODS, job.namespace, build_pod_name(job, number, slot.attempt))
+    return pod is not None and not Pod(pod).is_owned_by(job.uid)
 
 
-def _is_name_taken(view: View, job: Object, name: str) -> bool:
-    return view.find(PODS, job["metadata"]["namespace"], name) is not None
+def _is_name_taken(view: View, job: Job, name: str) -> bool:
+    return view.find(PODS, job.namespace, name) is not None
 
 
-def _find_problem(job: Object, refusals: Sequence[WriteRefusal]) -> Waiting | None:
-    fields = list_unsupported(job["spec"], JOB, "spec")
+def _find_problem(job: Job, refusals: Sequence[WriteRefusal]) -> Waiting | None:
+    fields = list_unsupported(job.spec, JOB, "spec")
     if fields:
         return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)} of the Job")
     if refusals and isinstance(refusals[0].write, Create):
@@ -102,19 +103,19 @@ def _find_problem(job: Object, refusals: Sequence[WriteRefusal]) -> Waiting | No
     return None
 
 
-def _wait(job: Object, problem: Waiting, now: Now) -> Plan:
-    patch = build_annotation_patch(job, problem, now.wall)
+def _wait(raw: Object, problem: Waiting, now: Now) -> Plan:
+    patch = build_annotation_patch(raw, problem, now.wall)
     if patch is None:
         return NOTHING
-    meta = job["metadata"]
-    news = (find_annotated(job) or {}).get("message") != problem.message
-    notes = (Note(job, problem.reason, problem.message, warning=True),) if news else ()
-    writes = [Patch(JOBS, meta["namespace"], meta["name"], patch)]
-    if "startTime" not in (job.get("status") or {}) and not job["spec"].get("suspend"):
+    job = Job(raw)
+    news = read_text(find_annotated(raw), "message") != problem.message
+    notes = (Note(raw, problem.reason, problem.message, warning=True),) if news else ()
+    writes = [Patch(JOBS, job.namespace, job.name, patch)]
+    if "startTime" not in job.status and not job.is_suspended:
         # The Job has started, even if its first Pods were refused: deadlines count from here.
         started = {"startTime": format_time(now.wall), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
-        body = {"metadata": {"uid": meta["uid"]}, "status": started}
-        writes.append(Patch(JOBS, meta["namespace"], meta["name"], body, "status"))
+        body = {"metadata": {"uid": job.uid}, "status": started}
+        writes.append(Patch(JOBS, job.namespace, job.name, body, "status"))
     return Plan(tuple(writes), None, notes)
 
 

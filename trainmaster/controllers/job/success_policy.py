@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import Any
+from collections.abc import Set
 
 from trainmaster.api.jobs.indexes import parse_indexes
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items
+from trainmaster.jobs.models.batch import Job
 
 
-def find_success(job: Object, completed: Set[int]) -> str | None:
+def find_success(job: Job, completed: Set[int]) -> str | None:
     """The message of the condition, when a rule is met."""
     if not completed:
         return None
-    for position, rule in enumerate((job["spec"].get("successPolicy") or {}).get("rules") or ()):
-        if _is_met(rule, completed, job["spec"].get("completions", 0)):
+    for position, rule in enumerate(list_items(job.spec, "successPolicy", "rules")):
+        if _is_met(rule, completed, job.completions or 0):
             return f"Matched rules at index {position}"
     return None
 
 
-def _is_met(rule: Mapping[str, Any], completed: Set[int], completions: int) -> bool:
+def _is_met(rule: Fields, completed: Set[int], completions: int) -> bool:
     count = rule.get("succeededCount")
     if "succeededIndexes" not in rule:
         return count is not None and len(completed) >= count

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from trainmaster.api.jobs.indexes import parse_indexes
-from trainmaster.api.meta import Object
-from trainmaster.api.pods.phases import get_phase
-from trainmaster.controllers.job.books import Books, Slot, is_indexed, make_slot, read_books
+from trainmaster.api.reading import read_text
+from trainmaster.controllers.job.books import Books, Slot, make_slot, read_books
 from trainmaster.controllers.job.facts import PodFacts
 from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, PodFailureVerdict, judge
 from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time
-from trainmaster.controllers.ownership import is_terminating
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import format_time, parse_time
 
 
@@ -26,11 +26,11 @@ class Tally:
     books: Books
     is_news: bool
     """The books differ from the stored ones. They are stored before anything is done that rests on them."""
-    active: tuple[Object, ...]
-    terminating: tuple[Object, ...]
-    strays: tuple[Object, ...]
+    active: tuple[Pod, ...]
+    terminating: tuple[Pod, ...]
+    strays: tuple[Pod, ...]
     """Active Pods that nobody waits for."""
-    running: dict[int, Object]
+    running: dict[int, Pod]
     """The active Pods of open slots."""
     completed: frozenset[int]
     failed_indexes: frozenset[int]
@@ -43,7 +43,7 @@ class Tally:
     """What the first Pod that no node takes says about itself."""
 
 
-def count_pods(job: Object, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
+def count_pods(job: Job, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
     """`has_left(slot number, slot)`: the Pod exists, but is no longer the Job's."""
     count = _Count(job, now)
     for facts in pods:
@@ -54,24 +54,23 @@ def count_pods(job: Object, pods: Sequence[PodFacts], now: datetime, has_left: C
 
 
 class _Count:
-    def __init__(self, job: Object, now: datetime) -> None:
-        status = job.get("status") or {}
+    def __init__(self, job: Job, now: datetime) -> None:
         self.job = job
         self.now = now
-        self.indexed = is_indexed(job)
+        self.indexed = job.is_indexed
         self.stored = read_books(job)
         self.books = self.stored.copy()
-        self.below = job["spec"].get("completions", 0) if self.indexed else None
-        self.completed = set(parse_indexes(status.get("completedIndexes") or "", self.below))
-        self.failed_indexes = set(parse_indexes(status.get("failedIndexes") or "", self.below))
-        self.succeeded = int(status.get("succeeded") or 0)
-        self.failed = int(status.get("failed") or 0)
-        self.active: list[Object] = []
-        self.terminating: list[Object] = []
-        self.strays: list[Object] = []
-        self.open: dict[int, Object] = {}
-        self.running: dict[int, Object] = {}
-        self.ending: dict[int, Object] = {}
+        self.below = (job.completions or 0) if self.indexed else None
+        self.completed = set(parse_indexes(read_text(job.status, "completedIndexes"), self.below))
+        self.failed_indexes = set(parse_indexes(read_text(job.status, "failedIndexes"), self.below))
+        self.succeeded = job.succeeded
+        self.failed = job.failed
+        self.active: list[Pod] = []
+        self.terminating: list[Pod] = []
+        self.strays: list[Pod] = []
+        self.open: dict[int, Pod] = {}
+        self.running: dict[int, Pod] = {}
+        self.ending: dict[int, Pod] = {}
         """Of the open slots, those whose Pods have ended or are about to."""
         self.ready = 0
         self.waiting: str | None = None
@@ -79,7 +78,7 @@ class _Count:
         self.ends: list[datetime] = []
         """When the Pods ended whose failure is news."""
         self.successes: list[datetime] = []
-        policy = job["spec"].get("podReplacementPolicy", "TerminatingOrFailed")
+        policy = job.spec.get("podReplacementPolicy", "TerminatingOrFailed")
         self.counts_terminating = policy == "TerminatingOrFailed"
 
     def look_at(self, facts: PodFacts) -> None:
@@ -151,18 +150,18 @@ class _Count:
     def settle(self) -> None:
         """Counts the Pods that ended, and brings the pause before replacements up to date."""
         for number, pod in self.ending.items():
-            phase = get_phase(pod)
+            phase = pod.phase
             if phase == "Succeeded":
                 self._succeed(number, pod)
-            elif phase == "Failed" or (is_terminating(pod) and self.counts_terminating):
+            elif phase == "Failed" or (pod.is_deleting and self.counts_terminating):
                 verdict = judge(self.job, pod)
                 self.fail_job = self.fail_job or verdict.message
                 self._fail(number, verdict, get_finish_time(pod))
-            elif is_terminating(pod):
+            elif pod.is_deleting:
                 self._expect_end(number, pod)
         self._remember_failures()
 
-    def _succeed(self, number: int, pod: Object) -> None:
+    def _succeed(self, number: int, pod: Pod) -> None:
         del self.books.slots[number], self.open[number]
         if self.indexed:
             self.completed.add(number)
@@ -178,7 +177,7 @@ class _Count:
         self.failed += 1 if counts else 0
         if not self.indexed:
             return
-        limit = self.job["spec"].get("backoffLimitPerIndex")
+        limit = self.job.spec.get("backoffLimitPerIndex")
         if limit is not None and (verdict.action == FAIL_INDEX or (counts and slot.failures >= limit)):
             self.failed_indexes.add(number)
             return
@@ -190,7 +189,7 @@ class _Count:
             at="" if limit is None else format_time(ended),
         )
 
-    def _expect_end(self, number: int, pod: Object) -> None:
+    def _expect_end(self, number: int, pod: Pod) -> None:
         """A Pod on its way out may be gone before its end is seen; what is known of it by now is kept."""
         verdict = judge(self.job, pod)
         slot = self.books.slots[number]

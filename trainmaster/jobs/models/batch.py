@@ -35,6 +35,22 @@ class Job(ObjectModel):
         return template
 
     @property
+    def is_indexed(self) -> bool:
+        """Each of its Pods has a completion index."""
+        return bool(self.spec.get("completionMode") == "Indexed")
+
+    @property
+    def parallelism(self) -> int:
+        """Pods at one time."""
+        return int(self.spec.get("parallelism", 1))
+
+    @property
+    def completions(self) -> int | None:
+        """Pods that have to succeed; None where the first success is enough."""
+        completions: int | None = self.spec.get("completions")
+        return completions
+
+    @property
     def is_suspended(self) -> bool:
         return bool(self.spec.get("suspend"))
 
@@ -64,7 +80,7 @@ class Job(ObjectModel):
 
     @property
     def is_finished(self) -> bool:
-        return any(self.is_true(end) for end in ENDS)
+        return self.end is not None
 
     @property
     def end(self) -> Fields | None:

@@ -30,6 +30,11 @@ class Pod(ObjectModel):
         return bool(self.status.get("phase") == "Running")
 
     @property
+    def is_active(self) -> bool:
+        """Neither over nor about to go."""
+        return not self.is_over and not self.is_deleting
+
+    @property
     def is_ready(self) -> bool:
         return self.is_true("Ready")
 

@@ -10,10 +10,10 @@ from tests.unit.controllers.world import NOW, World, make_job
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.writes import Delete, Write
-from trainmaster.controllers.job.pods import find_index
 from trainmaster.controllers.job.reconciler import CONTROLLER
 from trainmaster.engine.plan import Note, Plan
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
@@ -97,12 +97,12 @@ class Stage(World):
 
     @property
     def active_indexes(self) -> list[int | None]:
-        return sorted((find_index(pod) for pod in self.active), key=str)
+        return sorted((Pod(pod).index for pod in self.active), key=str)
 
     def find_pod(self, index: int) -> Object:
         """The active Pod of the index, else of that position."""
         active = self.active
-        return next((pod for pod in active if find_index(pod) == index), None) or active[index]
+        return next((pod for pod in active if Pod(pod).index == index), None) or active[index]
 
     def end(self, index: int, code: int = 0, conditions: Sequence[Mapping[str, Any]] = ()) -> Object:
         return self.end_pod(self.find_pod(index), code, conditions)

@@ -20,6 +20,7 @@ from trainmaster.client.writes import Delete
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
 from trainmaster.controllers.job.ttl import find_time_left
 from trainmaster.controllers.ownership import is_owned_by
+from trainmaster.jobs.models.batch import Job
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
@@ -550,7 +551,7 @@ def test_kt_01_a_finished_job_goes_when_its_time_is_over_and_not_before() -> Non
     (gone,) = stage.look().writes
     meta = job["metadata"]
     assert gone == Delete(JOBS, "default", NAME, meta["uid"], meta["resourceVersion"], "Foreground")
-    assert find_time_left(job, Now(now)) == 0
+    assert find_time_left(Job(job), Now(now)) == 0
 
 
 @pytest.mark.parametrize("code", [0, 1], ids=["complete", "failed"])
@@ -565,9 +566,9 @@ def test_kt_01_a_finished_job_goes_when_its_time_is_over_and_not_before() -> Non
 def test_kt_02_the_time_left_is_counted_from_the_end(code: int, seconds: int, passed: int, want: int) -> None:
     job = finish(code)
     job.edit(ttlSecondsAfterFinished=seconds)
-    assert find_time_left(job.job, Now(NOW + timedelta(seconds=passed))) == want
+    assert find_time_left(Job(job.job), Now(NOW + timedelta(seconds=passed))) == want
 
 
 def test_kt_02_an_unfinished_job_and_one_without_a_limit_may_stay() -> None:
-    assert find_time_left(Stage(ttlSecondsAfterFinished=1).job, Now(NOW)) is None
-    assert find_time_left(finish().job, Now(NOW)) is None
+    assert find_time_left(Job(Stage(ttlSecondsAfterFinished=1).job), Now(NOW)) is None
+    assert find_time_left(Job(finish().job), Now(NOW)) is None

@@ -50,7 +50,7 @@ def test_only_the_versions_of_the_last_look_are_kept() -> None:
     memo, old, new = PodFactsMemo(), *([{"metadata": {"uid": str(n)}} for n in range(SIZE)] for _ in range(2))
     first = memo.read("job", old)
     assert all(mine is theirs for mine, theirs in zip(memo.read("job", old), first, strict=True))
-    assert all(facts.pod is pod for facts, pod in zip(memo.read("job", new), new, strict=True))
+    assert all(facts.pod.raw is pod for facts, pod in zip(memo.read("job", new), new, strict=True))
     assert all(mine is not theirs for mine, theirs in zip(memo.read("job", old), first, strict=True))
 
 

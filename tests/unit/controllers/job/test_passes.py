@@ -14,9 +14,11 @@ from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.status import forbidden
 from trainmaster.client.writes import Create, Delete, WriteRefusal
 from trainmaster.controllers.job.keys import BOOKS
-from trainmaster.controllers.job.pods import build_pod_name, build_prefix, find_index
+from trainmaster.controllers.job.pods import build_pod_name, build_prefix
 from trainmaster.controllers.job.reconciler import CONTROLLER, build_controller
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.unit
 def test_each_index_gets_a_pod_with_its_rank_host_name_and_variable() -> None:
     stage = Stage()
     pods = stage.pods
-    assert [find_index(pod) for pod in pods] == [0, 1]
+    assert [Pod(pod).index for pod in pods] == [0, 1]
     pod = pods[1]
     assert pod["metadata"]["name"].startswith("j-1-")
     assert pod["metadata"]["generateName"] == "j-1-"
@@ -46,7 +48,7 @@ def test_a_pod_without_an_index_has_none_of_that() -> None:
     stage = Stage(completionMode="NonIndexed", completions=1, parallelism=1)
     (pod,) = stage.pods
     assert pod["metadata"]["generateName"] == "j-"
-    assert pod["metadata"]["name"] == build_pod_name(stage.job, 0, 0)
+    assert pod["metadata"]["name"] == build_pod_name(Job(stage.job), 0, 0)
     assert "hostname" not in pod["spec"]
     assert "env" not in pod["spec"]["containers"][0]
     assert "batch.kubernetes.io/job-completion-index" not in pod["metadata"]["labels"]
@@ -54,7 +56,7 @@ def test_a_pod_without_an_index_has_none_of_that() -> None:
 
 def test_of_one_index_the_newest_attempt_comes_first_by_name() -> None:
     job = Stage(suspend=True).job
-    names = [build_pod_name(job, 3, attempt) for attempt in range(40)]
+    names = [build_pod_name(Job(job), 3, attempt) for attempt in range(40)]
     assert sorted(names, reverse=True) == names and len(set(names)) == 40
     assert all(re.fullmatch(r"j-3-[2-9b-z]{5}", name) for name in names), names
 
@@ -287,7 +289,7 @@ def test_a_refused_pod_is_explained_on_the_job_until_it_can_be_made() -> None:
 @pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
 def test_a_name_that_belongs_to_somebody_else_is_passed_over(mode: str) -> None:
     stage = Stage(suspend=True, completions=1, parallelism=1, completionMode=mode)
-    name = build_pod_name(stage.job, 0, 0)
+    name = build_pod_name(Job(stage.job), 0, 0)
     stage.add(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": {}})
     stage.edit(suspend=False)
     stage.settle()
