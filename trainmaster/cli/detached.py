@@ -1,4 +1,4 @@
-"""A server in the background: started by `up --detach`, and by `run` where none runs yet.
+"""A server in the background: started by `up --detach` and by `run`, stopped by `down` and `purge`.
 
 `start` only begins it, so that the caller can work meanwhile; `wait` returns when it is ready, or says why it is not.
 The child tells through a pipe: one message, or nothing when it ended before it could.
@@ -7,6 +7,8 @@ The child tells through a pipe: one message, or nothing when it ended before it 
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -75,3 +77,28 @@ def _rotate_log(home: Home) -> None:
 def _explain_end(home: Home, code: int) -> str:
     tail = home.server_log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
     return f"the server ended with status {code} before it was ready; the end of {home.server_log}:\n" + "\n".join(tail)
+
+
+def stop_server(home: Home, info: ServerInfo, timeout: float) -> None:
+    """Asks the process to stop and waits for its end. A recycled pid is never signalled."""
+    if not info.pid:
+        raise exits.Failure(f"a process holds {home.root} and does not say which: try again in a moment")
+    try:
+        descriptor = os.pidfd_open(info.pid)
+    except (ProcessLookupError, OverflowError):
+        return
+    try:
+        # The descriptor now names one process for good. If the home is still held under that pid, it is the server.
+        current = home.find_running()
+        if current is None or current.pid != info.pid:
+            return
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        ended, _, _ = select.select([descriptor], [], [], timeout)
+    except PermissionError:
+        raise exits.Failure(f"process {info.pid} belongs to another user: stop it as that user") from None
+    finally:
+        os.close(descriptor)
+    if not ended:
+        raise exits.Failure(
+            f"process {info.pid} has not ended within {timeout:g} s: see {home.server_log} or raise --timeout"
+        )

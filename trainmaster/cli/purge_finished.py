@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trainmaster.app.home import Home, HomeError
 from trainmaster.cli import exits
-from trainmaster.cli.commands.cleanup import carry_out, make_plan
+from trainmaster.cli.cleaning import carry_out, make_plan
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.output import print_table
 from trainmaster.cli.server import call

@@ -1,7 +1,8 @@
-"""Spans of time as people write and read them on a command line: 90s, 15m, 12h, 30d."""
+"""Spans of time and sizes as people write and read them on a command line: 90s, 15m, 12h, 30d; 500Mi, 2Gi."""
 
 from __future__ import annotations
 
+import argparse
 import re
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -34,3 +35,14 @@ def _two(left: int, large: int, large_unit: str, small: int, small_unit: str, co
     if count >= coarse or rest < small:
         return f"{count}{large_unit}"
     return f"{count}{large_unit}{rest // small}{small_unit}"
+
+
+def parse_size(text: str) -> int:
+    """Bytes: 500Mi, 2Gi, 2G. For argparse."""
+    units = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
+    number = text.rstrip("iIbBkKmMgGtT")
+    unit = text[len(number) :].upper().removesuffix("B")
+    try:
+        return int(float(number) * units[unit])
+    except (ValueError, KeyError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: give bytes, or a number with Mi or Gi") from None

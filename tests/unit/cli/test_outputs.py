@@ -17,10 +17,11 @@ from trainmaster.api.code import build_annotations
 from trainmaster.api.meta import Object
 from trainmaster.app.home import Home
 from trainmaster.cli import exits
-from trainmaster.cli.commands.code import parse_size
-from trainmaster.cli.commands.outputs import copy, describe_outputs, get_directory
+from trainmaster.cli.commands.outputs import copy, get_directory
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
+from trainmaster.cli.outputs import describe_outputs
+from trainmaster.cli.spans import parse_size
 from trainmaster.history.archive import Archive
 from trainmaster.history.record import RecordSources, build_record
 from trainmaster.history.results import list_outputs

@@ -13,28 +13,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
-from trainmaster.api.status import Conflict, NotFound
 from trainmaster.api.training.ends import FINISHED
 from trainmaster.cli import exits
+from trainmaster.cli.cleaning import carry_out, make_plan
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.server import add_cluster, call
 from trainmaster.cli.spans import parse_span
-from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
 from trainmaster.jobs.janitor import (
-    CLEAR,
     FinishedJobFilter,
-    ListedObjects,
     Removal,
-    plan_finished,
-    plan_orphans,
-    plan_stuck,
 )
-from trainmaster.kit.clock import SystemClock
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,35 +72,3 @@ def _show(options: argparse.Namespace, context: CommandContext, plan: list[Remov
         print_table(context, ("KIND", "NAMESPACE", "NAME", "ACTION", "WHY"), rows)
     else:
         context.note("nothing to clean up")
-
-
-async def make_plan(client: Client, options: argparse.Namespace, wanted: FinishedJobFilter) -> list[Removal]:
-    now = SystemClock().now()
-    if options.orphans:
-        listed = {gvr: (await client.list(gvr, options.namespace)).items for gvr in (TRAIN_JOBS, JOB_SETS, JOBS, PODS)}
-        return list(plan_orphans(ListedObjects(listed)))
-    selected = await client.list(TRAIN_JOBS, options.namespace, ListOptions(label_selector=options.selector))
-
-    def build() -> Iterator[Removal]:
-        yield from plan_finished(selected.items, wanted, now)
-        if options.clear_finalizers:
-            yield from plan_stuck(selected.items, now)
-
-    return list(build())
-
-
-async def carry_out(client: Client, plan: list[Removal]) -> list[str]:
-    """Each by its uid: what was made anew under the name meanwhile is left alone. Returns what did not work."""
-    problems = []
-    for item in plan:
-        try:
-            if item.action == CLEAR:
-                patch = {"metadata": {"uid": item.uid, "finalizers": None}}
-                await client.patch(item.gvr, item.name, PatchType.MERGE, patch, item.namespace)
-            options = DeleteOptions(propagation="Background", uid=item.uid)
-            await client.delete(item.gvr, item.name, item.namespace, options)
-        except NotFound:
-            continue
-        except Conflict as error:
-            problems.append(f"{item.gvr.plural} {item.namespace}/{item.name}: {error.message}")
-    return problems

@@ -22,6 +22,7 @@ from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.spans import parse_size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,17 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for command in (packing, listing):
         add_home(command)
         add_output(command)
-
-
-def parse_size(text: str) -> int:
-    """Bytes: 500Mi, 2Gi, 2G. For argparse."""
-    units = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
-    number = text.rstrip("iIbBkKmMgGtT")
-    unit = text[len(number) :].upper().removesuffix("B")
-    try:
-        return int(float(number) * units[unit])
-    except (ValueError, KeyError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: give bytes, or a number with Mi or Gi") from None
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:

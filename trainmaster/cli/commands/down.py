@@ -7,13 +7,10 @@ Pods are stopped first; resume one later with spec.suspend: false.
 from __future__ import annotations
 
 import argparse
-import os
-import select
-import signal
 
-from trainmaster.app.home import Home, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home
+from trainmaster.cli.detached import stop_server
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,28 +36,3 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     )
     context.say(f"stopped the server of {home.root}{left}")
     return exits.OK
-
-
-def stop_server(home: Home, info: ServerInfo, timeout: float) -> None:
-    """Asks the process to stop and waits for its end. A recycled pid is never signalled."""
-    if not info.pid:
-        raise exits.Failure(f"a process holds {home.root} and does not say which: try again in a moment")
-    try:
-        descriptor = os.pidfd_open(info.pid)
-    except (ProcessLookupError, OverflowError):
-        return
-    try:
-        # The descriptor now names one process for good. If the home is still held under that pid, it is the server.
-        current = home.find_running()
-        if current is None or current.pid != info.pid:
-            return
-        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        ended, _, _ = select.select([descriptor], [], [], timeout)
-    except PermissionError:
-        raise exits.Failure(f"process {info.pid} belongs to another user: stop it as that user") from None
-    finally:
-        os.close(descriptor)
-    if not ended:
-        raise exits.Failure(
-            f"process {info.pid} has not ended within {timeout:g} s: see {home.server_log} or raise --timeout"
-        )

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
-from trainmaster.cli.jobs import build_header, build_row, style_state
-from trainmaster.cli.output import build_table, name_object, print_data, print_objects
+from trainmaster.cli.jobtable import build_lines, show, sort
+from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.server import add_server, call
-from trainmaster.cli.terminal import find_width
 from trainmaster.client.contract import Client, ListOptions, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.jobs.models.trainjobs import STATES, TrainJob
@@ -49,36 +47,6 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         more = "" if options.all_namespaces else "; -A lists all namespaces"
         context.note(f"no TrainJobs {where}{more}; `trainmaster submit -f FILE` makes one")
     return exits.OK
-
-
-def sort(jobs: Iterable[Object]) -> list[Object]:
-    return sorted(jobs, key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"]))
-
-
-def show(context: CommandContext, options: argparse.Namespace, jobs: list[Object], *, single: bool = False) -> None:
-    if options.output not in ("table", "wide"):
-        print_objects(context, TRAIN_JOBS, jobs, options.output, single=single)
-    elif jobs:
-        for line in build_lines(context, options, jobs):
-            context.say(line)
-
-
-def build_lines(
-    context: CommandContext, options: argparse.Namespace, jobs: Iterable[Object], gone: Iterable[str] = ()
-) -> list[str]:
-    """The table, the header first. `gone` are uids of those that were deleted."""
-    jobs = list(jobs)
-    wide, everywhere = options.output == "wide", getattr(options, "all_namespaces", False)
-    now, uids = SystemClock().now(), set(gone)
-    header = build_header(wide=wide, all_namespaces=everywhere)
-    rows = [
-        build_row(job, now, wide=wide, all_namespaces=everywhere, gone=job["metadata"]["uid"] in uids) for job in jobs
-    ]
-    if find_width(context) is not None and not any(TrainJob(job).progress[0] is not None for job in jobs):
-        # Room for the reason; in a pipe columns are always the same.
-        at = header.index("PROGRESS")
-        header, rows = header[:at] + header[at + 1 :], [[*row[:at], *row[at + 1 :]] for row in rows]
-    return build_table(context, header, rows, styles={"STATE": style_state})
 
 
 class Watcher:

@@ -24,6 +24,7 @@ from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits, server
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.outputs import count_outputs
 from trainmaster.cli.serverflags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
@@ -66,20 +67,6 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         rows = [(_show(output.path), format_bytes(output.bytes), _format_time(output.modified)) for output in found]
         print_table(context, ("PATH", "SIZE", "MODIFIED"), rows)
     return exits.OK
-
-
-def describe_outputs(home: Home, uid: str, job: str, namespace: str = "default") -> str:
-    """One line for people: how much a job left and how to get it; "" when it left nothing."""
-    found = list_outputs(home.history, uid)
-    if not found:
-        return ""
-    where = "" if namespace == "default" else f" -n {namespace}"
-    return f"outputs: {_count(found)}: trainmaster outputs get {job}{where}"
-
-
-def _count(found: Sequence[Output]) -> str:
-    size = format_bytes(sum(output.bytes for output in found))
-    return f"1 file, {size}" if len(found) == 1 else f"{len(found):,} files, {size}"
 
 
 def find_uid(options: argparse.Namespace, context: CommandContext, home: Home) -> str:
@@ -137,7 +124,7 @@ def _get(options: argparse.Namespace, context: CommandContext, found: Sequence[O
         )
     for output in chosen:
         copy(output, target / output.path)
-    context.say(f"{_count(chosen)}: {target}" if chosen else f"{options.job} has left no files so far")
+    context.say(f"{count_outputs(chosen)}: {target}" if chosen else f"{options.job} has left no files so far")
     return exits.OK
 
 

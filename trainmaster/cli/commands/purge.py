@@ -103,7 +103,7 @@ def _confirm(options: argparse.Namespace, context: CommandContext, question: str
 def _stop(options: argparse.Namespace, context: CommandContext, home: Home, running: ServerInfo) -> None:
     if not running.kubeconfig:
         raise AlreadyRunning(running)
-    from trainmaster.cli.commands.down import stop_server
+    from trainmaster.cli.detached import stop_server
     from trainmaster.cli.stopping import stop_jobs
 
     stop_jobs(running, options.timeout, context)

@@ -13,8 +13,8 @@ from trainmaster.app.home import Home
 from trainmaster.bundles import BundleError, BundleLimits, BundleStore, pack
 from trainmaster.bundles.ignoring import OWN_FILE
 from trainmaster.cli import exits
-from trainmaster.cli.commands.code import parse_size
 from trainmaster.cli.launch.run_options import RunOptionError
+from trainmaster.cli.spans import parse_size
 from trainmaster.jobs.compose.request import MountedCode
 
 

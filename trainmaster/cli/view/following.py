@@ -107,7 +107,7 @@ def _find_outputs(job: FollowedJob) -> list[str]:
 
     if not list_outputs(job.home.history, uid):
         return []  # most short jobs, and they should not wait for the archive to be loaded
-    from trainmaster.cli.commands import outputs
+    from trainmaster.cli import outputs
 
     text = outputs.describe_outputs(job.home, uid, job.name, job.namespace)
     return [text] if text else []
