@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from trainmaster.api import status, tenancy
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import list_items, read_fields, read_status, read_text
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import (
     ActingIdentity,
@@ -73,7 +74,7 @@ class SeenClient:
             self._settled = max(self._settled, seen)
 
     def _see(self, obj: Object) -> Object:
-        self._note(str((obj.get("metadata") or {}).get("resourceVersion") or ""))
+        self._note(read_text(obj, "metadata", "resourceVersion"))
         return obj
 
     def _note(self, version: str) -> None:
@@ -123,7 +124,7 @@ class SeenClient:
         gvr: GVR,
         name: str,
         patch_type: PatchType,
-        patch: Any,
+        patch: object,
         namespace: str = "",
         *,
         subresource: str = "",
@@ -203,7 +204,7 @@ class _SeenWatch:
 
 def _get_name(obj: Object) -> str:
     metadata = obj.get("metadata")
-    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+    return read_text(metadata, "name") if isinstance(metadata, dict) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ class Caller:
         attributes = {"verb": "create", "resource": "namespaces"}
         review = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": "SelfSubjectAccessReview"}
         answer = await self.client.create(ACCESS_REVIEWS, {**review, "spec": {"resourceAttributes": attributes}})
-        if not (answer.get("status") or {}).get("allowed"):
+        if not read_status(answer).get("allowed"):
             text = f"user_id is {user_id[:64]!r}, and you are {own!r}"
             raise Problem(403, "not-yours", text, hint=f"send user_id {own!r}; only administrators act for others")
 
@@ -271,15 +272,15 @@ class ReviewingCallers:
 
     async def identify(self, token: str) -> Caller:
         review = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": "TokenReview", "spec": {"token": token}}
-        answer = (await self._client.create(TOKEN_REVIEWS, review)).get("status") or {}
-        user = answer.get("user") or {}
+        answer = read_status(await self._client.create(TOKEN_REVIEWS, review))
+        user = read_fields(answer, "user")
         if answer.get("authenticated") is not True or not user.get("username"):
             raise status.unauthorized()
         identity = read_identity(user)
         return Caller(identity, SeenClient(self._act(identity, token), self._latest))
 
 
-def read_identity(user: Object) -> ActingIdentity:
-    extra = {str(key): tuple(map(str, values)) for key, values in (user.get("extra") or {}).items()}
-    groups = tuple(map(str, user.get("groups") or ()))
-    return ActingIdentity(str(user["username"]), str(user.get("uid") or ""), groups, extra)
+def read_identity(user: Fields) -> ActingIdentity:
+    extra = {str(key): tuple(map(str, values)) for key, values in read_fields(user, "extra").items()}
+    groups = tuple(map(str, list_items(user, "groups")))
+    return ActingIdentity(str(user["username"]), read_text(user, "uid"), groups, extra)

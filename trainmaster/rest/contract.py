@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+from trainmaster.api.meta import Fields
 from trainmaster.client.contract import Client
 from trainmaster.edge.addresses import TrustedProxies
 from trainmaster.kit.clock import Clock
@@ -36,7 +36,7 @@ class RestLimits:
     """Whose X-Forwarded-For says who calls."""
 
 
-Explain = Callable[[Client, str, str], Awaitable[Mapping[str, Any] | None]]
+Explain = Callable[[Client, str, str], Awaitable[Fields | None]]
 """(client, namespace, name): as `trainmaster explain` says it; None when there is no such job."""
 
 

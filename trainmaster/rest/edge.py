@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
-from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.api.status import StatusError
 from trainmaster.edge.messages import EdgeRefusal
@@ -27,11 +27,6 @@ from trainmaster.rest.problems import Problem, build_unexpected, from_status
 from trainmaster.rest.trail import Trail
 
 log = logging.getLogger(__name__)
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _SECURITY = (
     (b"x-content-type-options", b"nosniff"),
@@ -44,12 +39,12 @@ _NO_STORE = (b"cache-control", b"no-store")
 class Edge:
     """ASGI. `public` are the exact paths that need no caller; nothing is derived from a prefix."""
 
-    def __init__(self, app: App, backend: Backend, public: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, backend: Backend, public: frozenset[str]) -> None:
         self._app = app
         self._backend = backend
         self._public = public
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         await _Exchange(self._app, self._backend, scope, receive, send).run(scope["path"] in self._public)
@@ -62,7 +57,7 @@ class Edge:
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, app: App, backend: Backend, scope: Message, receive: Receive, send: Send) -> None:
+    def __init__(self, app: ASGIApp, backend: Backend, scope: Scope, receive: Receive, send: Send) -> None:
         self._app = app
         self._backend = backend
         self._scope = scope
@@ -165,7 +160,7 @@ class _Exchange:
             if self._caller is not None:
                 await self._caller.settle()
             self._started = True
-            message = {**message, "headers": self._add_headers(list(message.get("headers") or ()))}
+            message = {**message, "headers": self._add_headers(list(message.get("headers", ())))}
         elif self._replaced:
             return
         elif message.get("body") and self._caller is not None:
@@ -197,7 +192,7 @@ class _Exchange:
         await self._send_to({"type": "http.response.body", "body": body})
 
 
-def _read_headers(scope: Message) -> dict[bytes, bytes]:
+def _read_headers(scope: Scope) -> dict[bytes, bytes]:
     """By name. Problem for a header that decides and comes twice: the two might be read by different layers."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Fetch = Callable[[], Awaitable[Any]]
+Fetch = Callable[[], Awaitable[object]]
 """The key set as it stands with the provider, parsed. KeysUnavailable when it cannot be had."""
 
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -59,7 +59,7 @@ class VerificationKey:
     public: PyJWK
 
 
-def parse_set(document: Any) -> list[VerificationKey]:
+def parse_set(document: object) -> list[VerificationKey]:
     """Those that can verify signatures; others are left out. KeysUnavailable when it is no key set, or has none."""
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or len(entries) > _MOST_KEYS:
@@ -75,7 +75,7 @@ def parse_set(document: Any) -> list[VerificationKey]:
     return found
 
 
-def parse_key(entry: Any) -> VerificationKey:
+def parse_key(entry: object) -> VerificationKey:
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
         raise BadKey("it is not for signatures")
     operations = entry.get("key_ops", ["verify"])

@@ -15,9 +15,9 @@ import binascii
 import json
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from trainmaster.client.contract import ActingIdentity, Client
 from trainmaster.kit.clock import Clock
@@ -90,7 +90,7 @@ class Verifier:
         self._check(claims)
         return self._read_identity(claims)
 
-    def _check(self, claims: dict[str, Any]) -> None:
+    def _check(self, claims: Mapping[str, object]) -> None:
         now = self._clock.unix()
         audience = claims.get("aud")
         if claims.get("iss") != self._trusted.issuer:
@@ -103,7 +103,7 @@ class Verifier:
             if _read_moment(claims, name) > now + SKEW_SECONDS:
                 _refuse("it is not valid yet: is a clock wrong?")
 
-    def _read_identity(self, claims: dict[str, Any]) -> ActingIdentity:
+    def _read_identity(self, claims: Mapping[str, object]) -> ActingIdentity:
         trusted = self._trusted
         # As Kubernetes has it: an address that nobody checked names nobody.
         if trusted.user_claim == "email" and claims.get("email_verified", True) is not True:
@@ -116,7 +116,7 @@ class Verifier:
         named = [self._name(group, trusted.groups_claim) for group in listed]
         return ActingIdentity(user, groups=(*dict.fromkeys(named), AUTHENTICATED))
 
-    def _name(self, value: Any, claim: str) -> str:
+    def _name(self, value: object, claim: str) -> str:
         if not isinstance(value, str) or not value or len(value) > _LONGEST_NAME or not value.isprintable():
             _refuse(f"{claim} is not a text of 1 to {_LONGEST_NAME} printable characters")
         name = self._trusted.prefix + value
@@ -161,7 +161,7 @@ def _is_signed(token: str, algorithm: str, candidates: Sequence[VerificationKey]
     return False
 
 
-def _find_object(part: str) -> dict[str, Any] | None:
+def _find_object(part: str) -> dict[str, object] | None:
     """The JSON object in a part of a token; None when it is anything else, or may be read in two ways."""
     try:
         data = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
@@ -171,7 +171,7 @@ def _find_object(part: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     built = dict(pairs)
     if len(built) != len(pairs):
         raise ValueError("a name stands twice")
@@ -182,7 +182,7 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not JSON")
 
 
-def _read_moment(claims: dict[str, Any], name: str, *, required: bool = False) -> float:
+def _read_moment(claims: Mapping[str, object], name: str, *, required: bool = False) -> float:
     """Seconds since 1970; minus infinity where it may be left out and is."""
     value = claims.get(name)
     if value is None and not required:

@@ -5,13 +5,18 @@ Every operation may answer with a problem document; all but the public ones need
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from trainmaster.rest.models.problems import ProblemDocument
 from trainmaster.rest.problems import MEDIA_TYPE
+
+OpenApi: TypeAlias = dict[str, Any]
+"""The document, or a part of it."""
+Responses: TypeAlias = dict[int | str, OpenApi]
+"""Of one operation, by the code."""
 
 _METHODS = ("get", "put", "post", "delete", "patch")
 _REFERENCE = "#/components/schemas/{model}"
@@ -20,7 +25,7 @@ _REFERENCE = "#/components/schemas/{model}"
 def install(routes: FastAPI, public: frozenset[str]) -> None:
     """Makes `routes.openapi()` answer with our document; it is built once."""
 
-    def build() -> dict[str, Any]:
+    def build() -> OpenApi:
         if routes.openapi_schema is None:
             routes.openapi_schema = build_document(routes, public)
         return routes.openapi_schema
@@ -28,7 +33,7 @@ def install(routes: FastAPI, public: frozenset[str]) -> None:
     routes.openapi = build  # type: ignore[method-assign]
 
 
-def build_document(routes: FastAPI, public: frozenset[str]) -> dict[str, Any]:
+def build_document(routes: FastAPI, public: frozenset[str]) -> OpenApi:
     document = get_openapi(
         title=routes.title,
         version=routes.version,
@@ -54,7 +59,7 @@ def build_document(routes: FastAPI, public: frozenset[str]) -> dict[str, Any]:
     return document
 
 
-def _complete(operation: dict[str, Any], public: bool) -> None:
+def _complete(operation: OpenApi, public: bool) -> None:
     responses = operation["responses"]
     responses.pop("422", None)
     content = {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(model="Problem")}}}

@@ -8,12 +8,12 @@ Services raise `Problem`, or let the server's `StatusError` through; the edge tu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.status import StatusError
 
 MEDIA_TYPE = "application/problem+json"
@@ -87,8 +87,8 @@ class Problem(Exception):
         self.errors = tuple(errors)
         self.retry_after = retry_after
 
-    def to_data(self, request_id: str = "") -> dict[str, Any]:
-        data: dict[str, Any] = {
+    def to_data(self, request_id: str = "") -> Object:
+        data: Object = {
             "type": _PREFIX + self.kind,
             "title": _TITLES.get(self.status, "The request was refused"),
             "status": self.status,
@@ -150,14 +150,14 @@ def to_pointer(parts: Sequence[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def from_validation(errors: Sequence[Mapping[str, Any]], content_type: str = "application/json") -> Problem:
+def from_validation(errors: Sequence[Fields], content_type: str = "application/json") -> Problem:
     """What the framework found wrong while decoding: every field at once, in our words."""
     found, hint = [], ""
     for error in errors:
         where, *rest = error.get("loc") or ("body",)
-        kind = str(error.get("type") or "")
+        kind = str(error.get("type", ""))
         if kind == "json_invalid":
-            reason = (error.get("ctx") or {}).get("error", "")
+            reason = error.get("ctx", {}).get("error", "")
             return Problem(400, "bad-request", f"the body is not JSON: {reason}", hint=_SEND_JSON)
         if where == "body" and not rest:
             return _refuse_body(kind, content_type)
@@ -181,8 +181,8 @@ def _refuse_body(kind: str, content_type: str) -> Problem:
     return Problem(422, "invalid", "the body is no JSON object", hint=_SEND_JSON)
 
 
-def _describe(kind: str, error: Mapping[str, Any]) -> str:
-    limits = error.get("ctx") or {}
+def _describe(kind: str, error: Fields) -> str:
+    limits = error.get("ctx", {})
     sent = error.get("input")
     shown = ""
     # Longer numbers cannot be written out at all, and nobody would read longer texts.

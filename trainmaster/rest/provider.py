@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import orjson
@@ -57,7 +56,7 @@ class ProviderSource:
 
 
 def build_fetch(source: ProviderSource, *, resolve: Resolve = resolve, seconds: float = _SECONDS) -> Fetch:
-    async def fetch() -> Any:
+    async def fetch() -> object:
         try:
             # Resolvers have time limits of their own, and long ones. The thread ends when they do.
             return await asyncio.wait_for(asyncio.to_thread(_read_keys, source, resolve, seconds), 3 * seconds)
@@ -67,7 +66,7 @@ def build_fetch(source: ProviderSource, *, resolve: Resolve = resolve, seconds: 
     return fetch
 
 
-def _read_keys(source: ProviderSource, resolve: Resolve, seconds: float) -> Any:
+def _read_keys(source: ProviderSource, resolve: Resolve, seconds: float) -> object:
     if source.keys and "://" not in source.keys:
         try:
             with Path(source.keys).open("rb") as file:
@@ -82,7 +81,7 @@ def _read_keys(source: ProviderSource, resolve: Resolve, seconds: float) -> Any:
     return _get(str(described.get("jwks_uri")), source, resolve, seconds)
 
 
-def _get(url: str, source: ProviderSource, resolve: Resolve, seconds: float) -> Any:
+def _get(url: str, source: ProviderSource, resolve: Resolve, seconds: float) -> object:
     if not is_private(url) or "@" in urlsplit(url).netloc:
         raise KeysUnavailable(f"{url} is not https, or names a user")
     try:
@@ -142,7 +141,7 @@ def _cut(channel: socket.socket) -> None:
         return
 
 
-def _parse(where: str, body: bytes) -> Any:
+def _parse(where: str, body: bytes) -> object:
     if len(body) > _MOST_BYTES:
         raise KeysUnavailable(f"{where} has more than {_MOST_BYTES} bytes")
     try:

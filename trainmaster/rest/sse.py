@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from fastapi.responses import Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as Request
 
 from trainmaster.api.status import StatusError
 from trainmaster.kit.scopes import Scope
@@ -38,8 +40,6 @@ QUEUE = 500
 BATCH = 100
 
 T = TypeVar("T")
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 class _Beat:
@@ -75,7 +75,7 @@ class EventStream(Response, Generic[T]):
         """When a piece was begun or taken last."""
         self._queue: asyncio.Queue[T | Problem | _Beat | None] = asyncio.Queue(QUEUE)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Request, receive: Receive, send: Send) -> None:
         headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
         with self._streams.opened(self._who):
             await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from trainmaster.api.meta import GVR
+from trainmaster.api.meta import GVR, Object
 from trainmaster.client.contract import ActingIdentity
 from trainmaster.kit.clock import Clock
 
-Write = Callable[[dict[str, Any]], None]
+Write = Callable[[Object], None]
 """Takes one line of the audit log."""
 
 ANONYMOUS = ActingIdentity("system:anonymous", groups=("system:unauthenticated",))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from trainmaster.jobs.compose.request import CLAIM, RequestedMount
 from trainmaster.rest.models.trainjobs import Count, JobConfig
+from trainmaster.rest.openapi import Responses
 from trainmaster.rest.problems import FieldProblem, invalid
 from trainmaster.rest.services.code import ENTRY, CodeTree, build_tree, read_archive
 from trainmaster.rest.services.guide_request import GuideRequest
@@ -179,7 +180,7 @@ class JobCreated(BaseModel):
     created_at: str
 
 
-CREATED: dict[int | str, dict[str, Any]] = {
+CREATED: Responses = {
     201: {
         "description": "It is made, or was by an earlier request with this Idempotency-Key.",
         "headers": {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from trainmaster.rest.models.jobs import Verdict, WorkerState
 
-_RECORD: dict[str, Any] = {
+_RECORD: JsonDict = {
     "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
     "name": "ann-mnist",
     "namespace": "ann",
@@ -21,7 +22,7 @@ _RECORD: dict[str, Any] = {
 }
 
 
-_VERDICT: dict[str, Any] = {
+_VERDICT: JsonDict = {
     "attempt": 0,
     "job": "node",
     "worker": 1,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 JobState = Literal["Pending", "Suspended", "Running", "Complete", "Failed"]
-_SUMMARY: dict[str, Any] = {
+_SUMMARY: JsonDict = {
     "name": "ann-mnist",
     "namespace": "ann",
     "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from trainmaster.api.tenancy import Allowance, Budget, Tenant
 from trainmaster.rest.models.trainjobs import Amount, Count
@@ -89,7 +90,7 @@ class NewToken(BaseModel):
     token_days: Count = Field(default=90, ge=1, le=_LONGEST_DAYS, description="How long the new token lives.")
 
 
-_TENANT: dict[str, Any] = {
+_TENANT: JsonDict = {
     "tenant": "ann",
     "namespace": "ann",
     "state": "Active",
@@ -98,13 +99,13 @@ _TENANT: dict[str, Any] = {
     "tokens_expire_at": ["2027-02-13T20:00:00Z"],
     "budgets": [{"name": "memory", "resource": "limits.memory", "used": "2Gi", "allowed": "64Gi"}],
 }
-_TOKEN: dict[str, Any] = {
+_TOKEN: JsonDict = {
     "tenant": "ann",
     "namespace": "ann",
     "token": "eyJhbGciOi...",
     "expires_at": "2027-02-13T20:00:00Z",
 }
-_ME: dict[str, Any] = {
+_ME: JsonDict = {
     "user": "system:serviceaccount:ann:tenant",
     "tenant": "ann",
     "namespace": "ann",

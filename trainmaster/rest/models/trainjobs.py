@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -12,13 +12,13 @@ from trainmaster.rest.services.guide_request import CODE_BYTES, GuideRequest
 _EXAMPLE_CODE = 'import torch.distributed as dist\n\ndist.init_process_group("gloo")\nprint(dist.get_rank())\n'
 
 
-def _refuse_bool(value: Any) -> Any:
+def _refuse_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("must be a whole number, not true or false")
     return value
 
 
-def _to_text(value: Any) -> Any:
+def _to_text(value: object) -> object:
     """Amounts are written as numbers too: 4, 0.5."""
     if isinstance(value, bool):
         raise ValueError("must be an amount, not true or false")

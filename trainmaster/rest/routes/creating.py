@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -11,6 +11,7 @@ from trainmaster.rest.callers import Caller
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.models.creating import CREATED, ArchiveQuery, JobCreated, NewJob
+from trainmaster.rest.openapi import OpenApi
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.routes.jobs import Key
 from trainmaster.rest.services.keys import hash_body, hash_key
@@ -21,7 +22,7 @@ from trainmaster.rest.services.spaces import find_namespace
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
 _ARCHIVES = ("application/gzip", "application/x-gzip", "application/x-tar", "application/zip")
-_BODY: dict[str, Any] = {
+_BODY: OpenApi = {
     "requestBody": {
         "required": True,
         "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in _ARCHIVES},

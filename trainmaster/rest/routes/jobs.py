@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Response
 
+from trainmaster.api.meta import Object
 from trainmaster.jobs.logs.contract import JobLogOptions
 from trainmaster.jobs.logs.stream import watch_lines
 from trainmaster.rest.context import BackendOf, CallerOf
@@ -23,6 +24,7 @@ from trainmaster.rest.models.jobs import (
     RestartRequest,
     Runtimes,
 )
+from trainmaster.rest.openapi import Responses
 from trainmaster.rest.problems import not_found
 from trainmaster.rest.services import jobs
 from trainmaster.rest.services.deleting import delete_job
@@ -47,7 +49,7 @@ Key = Annotated[
     Header(alias="Idempotency-Key", description="Sending it again does nothing again.", max_length=255),
 ]
 Known = Annotated[str | None, Header(alias="If-None-Match", description="ETag of the answer that you have.")]
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as you know it."}}
+NOT_MODIFIED: Responses = {304: {"description": "It is as you know it."}}
 
 
 @router.get("/jobs", summary="Jobs, by filters and pages", response_model_by_alias=True)
@@ -150,7 +152,7 @@ async def list_runtimes(caller: CallerOf, backend: BackendOf, namespace: Namespa
     return Runtimes(items=found, frameworks=backend.jobs.list_frameworks())  # type: ignore[arg-type]  # pydantic makes models of them
 
 
-def answer_tagged(data: dict[str, Any], known: str | None) -> Response:
+def answer_tagged(data: Object, known: str | None) -> Response:
     """The tag is that of the content, so it survives restarts and is the same on every server."""
     body = orjson.dumps(data)
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from trainmaster.history.record import JobRecord
 from trainmaster.jobs.logs.contract import JobLogOptions
 from trainmaster.rest.context import BackendOf, CallerOf
+from trainmaster.rest.openapi import Responses
 from trainmaster.rest.routes.jobs import Name, Namespace, Worker
 from trainmaster.rest.services import event_stream, log_stream
 from trainmaster.rest.services.jobs import check_worker, get_job
@@ -39,7 +40,7 @@ _LOG = 'id: eJ...\nevent: log\ndata: {"lines":[{"attempt":0,"job":"node","worker
 _STATE = 'id: 4b1b6ab4.812.9f3c\nevent: state\ndata: {"state":"Running","reason":null}\n\n'
 
 
-def _describe(example: str) -> dict[int | str, dict[str, Any]]:
+def _describe(example: str) -> Responses:
     content = {MEDIA_TYPE: {"schema": {"type": "string"}, "example": example}}
     return {
         200: {"description": "Events, until the job is over.", "content": content},

@@ -10,17 +10,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import orjson
 
+from trainmaster.api.meta import Fields
 from trainmaster.rest.problems import Problem
 
 MOST_OF_ONE = 500
 MOST = 1_500
 
 
-def encode(event: str, data: Any, event_id: str = "") -> bytes:
+def encode(event: str, data: Fields, event_id: str = "") -> bytes:
     """JSON has no line break, so one data line is enough."""
     head = f"id: {event_id}\n".encode() if event_id else b""
     return head + b"event: %s\ndata: %s\n\n" % (event.encode(), orjson.dumps(data))
