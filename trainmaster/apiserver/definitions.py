@@ -13,18 +13,18 @@ import orjson
 
 from trainmaster.api import crd
 from trainmaster.api.kinds import Kind
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainmaster.apiserver import metadata, stored
 from trainmaster.apiserver.state import RegistryState
 
-DEFINITIONS = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _REFRESH_SECONDS = 2.0
 """After the start, which should not wait for this."""
 
 
 def ensure(state: RegistryState) -> None:
     """Stores the definitions that are missing."""
-    kind = state.catalogue.find(DEFINITIONS)
+    kind = state.catalogue.find(CUSTOM_RESOURCE_DEFINITIONS)
     if kind is None:
         return
     for custom in _custom_kinds(state):
@@ -37,7 +37,7 @@ def ensure(state: RegistryState) -> None:
 async def refresh(state: RegistryState) -> None:
     """Brings definitions of an older version up to date."""
     await state.clock.sleep(_REFRESH_SECONDS)
-    kind = state.catalogue.find(DEFINITIONS)
+    kind = state.catalogue.find(CUSTOM_RESOURCE_DEFINITIONS)
     if kind is None:
         return
     for custom in _custom_kinds(state):

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from trainmaster import __version__
 from trainmaster.api import catalogue
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import SERVICE_ACCOUNTS
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.audit import AuditLog
@@ -58,7 +59,7 @@ from trainmaster.auth.identities import Credentials
 from trainmaster.auth.pki import Pki, build_server_tls
 from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.auth.reviews import Reviews
-from trainmaster.auth.service_accounts import SERVICE_ACCOUNTS, ServiceAccountTokens
+from trainmaster.auth.service_accounts import ServiceAccountTokens
 from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.kit import failpoints, logs
 from trainmaster.kit.clock import Clock, SystemClock, format_time

@@ -24,6 +24,7 @@ import orjson
 from trainmaster.api import fields, status
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_spec
+from trainmaster.api.resources import NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.auth.contract import AUTHENTICATED, ObjectReader
 from trainmaster.client.contract import ActingIdentity
 from trainmaster.kit.clock import Clock, format_time
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 DEFAULT_AUDIENCE = ISSUER
 USER_PREFIX = "system:serviceaccount:"
-SERVICE_ACCOUNTS = GVR("", "v1", "serviceaccounts")
-_BOUND = {"Pod": GVR("", "v1", "pods"), "Secret": GVR("", "v1", "secrets"), "Node": GVR("", "v1", "nodes")}
+_BOUND = {"Pod": PODS, "Secret": SECRETS, "Node": NODES}
 _SHORTEST = 600
 _LONGEST = 365 * 24 * 3600
 _DEFAULT = 3600

@@ -18,13 +18,14 @@ from pathlib import Path
 
 from trainmaster.api import catalogue
 from trainmaster.api.kinds import Catalogue
+from trainmaster.api.resources import SERVICE_ACCOUNTS
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.http.token_requests import build_token_creator
 from trainmaster.apiserver.local import LocalAuthorizer, LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.policies import StorePolicies
-from trainmaster.auth.service_accounts import SERVICE_ACCOUNTS, ServiceAccountTokens
+from trainmaster.auth.service_accounts import ServiceAccountTokens
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids, SeededIds
 from trainmaster.store.contract import Store

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from trainmaster.api import status
 from trainmaster.api.meta import GVR
+from trainmaster.api.resources import SERVICE_ACCOUNTS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.messages import ANONYMOUS, ApiRequest
 from trainmaster.apiserver.http.routes import Route
@@ -80,7 +81,7 @@ class Access:
         checks: list[tuple[str, str, str, str]] = []
         if user.startswith(_SERVICE_ACCOUNT):
             namespace, _, name = user[len(_SERVICE_ACCOUNT) :].partition(":")
-            checks.append(("", "serviceaccounts", namespace, name))
+            checks.append(("", SERVICE_ACCOUNTS.plural, namespace, name))
         else:
             checks.append(("", "users", "", user))
         checks += [("", "groups", "", group) for group in groups]

@@ -1,0 +1,78 @@
+"""A kind is declared once: the server and its access control do not know kinds by name.
+
+What differs between kinds stands in `api.kinds.Kind`; who means one collection takes its address from `api.resources`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import list_python, parse
+from trainmaster.api import catalogue
+
+pytestmark = pytest.mark.unit
+
+FOLDERS = ("apiserver", "auth")
+ALLOWED = {
+    "apiserver/gang_sizes.py": "`pods` is the name of a resource in a quota",
+    "apiserver/http/handlers.py": "subresources that are sessions, logs and measurements have handlers of their own",
+    "apiserver/http/progress.py": "the paths of Trainer's protocol for progress",
+    "apiserver/http/routes.py": "`namespaces` is a part of every path",
+    "apiserver/http/streams/handler.py": "the sessions of Pods",
+    "apiserver/limit_ranges.py": "`Pod` is a type of limit",
+    "apiserver/namespaces.py": "the name of its worker",
+    "apiserver/pod_actions.py": "bindings and evictions of Pods, in upstream's words",
+    "apiserver/policy_admission.py": "the refusal of one ConfigMap",
+    "apiserver/runtime_use.py": "a word in a refusal",
+    "apiserver/tenant_packages.py": "a Pod has no templates inside",
+    "auth/contract.py": "the kinds that RBAC is made of",
+    "auth/escalation.py": "the kinds that RBAC is made of",
+    "auth/rbac.py": "the kinds that RBAC is made of",
+    "auth/reviews.py": "the kinds that are answered and not stored",
+    "auth/roles.py": "still to be derived from the declarations",
+    "auth/service_accounts.py": "the kinds that a token can be bound to",
+}
+"""By file, why it names kinds."""
+
+
+def find_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Texts that are the name of a kind or of its collection, alone or with a subresource; not those in docstrings."""
+    names = {name for kind in catalogue.build().kinds for name in (kind.kind, kind.plural, kind.collection)}
+    described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
+            text = node.value
+            if text in names or text.partition("/")[0] in names:
+                yield node.lineno, text
+
+
+def list_server_files() -> list[tuple[Path, str]]:
+    """(file, as `ALLOWED` calls it)"""
+    files = [name for name in list_python("trainmaster") if name.parts[1] in FOLDERS]
+    return [(name, name.relative_to("trainmaster").as_posix()) for name in files]
+
+
+def test_the_server_knows_no_kinds_by_name() -> None:
+    found = [
+        f"{name}:{line}: {text}"
+        for name, short in list_server_files()
+        if short not in ALLOWED
+        for line, text in find_names(parse(name))
+    ]
+    assert not found, "declare it in the Kind, or take the address from api.resources"
+
+
+def test_exceptions_are_needed() -> None:
+    needed = {short for name, short in list_server_files() if any(find_names(parse(name)))}
+    assert set(ALLOWED) <= needed
+
+
+def test_names_are_seen() -> None:
+    tree = ast.parse(
+        '"""pods"""\nA = ("pods", "x")\nB = GVR("", "v1", "jobs/status")\nC = "batch/jobs"\nD = f"{x} pods"'
+    )
+    assert sorted(find_names(tree)) == [(2, "pods"), (3, "jobs/status"), (4, "batch/jobs")]
