@@ -14,7 +14,7 @@ from trainmaster.api.resources import EVENTS, JOB_SETS, JOBS, PERSISTENT_VOLUME_
 from trainmaster.client.contract import ListOptions, PatchType
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOBSET
-from trainmaster.controllers.ownership import is_owned_by
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.kit.clock import format_time
 from trainmaster.testing.virtual import run_virtual
 
@@ -35,7 +35,9 @@ async def list_labelled(plant: Plant, gvr: Any, selector: str) -> list[Object]:
 async def picture(plant: Plant, name: str) -> Object:
     jobset = await plant.client.get(JOB_SETS, name, "default")
     selector = f"jobset.sigs.k8s.io/jobset-name={name}"
-    services = [one for one in await plant.list_all(SERVICES) if is_owned_by(one, jobset["metadata"]["uid"])]
+    services = [
+        one for one in await plant.list_all(SERVICES) if ObjectModel(one).is_owned_by(jobset["metadata"]["uid"])
+    ]
     events = [one for one in await plant.list_all(EVENTS) if one["involvedObject"]["kind"] == "JobSet"]
     said = sorted({(one["type"], one["reason"], one["message"]) for one in events})
     jobs = await list_labelled(plant, JOBS, selector)
