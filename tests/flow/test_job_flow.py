@@ -19,8 +19,8 @@ from trainmaster.api.resources import EVENTS, JOBS, PODS
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions
 from trainmaster.controllers.job.reconciler import CONTROLLER
-from trainmaster.controllers.ownership import is_owned_by
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import parse_time
 from trainmaster.kit.timeline import Now
@@ -119,9 +119,9 @@ def test_ke_12_an_orphan_is_adopted_and_a_stranger_released() -> None:
         uid = job["metadata"]["uid"]
         name = (await plant.list_all(PODS))[0]["metadata"]["name"]
         await plant.client.patch(PODS, name, PatchType.MERGE, {"metadata": {"ownerReferences": None}}, "default")
-        await plant.wait_for(PODS, name, lambda pod: is_owned_by(pod, uid))
+        await plant.wait_for(PODS, name, lambda pod: ObjectModel(pod).is_owned_by(uid))
         await plant.client.patch(PODS, name, PatchType.MERGE, {"metadata": {"labels": None}}, "default")
-        await plant.wait_for(PODS, name, lambda pod: not is_owned_by(pod, uid))
+        await plant.wait_for(PODS, name, lambda pod: not ObjectModel(pod).is_owned_by(uid))
         job = await plant.wait_for(JOBS, "j", lambda job: job["status"].get("active") == 2)
         assert "failed" not in job["status"]
         await plant.settle()

@@ -1,4 +1,4 @@
-"""Owner references and the question whether an object is ours. Ownership is by uid, never by name."""
+"""Owner references. Whether an object is ours is asked of its model: by uid, never by name."""
 
 from __future__ import annotations
 
@@ -15,19 +15,6 @@ def build_owner_reference(owner: Fields) -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def find_controller(obj: Fields) -> Fields | None:
-    """The owner reference of the controller, of which there is at most one."""
-    for reference in obj["metadata"].get("ownerReferences") or ():
-        if reference.get("controller"):
-            return reference  # type: ignore[no-any-return]  # JSON
-    return None
-
-
-def is_owned_by(obj: Fields, uid: str) -> bool:
-    reference = find_controller(obj)
-    return reference is not None and reference.get("uid") == uid
 
 
 def is_terminating(obj: Fields) -> bool:

@@ -19,8 +19,8 @@ from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.writes import Delete
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
 from trainmaster.controllers.job.ttl import find_time_left
-from trainmaster.controllers.ownership import is_owned_by
 from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
@@ -261,11 +261,11 @@ def test_ke_12_an_orphan_that_matches_is_taken_in_and_a_stranger_let_go() -> Non
     stage.start_pods()
     stage.merge(PODS, name, {"metadata": {"ownerReferences": None}})
     stage.settle()
-    assert is_owned_by(stage.get(PODS, name), stage.job["metadata"]["uid"])
+    assert ObjectModel(stage.get(PODS, name)).is_owned_by(stage.job["metadata"]["uid"])
     assert (stage.status["active"], "failed" in stage.status) == (1, False)
     stage.merge(PODS, name, {"metadata": {"labels": {"batch.kubernetes.io/job-name": "other"}}})
     stage.settle()
-    assert not is_owned_by(stage.get(PODS, name), stage.job["metadata"]["uid"])
+    assert not ObjectModel(stage.get(PODS, name)).is_owned_by(stage.job["metadata"]["uid"])
     assert (stage.status["active"], stage.status["ready"], "failed" in stage.status) == (1, 0, False)
     assert len(stage.pods) == 2
 
@@ -288,7 +288,7 @@ def test_ke_12_a_job_with_a_selector_of_its_own_takes_in_what_it_matches() -> No
     stage.add(PODS, orphan)
     stage.edit(suspend=False)
     stage.settle()
-    assert is_owned_by(stage.get(PODS, "o"), stage.job["metadata"]["uid"])
+    assert ObjectModel(stage.get(PODS, "o")).is_owned_by(stage.job["metadata"]["uid"])
     assert len(stage.pods) == 2
     assert all("job-name" not in pod["metadata"]["labels"] for pod in stage.pods)
     stage.end_pod(stage.get(PODS, "o"))
@@ -396,7 +396,7 @@ def test_ki_04_a_job_of_the_same_name_does_not_inherit_pods() -> None:
     stage.settle()
     assert stage.status["active"] == 1
     new = [pod for pod in stage.pods if pod["metadata"]["name"] != old["metadata"]["name"]]
-    assert is_owned_by(new[0], stage.job["metadata"]["uid"])
+    assert ObjectModel(new[0]).is_owned_by(stage.job["metadata"]["uid"])
 
 
 def test_ki_05_without_completions_the_first_success_lets_the_others_run_out() -> None:
