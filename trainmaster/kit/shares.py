@@ -22,6 +22,10 @@ _ALONE_SECONDS = 1.0
 """Whoever asked last is no neighbour any more after that."""
 _GUESS_SECONDS = 0.002
 """What a request takes, until it is known."""
+LONGEST_SECONDS = 10.0
+"""Nobody waits longer for a turn."""
+_MOST_SECONDS = 1.0
+"""One request makes the next one of its name wait no longer, whatever it took."""
 _LOOK_EVERY = 1024
 
 
@@ -46,7 +50,8 @@ class LoopShares:
         self._plans = 0
 
     def plan(self, name: str) -> float:
-        """How long to wait. Who has to wait has its turn then, and `note` is told so."""
+        """How long to wait. Who has to wait has its turn then, and `note` is told so; more than LONGEST_SECONDS is no
+        turn."""
         now = self._clock.monotonic()
         self.hear(name, now)
         turns = self._turns.get(name)
@@ -56,7 +61,8 @@ class LoopShares:
         wait = turns.free_at - _BURST_SECONDS / self._share - now
         if wait <= 0 or now - self._last_other > _ALONE_SECONDS:
             return 0.0
-        turns.free_at += turns.guess / self._share
+        if wait <= LONGEST_SECONDS:
+            turns.free_at += turns.guess / self._share
         return wait
 
     def hear(self, name: str, now: float) -> None:
@@ -69,9 +75,15 @@ class LoopShares:
         turns = self._turns.get(name)
         if turns is None:
             return
-        guess = turns.guess if waited else 0.0
-        turns.free_at = max(turns.free_at, self._clock.monotonic()) + (seconds - guess) / self._share
-        turns.guess += (seconds - turns.guess) / 8
+        now, taken = self._clock.monotonic(), min(seconds, _MOST_SECONDS * self._share)
+        if waited:
+            # What was guessed is paid for.
+            turns.free_at = max(turns.free_at, now) + (taken - turns.guess) / self._share
+        else:
+            # Who was alone owes no more for it than one request, once others come.
+            most = now + (_BURST_SECONDS + taken) / self._share
+            turns.free_at = min(max(turns.free_at, now) + taken / self._share, max(turns.free_at, most))
+        turns.guess += (taken - turns.guess) / 8
 
     def _forget(self, now: float) -> None:
         self._plans += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.kit.shares import LoopShares
+from trainmaster.kit.shares import LONGEST_SECONDS, LoopShares
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
@@ -57,7 +57,7 @@ def test_time_passes_and_neighbours_leave() -> None:
         clock = VirtualClock()
         shares = LoopShares(clock, 0.1)
         shares.plan("bob")
-        assert use(shares, "ann", 0.5, 10)[-1] > 0
+        assert use(shares, "ann", 0.5, 40)[-1] > 0
         await clock.sleep(1.5)
         assert shares.plan("ann") == 0.0, "nobody else has asked for a second"
         shares.plan("bob")
@@ -67,6 +67,34 @@ def test_time_passes_and_neighbours_leave() -> None:
         assert shares.plan("ann") == 0.0, "it is paid for"
 
     run_virtual(main())
+
+
+def test_one_request_makes_the_next_wait_for_a_second_at_most() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        shares = LoopShares(clock, 0.1)
+        for _ in range(20):
+            shares.plan("bob")
+            wait = shares.plan("ann")
+            assert wait <= 1.001
+            await clock.sleep(wait)
+            shares.note("ann", 30.0, waited=wait > 0)
+
+    run_virtual(main())
+
+
+def test_who_was_alone_owes_little_when_others_come() -> None:
+    shares = LoopShares(VirtualClock(), 0.1)
+    use(shares, "ann", 0.05, 1000)
+    shares.plan("bob")
+    assert shares.plan("ann") <= 0.5
+
+
+def test_what_would_wait_too_long_takes_no_turn() -> None:
+    shares = LoopShares(VirtualClock(), 0.1)
+    shares.plan("bob")
+    waits = use(shares, "ann", 0.05, 1000)
+    assert waits[-1] == waits[-2] > LONGEST_SECONDS
 
 
 def test_an_administrator_counts_as_a_neighbour() -> None:

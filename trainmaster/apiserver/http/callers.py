@@ -12,7 +12,7 @@ from trainmaster.edge.limits import EdgeLimits
 from trainmaster.edge.messages import EdgeRefusal
 from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
-from trainmaster.kit.shares import LoopShares
+from trainmaster.kit.shares import LONGEST_SECONDS, LoopShares
 
 BYTES_PER_REQUEST = 256 * 1024
 """Of a body or an answer: as much as one request of the caller's rate."""
@@ -20,8 +20,6 @@ _WRITE_FACTOR = 3
 """What a write sets off (its commit, watchers, controllers) takes about twice as long as the write itself."""
 _WRITTEN_PER_SECOND = 30e6
 """How fast bytes become durable: others wait for a commit meanwhile."""
-_LONGEST_SECONDS = 10.0
-"""Of waiting for one's turn."""
 
 
 class TooFastError(StatusError):
@@ -81,7 +79,7 @@ class CallerLimits:
         if self._shares is None or request.has_waited:
             return
         wait = self._shares.plan(user)
-        if wait > _LONGEST_SECONDS:
+        if wait > LONGEST_SECONDS:
             raise TooFastError(self._limits, wait)
         if wait:
             raise NotYetError(wait)
