@@ -37,20 +37,18 @@ class Claims:
     """Uids of Pods that the Job controls and its selector does not match."""
 
 
-def claim_pods(view: View, memo: PodFactsMemo, job: Object, serial: int) -> Claims:
+def claim_pods(view: View, memo: PodFactsMemo, job: Job, serial: int) -> Claims:
     """`serial`: the number that the next adopted Pod of a Job without indexes gets."""
-    meta = job["metadata"]
-    selector = parse_object(read_fields(job, "spec", "selector"))
+    selector = parse_object(read_fields(job.spec, "selector"))
     assert selector is not None, "only an absent selector is none"
-    namespace = meta["namespace"]
-    pods = [*memo.read(meta["uid"], view.owned(PODS, namespace, meta["uid"]))]
+    pods = [*memo.read(job.uid, view.owned(PODS, job.namespace, job.uid))]
     foreign = frozenset(_list_foreign(selector, pods))
     adopted: list[Patch] = []
     for pod in _list_orphans(view, job, selector, len(pods) - len(foreign)):
         patch = _build_adoption(job, Pod(pod), serial)
         if labels.POD_ATTEMPT in patch["metadata"].get("annotations", ()):
             serial += 1
-        adopted.append(Patch(PODS, namespace, pod["metadata"]["name"], patch))
+        adopted.append(Patch(PODS, job.namespace, pod["metadata"]["name"], patch))
         annotations = {**read_annotations(pod), **read_annotations(patch)}
         pods.append(read_facts({**pod, "metadata": {**pod["metadata"], "annotations": annotations}}))
     return Claims(tuple(pods), tuple(adopted), foreign)
@@ -66,12 +64,11 @@ def _list_foreign(selector: LabelSelector, pods: Iterable[PodFacts]) -> Iterator
     return (facts.uid for facts in pods if not selector.matches(facts.pod.labels))
 
 
-def _list_orphans(view: View, job: Object, selector: LabelSelector, own: int) -> list[Object]:
+def _list_orphans(view: View, job: Job, selector: LabelSelector, own: int) -> list[Object]:
     """`own`: how many Pods the Job controls that match."""
     if not selector.requirements:
         return []
-    wanted = job["spec"]["selector"].get("matchLabels")
-    found = view.list(PODS, job["metadata"]["namespace"], wanted)
+    found = view.list(PODS, job.namespace, job.spec["selector"].get("matchLabels"))
     if len(found) == own:
         return []
     return [raw for raw in found if _is_orphan(Pod(raw)) and selector.matches(read_labels(raw))]
@@ -81,10 +78,10 @@ def _is_orphan(pod: Pod) -> bool:
     return pod.controller is None and not pod.is_deleting
 
 
-def _build_adoption(job: Object, pod: Pod, serial: int) -> Object:
-    owners = [*pod.owners, build_owner_reference(job)]
+def _build_adoption(job: Job, pod: Pod, serial: int) -> Object:
+    owners = [*pod.owners, build_owner_reference(job.raw)]
     head: Object = {"uid": pod.uid, "resourceVersion": pod.resource_version, "ownerReferences": owners}
-    if not Job(job).is_indexed and find_number(pod, labels.POD_ATTEMPT) is None:
+    if not job.is_indexed and find_number(pod, labels.POD_ATTEMPT) is None:
         head["annotations"] = {labels.POD_ATTEMPT: str(serial)}
     return {"metadata": head}
 

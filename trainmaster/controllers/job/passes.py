@@ -197,7 +197,7 @@ class Pass:
         self._books.slots[number] = slot
         if not self._indexed:
             self._books.next = number + 1
-        pod = build_pod(self._raw, number, slot)
+        pod = build_pod(self._job, number, slot)
         # All but a few texts is the template of a Job that was stored.
         self._writes.append(Create(PODS, pod, decoded=True))
         self._created += 1

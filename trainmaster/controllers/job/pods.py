@@ -88,8 +88,7 @@ def get_finish_time(pod: Pod) -> datetime:
     return parse_time(pod.meta["creationTimestamp"])
 
 
-def build_pod(owner: Object, number: int, slot: Slot) -> Object:
-    job = Job(owner)
+def build_pod(job: Job, number: int, slot: Slot) -> Object:
     template, indexed = job.template, job.is_indexed
     pod_labels = {**read_labels(template), **_build_labels(job)}
     annotations = {**read_annotations(template), labels.POD_ATTEMPT: str(slot.attempt if indexed else number)}
@@ -113,7 +112,7 @@ def build_pod(owner: Object, number: int, slot: Slot) -> Object:
             "namespace": job.namespace,
             "labels": pod_labels,
             "annotations": annotations,
-            "ownerReferences": [build_owner_reference(owner)],
+            "ownerReferences": [build_owner_reference(job.raw)],
             **({"finalizers": list(finalizers)} if finalizers else {}),
         },
         "spec": spec,

@@ -70,7 +70,7 @@ def reconcile(
     problem = _find_problem(job, refusals)
     if problem is not None:
         return _wait(raw, problem, now)
-    claims = claim_pods(view, context.memo, raw, read_books(job).next)
+    claims = claim_pods(view, context.memo, job, read_books(job).next)
     tally = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
     if not tally.active:
         context.memo.forget(job.uid)
