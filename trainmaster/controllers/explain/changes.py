@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from trainmaster.api.admission.trainjobs import find_live_runtime
 from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE
 from trainmaster.api.patches import merge
 from trainmaster.api.pods.requests import CPU, read_amounts
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, LIMIT_RANGES, NODES, PODS
 from trainmaster.api.training.steps import NODE as NODE_CONTAINER
 from trainmaster.api.training.steps import decide_num_nodes, find_container, find_trainer
@@ -30,6 +30,8 @@ from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.words import name_amount
 from trainmaster.controllers.trainjob.children import Children, build_children
+from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
@@ -50,7 +52,7 @@ class UnblockingChange:
     """A sentence without its end: "with 1 node instead of 2"."""
     how: str
     """What to type or to edit."""
-    patch: Mapping[str, Any] = field(default_factory=dict)
+    patch: Fields = field(default_factory=dict)
     """For a change of the job: the merge patch of the TrainJob that is submitted instead."""
     loss: float = 0.0
     """The share of what it asked for that it gives up; changes are listed with the smallest first."""
@@ -93,7 +95,7 @@ class Questions:
                 found.append(label)
         return found
 
-    def would_start(self, patch: Mapping[str, Any]) -> bool:
+    def would_start(self, patch: Fields) -> bool:
         """When it is deleted and submitted again with that change."""
         jobset = self._build(patch)
         if jobset is None:
@@ -128,7 +130,7 @@ class Questions:
             self._without.play(self._now)
         return self._without
 
-    def _build(self, patch: Mapping[str, Any]) -> Object | None:
+    def _build(self, patch: Fields) -> Object | None:
         """The JobSet of the changed TrainJob; None where nobody would make one."""
         if self._runtime is None:
             return None
@@ -177,13 +179,12 @@ class Questions:
         loss = max(1 - amount / asked[name] for name, amount in most.items())
         yield UnblockingChange("resources", f"with {' and '.join(parts)} on each node", how, patch, loss=float(loss))
 
-    def _read_resources(self) -> Mapping[str, Any]:
+    def _read_resources(self) -> Fields:
         """What the container of the trainer asks for now, by the TrainJob or its runtime."""
         jobset = self._build({})
         trainer = find_trainer(jobset["spec"]) if jobset is not None else None
         container = find_container(trainer, NODE_CONTAINER) if trainer is not None else None
-        resources: Mapping[str, Any] = (container or {}).get("resources") or {}
-        return resources
+        return read_fields(container, "resources")
 
     # The node
 
@@ -191,20 +192,20 @@ class Questions:
         node = self._world.find(NODES, "", NODE)
         if node is None:
             return
-        for change, apply in self._list_node_changes(node):
+        for change, apply in self._list_node_changes(Node(node)):
             if self._starts(apply):
                 yield change
                 return
 
-    def _list_node_changes(self, node: Object) -> Iterator[tuple[UnblockingChange, Callable[[Overlay], None]]]:
-        spec, name = node.get("spec") or {}, node["metadata"]["name"]
-        if spec.get("unschedulable"):
+    def _list_node_changes(self, node: Node) -> Iterator[tuple[UnblockingChange, Callable[[Overlay], None]]]:
+        name = node.name
+        if node.is_cordoned:
             open_node = _with_spec(node, unschedulable=False)
             change = UnblockingChange("node", f"once node {name} takes Pods again", f"kubectl uncordon {name}")
             yield change, lambda world: world.put(NODES, open_node)
-        foreign = [taint for taint in spec.get("taints") or () if not taint.get("key", "").startswith(_PRESSURES)]
+        foreign = [taint for taint in node.taints if not taint.get("key", "").startswith(_PRESSURES)]
         if foreign:
-            rest = [taint for taint in spec["taints"] if taint not in foreign]
+            rest = [taint for taint in node.taints if taint not in foreign]
             clean = _with_spec(node, taints=rest)
             keys = [f"{taint['key']}:{taint['effect']}-" for taint in foreign]
             how = f"kubectl taint nodes {name} {' '.join(keys)}"
@@ -212,22 +213,21 @@ class Questions:
             yield change, lambda world: world.put(NODES, clean)
         yield from self._list_label_changes(node)
 
-    def _list_label_changes(self, node: Object) -> Iterator[tuple[UnblockingChange, Callable[[Overlay], None]]]:
-        name, own = node["metadata"]["name"], node["metadata"].get("labels") or {}
-        specs = [pod["spec"] for pod in self._list_pods()]
-        wanted = {key: value for spec in specs for key, value in (spec.get("nodeSelector") or {}).items()}
-        missing = {key: value for key, value in wanted.items() if own.get(key) != value}
+    def _list_label_changes(self, node: Node) -> Iterator[tuple[UnblockingChange, Callable[[Overlay], None]]]:
+        name, pods = node.name, list(map(Pod, self._list_pods()))
+        wanted = {key: value for pod in pods for key, value in read_fields(pod.spec, "nodeSelector").items()}
+        missing = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
         if missing:
-            labelled = {**node, "metadata": {**node["metadata"], "labels": {**own, **missing}}}
+            labelled = {**node.raw, "metadata": {**node.meta, "labels": {**node.labels, **missing}}}
             pairs = " ".join(f"{key}={value}" for key, value in sorted(missing.items()))
             how = f"kubectl label node {name} --overwrite {pairs}"
             change = UnblockingChange(
                 "node", f"with the label{'s' if len(missing) > 1 else ''} {pairs} on node {name}", how
             )
             yield change, lambda world: world.put(NODES, labelled)
-        if any(list_unmet(spec, own, name) for spec in specs):
-            before = self._view.find(CONFIG_MAPS, NAMESPACE, NAME) or {}
-            data = {**(before.get("data") or {}), "selectors": "approximated"}
+        if any(list_unmet(pod, node) for pod in pods):
+            before = self._view.find(CONFIG_MAPS, NAMESPACE, NAME)
+            data = {**read_fields(before, "data"), "selectors": "approximated"}
             policy = {"metadata": {"namespace": NAMESPACE, "name": NAME}, "data": data}
             how = f"set selectors: approximated in the ConfigMap {NAMESPACE}/{NAME} (docs/scheduling.md)"
             yield (
@@ -257,17 +257,17 @@ def find_most(limit: int, works: Callable[[int], bool]) -> int:
     return low
 
 
-def _build_nodes(count: int) -> dict[str, Any]:
+def _build_nodes(count: int) -> Object:
     return {"spec": {"trainer": {"numNodes": count}}}
 
 
-def _build_resources(raw: Mapping[str, Any], amounts: Mapping[str, int]) -> dict[str, Any]:
+def _build_resources(raw: Fields, amounts: Mapping[str, int]) -> Object:
     """All that the container asks for, because what a TrainJob says stands in place of its runtime's. A limit is
     lowered with its request, which may not be above it."""
     values = {name: _render(name, amount) for name, amount in amounts.items()}
     sections = {}
     for section in ("limits", "requests"):
-        before = raw.get(section) or {}
+        before = read_fields(raw, section)
         sections[section] = {**before, **{name: value for name, value in values.items() if name in before}}
     return {"spec": {"trainer": {"resourcesPerNode": {name: part for name, part in sections.items() if part}}}}
 
@@ -295,12 +295,12 @@ def _name(name: str, amount: int) -> str:
     return name_amount(name, amount).split(" ")[0]
 
 
-def _with_spec(node: Object, **values: Any) -> Object:
-    spec = {**(node.get("spec") or {}), **values}
-    if not spec.get("unschedulable"):
-        taints = [taint for taint in spec.get("taints") or () if taint.get("key") != f"{_PRESSURES}unschedulable"]
-        spec["taints"] = taints
-    return {**node, "spec": spec}
+def _with_spec(node: Node, **values: object) -> Object:
+    changed = Node({**node.raw, "spec": {**node.spec, **values}})
+    if changed.is_cordoned:
+        return dict(changed.raw)
+    taints = [taint for taint in changed.taints if taint.get("key") != f"{_PRESSURES}unschedulable"]
+    return {**changed.raw, "spec": {**changed.spec, "taints": taints}}
 
 
 def _make_no_keys() -> KeyPair:

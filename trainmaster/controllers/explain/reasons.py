@@ -8,18 +8,17 @@ sentence is what the objects say, and nothing is promised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from trainmaster.api.admission.trainjobs import find_runtime
-from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.labels import JOBSET_NAME, JOBSET_UID
+from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
-from trainmaster.api.pods.phases import is_over
+from trainmaster.api.reading import read_text
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS, TRAIN_JOBS
 from trainmaster.api.states import WAITING as WORDS
 from trainmaster.api.workloads import build_gang
@@ -27,20 +26,30 @@ from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import Questions, UnblockingChange
 from trainmaster.controllers.explain.world import read_ledger
 from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.controllers.scheduler.look import SchedulingPass, SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.room import NodeRoom, make_room
 from trainmaster.controllers.scheduler.words import describe as describe_verdict
 from trainmaster.controllers.trainjob.verdict import describe as describe_failure
 from trainmaster.jobs.janitor import describe_age
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.pods import Pod, read_waiting
+from trainmaster.jobs.models.trainjobs import (
+    COMPLETE,
+    DELETING,
+    FAILED,
+    RUNNING,
+    STARTING,
+    SUSPENDED,
+    WAITING,
+    TrainJob,
+)
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
 _QUOTA = "exceeded quota"
 """In the message of a job whose Pods a quota refuses."""
-WAITING, STARTING, RUNNING = "Waiting", "Starting", "Running"
-SUSPENDED, COMPLETE, FAILED, DELETING = "Suspended", "Complete", "Failed", "Deleting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,52 +85,48 @@ def list_waiting(view: View, namespace: str = "") -> list[tuple[str, str]]:
     """(namespace, name) of the TrainJobs that say why they wait, those that wait longest first; then those of which a
     Pod finds no node, as on a cluster whose TrainJobs say nothing, or lacks something (a Secret, a claim)."""
     found, unplaced = [], _list_unplaced(view, namespace)
-    for job in view.list(TRAIN_JOBS, namespace):
-        place = (str(job["metadata"]["namespace"]), str(job["metadata"]["name"]))
-        waiting = (job.get("status") or {}).get("waiting")
-        if waiting or place in unplaced:
-            found.append((str((waiting or {}).get("since") or "~"), place))
+    for job in map(TrainJob, view.list(TRAIN_JOBS, namespace)):
+        place = (job.namespace, job.name)
+        if job.waiting or place in unplaced:
+            found.append((str(job.waiting.get("since") or "~"), place))
     return [place for _, place in sorted(found)]
 
 
 def _list_unplaced(view: View, namespace: str) -> set[tuple[str, str]]:
-    return {
-        (pod["metadata"]["namespace"], pod["metadata"]["labels"][JOBSET_NAME])
-        for pod in view.list(PODS, namespace)
-        if JOBSET_NAME in (pod["metadata"].get("labels") or {})
-        and ((find_condition(list_conditions(pod), "PodScheduled") or {}).get("status") == "False" or _lacks(pod))
-    }
+    pods = map(Pod, view.list(PODS, namespace))
+    return {(pod.namespace, pod.jobset) for pod in pods if pod.jobset and (_finds_no_node(pod) or _lacks(pod))}
 
 
-def _lacks(pod: Object) -> bool:
+def _finds_no_node(pod: Pod) -> bool:
+    return read_text(pod.find_condition("PodScheduled"), "status") == "False"
+
+
+def _lacks(pod: Pod) -> bool:
     """Whether a Pod that has begun nothing yet says what is missing."""
-    waits = [(entry.get("state") or {}).get("waiting") or {} for entry in _list_containers(pod)]
-    return (pod.get("status") or {}).get("phase") == "Pending" and any(entry.get("message") for entry in waits)
+    waits = map(read_waiting, pod.all_container_statuses)
+    return pod.status.get("phase") == "Pending" and any(entry.get("message") for entry in waits)
 
 
 class _Explainer:
     def __init__(self, view: View, trainjob: Object, now: Now, *, proposals: bool) -> None:
         self._view = view
-        self._job = trainjob
+        self._raw = trainjob
+        self._job = TrainJob(trainjob)
         self._proposals = proposals
         self._now = now
-        self._meta = trainjob["metadata"]
-        self._status: Mapping[str, Any] = trainjob.get("status") or {}
-        self._place = (self._meta["namespace"], self._meta["name"])
+        self._place = (self._job.namespace, self._job.name)
 
     def explain(self) -> JobExplanation:
-        conditions = list_conditions(self._job)
         for state in (COMPLETE, FAILED):
-            condition = find_condition(conditions, state)
+            condition = self._job.find_condition(state)
             if condition is not None and condition.get("status") == "True":
                 return self._explain_end(state, condition)
-        if is_terminating(self._job):
+        if self._job.is_deleting:
             return self._explain_deletion()
-        suspended = find_condition(conditions, SUSPENDED)
-        if self._job["spec"].get("suspend") or (suspended is not None and suspended.get("status") == "True"):
-            return self._explain_suspended(suspended or {})
-        if self._status.get("waiting"):
-            return self._explain_waiting(self._status["waiting"])
+        if self._job.is_suspended or self._job.is_true(SUSPENDED):
+            return self._explain_suspended(self._job.find_condition(SUSPENDED))
+        if self._job.waiting:
+            return self._explain_waiting(self._job.waiting)
         return self._explain_active()
 
     def _make(self, state: str, sentence: str, **more: Any) -> JobExplanation:
@@ -129,15 +134,15 @@ class _Explainer:
 
     # Over
 
-    def _explain_end(self, state: str, condition: Mapping[str, Any]) -> JobExplanation:
-        when = str(condition.get("lastTransitionTime") or "")
+    def _explain_end(self, state: str, condition: Fields) -> JobExplanation:
+        when = read_text(condition, "lastTransitionTime")
         age = f"{self._tell_age(when)} ago" if when else "at a time that nobody recorded"
-        reason = str(condition.get("reason") or "")
+        reason = read_text(condition, "reason")
         if state == COMPLETE:
             sentence, todo = f"ended well {age}", []
         else:
-            failure = self._status.get("failure")
-            text = describe_failure(failure) if failure else str(condition.get("message") or "")
+            failure = self._job.failure
+            text = describe_failure(failure) if failure else read_text(condition, "message")
             sentence = f"failed {age} ({reason}): {text}"
             namespace, name = self._place
             todo = [
@@ -153,7 +158,7 @@ class _Explainer:
         )
 
     def _list_retention(self) -> Iterator[str]:
-        retention = self._status.get("retention") or {}
+        retention = self._job.retention
         if retention.get("deleteAt"):
             left = (parse_time(retention["deleteAt"]) - self._now.wall).total_seconds()
             when = f"in {describe_age(left)}" if left > 0 else "now"
@@ -164,8 +169,8 @@ class _Explainer:
             yield str(retention["message"])
 
     def _explain_deletion(self) -> JobExplanation:
-        since = str(self._meta["deletionTimestamp"])
-        kept = [name for name in self._meta.get("finalizers") or () if name not in ("foregroundDeletion", "orphan")]
+        since = str(self._job.meta["deletionTimestamp"])
+        kept = [name for name in self._job.finalizers if name not in ("foregroundDeletion", "orphan")]
         sentence = f"is being deleted, since {self._tell_age(since)}"
         if kept:
             todo = f"whoever set the finalizer {', '.join(kept)} has to remove it; `trainmaster cleanup --help`"
@@ -174,28 +179,27 @@ class _Explainer:
 
     # Not running
 
-    def _explain_suspended(self, condition: Mapping[str, Any]) -> JobExplanation:
-        since = str(condition.get("lastTransitionTime") or "")
+    def _explain_suspended(self, condition: Fields | None) -> JobExplanation:
+        since = read_text(condition, "lastTransitionTime")
         namespace, name = self._place
         sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: nothing of it runs"
         todo = [f"trainmaster resume {name} -n {namespace}"]
         if self._find_node() is not None:
-            starts = Questions(self._view, self._job, self._now).would_resume()
+            starts = Questions(self._view, self._raw, self._now).would_resume()
             todo.append(
                 "it would start at once" if starts else "it would wait in the queue: there is no room for it now"
             )
         return self._make(SUSPENDED, sentence, reason=SUSPENDED, since=since, unblock=tuple(todo))
 
-    def _explain_waiting(self, waiting: Mapping[str, Any]) -> JobExplanation:
-        reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
-        since = str(waiting.get("since") or "")
+    def _explain_waiting(self, waiting: Fields) -> JobExplanation:
+        reason, message, since = (read_text(waiting, name) for name in ("reason", "message", "since"))
         found = self._look()
         if found is not None and found[0].kind in (VerdictKind.WAITS, VerdictKind.STUCK):
             return self._explain_queued(*found, reason=reason, since=since)
         todo = [find_advice(reason)]
         changes: tuple[UnblockingChange, ...] = ()
         if _QUOTA in message and self._proposals and self._find_node() is not None:
-            changes = tuple(Questions(self._view, self._job, self._now).list_smaller())
+            changes = tuple(Questions(self._view, self._raw, self._now).list_smaller())
         if waiting.get("until"):
             left = (parse_time(waiting["until"]) - self._now.wall).total_seconds()
             todo.insert(0, f"goes on by itself in {describe_age(max(0.0, left))}, at {waiting['until']}")
@@ -219,7 +223,7 @@ class _Explainer:
         changes: list[UnblockingChange] = []
         unblock: list[str] = []
         if self._proposals:
-            questions = Questions(self._view, self._job, self._now)
+            questions = Questions(self._view, self._raw, self._now)
             changes = questions.list_changes(verdict.lacking)
             if verdict.kind is VerdictKind.WAITS:
                 unblock = [self._tell_release(label) for label in questions.list_releases()]
@@ -242,12 +246,13 @@ class _Explainer:
     def _tell_release(self, label: str) -> str:
         """When somebody else ends, and how long that may take where it is known."""
         namespace, _, name = label.partition("/")
-        other = self._view.find(TRAIN_JOBS, namespace, name)
+        found = self._view.find(TRAIN_JOBS, namespace, name)
         text = f"when {label} ends"
-        if other is None:
+        if found is None:
             return text
-        remaining = ((other.get("status") or {}).get("trainerStatus") or {}).get("estimatedRemainingSeconds")
-        if isinstance(remaining, int):
+        other = TrainJob(found)
+        _, remaining = other.progress
+        if remaining is not None:
             return f"{text}, in about {describe_age(remaining)} by its own estimate"
         end = _find_deadline_end(self._view, other)
         if end is not None:
@@ -265,7 +270,7 @@ class _Explainer:
         policy = read_node_policy(self._view.find(CONFIG_MAPS, NAMESPACE, NAME))
         room = make_room(node, ledger)
         # All of the queue: the scheduler's own walk ends where nothing is left to give.
-        look = SchedulingPass(self._view, ledger, node, room, policy, to_the_end=True).run()
+        look = SchedulingPass(self._view, ledger, Node(node), room, policy, to_the_end=True).run()
         queue = sum(1 for verdict in look.waiting if verdict.position)
         gang = build_gang(self._place[0], jobset["metadata"]["uid"])
         own = next((one for one in look.waiting if one.gang.id == gang), None)
@@ -278,14 +283,14 @@ class _Explainer:
 
     def _explain_active(self) -> JobExplanation:
         pods = self._list_pods()
-        running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
+        running = [pod for pod in pods if pod.is_running]
         facts = tuple(self._list_active_facts())
-        if running and len(running) == len([pod for pod in pods if not is_over(pod)]):
-            started = min((pod["status"].get("startTime") or "" for pod in running), default="")
+        if running and len(running) == len([pod for pod in pods if not pod.is_over]):
+            started = min((pod.started_at for pod in running), default="")
             age = f" since {self._tell_age(started)}" if started else ""
             count = f"{len(running)} Pod{'s' if len(running) > 1 else ''} run{'s' if len(running) == 1 else ''}"
             return self._make(RUNNING, f"runs{age}: {count}", since=started, facts=facts)
-        created = str(self._meta["creationTimestamp"])
+        created = self._job.created_at
         text = "; ".join(self._list_pod_reasons(pods)) or "its Pods are being made"
         sentence = f"is starting since {self._tell_age(created)}: {text}"
         namespace, name = self._place
@@ -294,41 +299,38 @@ class _Explainer:
             todo = ("create what is missing, and it goes on by itself; or delete the job and correct the name",)
         return self._make(STARTING, sentence, since=created, unblock=todo, facts=facts)
 
-    def _list_pods(self) -> list[Object]:
+    def _list_pods(self) -> list[Pod]:
         jobset = self._view.find(JOB_SETS, *self._place)
         if jobset is None:
             return []
-        return list(self._view.list(PODS, self._place[0], {JOBSET_UID: jobset["metadata"]["uid"]}))
+        return list(map(Pod, self._view.list(PODS, self._place[0], {JOBSET_UID: jobset["metadata"]["uid"]})))
 
-    def _list_pod_reasons(self, pods: list[Object]) -> Iterator[str]:
+    def _list_pod_reasons(self, pods: list[Pod]) -> Iterator[str]:
         """What Pods that do not run yet say, each text once."""
         seen = set()
         for pod in pods:
-            for entry in _list_containers(pod):
-                waiting = (entry.get("state") or {}).get("waiting") or {}
+            for waiting in map(read_waiting, pod.all_container_statuses):
                 text = ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
                 if text and text not in seen:
                     seen.add(text)
-                    yield f"Pod {pod['metadata']['name']}: {text}"
-            scheduled = find_condition(list_conditions(pod), "PodScheduled") or {}
-            text = str(scheduled.get("message") or "") if scheduled.get("status") == "False" else ""
+                    yield f"Pod {pod.name}: {text}"
+            text = read_text(pod.find_condition("PodScheduled"), "message") if _finds_no_node(pod) else ""
             if text and text not in seen:
                 seen.add(text)
-                yield f"Pod {pod['metadata']['name']}: {text}"
+                yield f"Pod {pod.name}: {text}"
 
     def _list_active_facts(self) -> Iterator[str]:
-        progress = self._status.get("trainerStatus") or {}
-        if progress.get("progressPercentage") is not None:
-            remaining = progress.get("estimatedRemainingSeconds")
-            more = f", about {describe_age(remaining)} left by its own estimate" if isinstance(remaining, int) else ""
-            yield f"progress {progress['progressPercentage']} %{more}"
-        jobset = self._view.find(JOB_SETS, *self._place)
-        restarts = ((jobset or {}).get("status") or {}).get("restarts") or 0
-        if restarts:
-            most = (((jobset or {}).get("spec") or {}).get("failurePolicy") or {}).get("maxRestarts")
-            yield f"restarted {restarts} time{'s' if restarts > 1 else ''}" + (f" of at most {most}" if most else "")
-        if self._status.get("failure"):
-            yield describe_failure(self._status["failure"])
+        percent, remaining = self._job.progress
+        if percent is not None:
+            more = f", about {describe_age(remaining)} left by its own estimate" if remaining is not None else ""
+            yield f"progress {percent} %{more}"
+        found = self._view.find(JOB_SETS, *self._place)
+        jobset = JobSet(found) if found is not None else None
+        if jobset is not None and jobset.restarts:
+            times, most = jobset.restarts, jobset.max_restarts
+            yield f"restarted {times} time{'s' if times > 1 else ''}" + (f" of at most {most}" if most else "")
+        if self._job.failure:
+            yield describe_failure(self._job.failure)
         end = _find_deadline_end(self._view, self._job)
         if end is not None:
             left = (end - self._now.wall).total_seconds()
@@ -338,7 +340,7 @@ class _Explainer:
             yield ttl
 
     def _find_ttl(self) -> str:
-        term = find_ttl(self._job, find_retention_runtime(self._view, self._job), find_policy(self._view))
+        term = find_ttl(self._raw, find_retention_runtime(self._view, self._raw), find_policy(self._view))
         return f"deleted {describe_age(term.seconds)} after its end, by {term.source}" if term is not None else ""
 
     def _tell_age(self, moment: str) -> str:
@@ -359,18 +361,10 @@ def find_advice(reason: str) -> str:
     return words.advice if words is not None else "read the message"
 
 
-def _find_deadline_end(view: View, trainjob: Object) -> datetime | None:
+def _find_deadline_end(view: View, trainjob: TrainJob) -> datetime | None:
     """When its deadline stops it, by the wall clock. None: it has none, or its clock stands still."""
-    term = find_deadline(trainjob, find_runtime(trainjob, view))
-    if term is None or trainjob["spec"].get("suspend"):
+    term = find_deadline(trainjob.raw, find_runtime(trainjob.raw, view))
+    if term is None or trainjob.is_suspended:
         return None
-    start = trainjob["metadata"]["creationTimestamp"]
-    suspended = find_condition(list_conditions(trainjob), SUSPENDED)
-    if suspended is not None:
-        start = suspended.get("lastTransitionTime") or start
+    start = read_text(trainjob.find_condition(SUSPENDED), "lastTransitionTime") or trainjob.created_at
     return parse_time(start) + timedelta(seconds=term.seconds)
-
-
-def _list_containers(pod: Object) -> list[Mapping[str, Any]]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]

@@ -13,17 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from trainmaster.api import labels, quantity
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.patches import merge
-from trainmaster.api.pods.phases import is_over
 from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
+from trainmaster.api.reading import read_fields, read_labels, read_spec
 from trainmaster.api.resources import JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS
-from trainmaster.api.training.steps import list_jobs
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch
-from trainmaster.controllers.scheduler.ledger import SchedulingLedger, read_attempt
+from trainmaster.controllers.scheduler.ledger import SchedulingLedger
 from trainmaster.controllers.scheduler.reconciler import BIND, reconcile
 from trainmaster.controllers.scheduler.shapes import read_shape
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.quotas import ResourceQuota
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
@@ -76,11 +79,7 @@ class Overlay:
         ]
 
     def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
-        return [
-            obj
-            for obj in self.list(gvr, namespace)
-            if any(ref["uid"] == owner_uid and ref.get("controller") for ref in _list_owners(obj))
-        ]
+        return [obj for obj in self.list(gvr, namespace) if ObjectModel(obj).is_owned_by(owner_uid)]
 
     # What if
 
@@ -107,14 +106,14 @@ class Overlay:
         meta = {**own, "uid": SUPPOSED, "creationTimestamp": format_time(now.wall), "generation": 1}
         obj = {**jobset, "metadata": meta, "spec": {**jobset["spec"], "suspend": False}, "status": {}}
         self.put(JOB_SETS, obj)
-        for pod in self._build_pods(obj):
+        for pod in self._build_pods(JobSet(obj)):
             self.put(PODS, pod)
 
     def fits_quotas(self, namespace: str) -> bool:
         """Whether the Pods of the namespace that are not over, those thought of among them, keep to its quotas."""
-        pods = [pod["spec"] for pod in self.list(PODS, namespace) if not is_over(pod)]
+        pods = [pod["spec"] for pod in self.list(PODS, namespace) if not Pod(pod).is_over]
         for quota in self._base.list(RESOURCE_QUOTAS, namespace):
-            hard = quota["spec"].get("hard") or {}
+            hard = ResourceQuota(quota).hard
             total: Usage = {"pods": Fraction(len(pods)), "count/pods": Fraction(len(pods))}
             for spec in pods:
                 for name, amount in measure_pod(spec).items():
@@ -130,7 +129,7 @@ class Overlay:
         for _ in range(_MOST_PASSES):
             plan = reconcile(self, BIND, now)
             bindings = [
-                write for write in plan.all_writes if isinstance(write, Patch) and "nodeName" in _get_spec(write.patch)
+                write for write in plan.all_writes if isinstance(write, Patch) and "nodeName" in read_spec(write.patch)
             ]
             if not bindings:
                 return
@@ -144,34 +143,33 @@ class Overlay:
         jobset = self.find(JOB_SETS, namespace, name)
         if jobset is None:
             return False
-        attempt = read_shape(jobset).attempt
-        marks = {labels.JOBSET_UID: jobset["metadata"]["uid"]}
-        pods = [pod for pod in self.list(PODS, namespace, marks) if read_attempt(pod) == attempt]
-        return bool(pods) and all(pod["spec"].get("nodeName") for pod in pods)
+        one = JobSet(jobset)
+        pods = map(Pod, self.list(PODS, namespace, {labels.JOBSET_UID: one.uid}))
+        current = [pod for pod in pods if pod.attempt == one.restarts]
+        return bool(current) and all(pod.node for pod in current)
 
-    def _build_pods(self, jobset: Object) -> Iterator[Object]:
-        meta = jobset["metadata"]
-        specs = {job["name"]: job for job in list_jobs(jobset["spec"])}
+    def _build_pods(self, jobset: JobSet) -> Iterator[Object]:
+        specs = {job["name"]: job for job in jobset.replicated_jobs}
         for role in read_shape(jobset).roles:
             if not role.starts_first:
                 continue
-            template = specs[role.name]["template"]["spec"].get("template") or {}
+            template = read_fields(specs[role.name], "template", "spec", "template")
             marks = {
-                **((template.get("metadata") or {}).get("labels") or {}),
-                labels.JOBSET_NAME: meta["name"],
-                labels.JOBSET_UID: meta["uid"],
+                **read_labels(template),
+                labels.JOBSET_NAME: jobset.name,
+                labels.JOBSET_UID: jobset.uid,
                 labels.REPLICATED_JOB_NAME: role.name,
                 labels.RESTART_ATTEMPT: "0",
             }
-            spec = _complete(template.get("spec") or {})
+            spec = _complete(read_spec(template))
             spec["priority"] = self._find_priority(spec)
             for number in range(role.width):
-                name = f"{meta['name']}-{role.name}-{SUPPOSED}-{number}"
-                head = {"name": name, "namespace": meta["namespace"], "uid": name, "labels": marks}
-                head |= {"creationTimestamp": meta["creationTimestamp"], "resourceVersion": "0"}
+                name = f"{jobset.name}-{role.name}-{SUPPOSED}-{number}"
+                head = {"name": name, "namespace": jobset.namespace, "uid": name, "labels": marks}
+                head |= {"creationTimestamp": jobset.created_at, "resourceVersion": "0"}
                 yield {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}
 
-    def _find_priority(self, spec: Mapping[str, object]) -> int:
+    def _find_priority(self, spec: Fields) -> int:
         """As admission: of the class that is named, else of the default one."""
         name = spec.get("priorityClassName")
         classes = self._base.list(PRIORITY_CLASSES)
@@ -181,7 +179,7 @@ class Overlay:
         return max((int(entry.get("value") or 0) for entry in chosen), default=0)
 
 
-def _complete(spec: Object) -> Object:
+def _complete(spec: Fields) -> Object:
     """A limit without a request asks for as much: Pods are stored so, templates are not."""
     done = dict(spec)
     for group in ("containers", "initContainers"):
@@ -190,23 +188,14 @@ def _complete(spec: Object) -> Object:
     return done
 
 
-def _complete_container(container: Object) -> Object:
-    resources = container.get("resources") or {}
+def _complete_container(container: Fields) -> Fields:
+    resources = read_fields(container, "resources")
     if not resources.get("limits"):
         return container
-    requests = {**resources["limits"], **(resources.get("requests") or {})}
+    requests = {**resources["limits"], **read_fields(resources, "requests")}
     return {**container, "resources": {**resources, "requests": requests}}
 
 
 def _has_labels(obj: Object, wanted: Mapping[str, str]) -> bool:
-    own = obj["metadata"].get("labels") or {}
-    return all(own.get(key) == value for key, value in wanted.items())
-
-
-def _list_owners(obj: Object) -> Sequence[Mapping[str, object]]:
-    return obj["metadata"].get("ownerReferences") or ()
-
-
-def _get_spec(patch: Mapping[str, object]) -> Mapping[str, object]:
-    spec = patch.get("spec")
-    return spec if isinstance(spec, dict) else {}
+    own = obj["metadata"].get("labels")
+    return all(own.get(key) == value for key, value in wanted.items()) if own else not wanted

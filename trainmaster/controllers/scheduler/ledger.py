@@ -20,14 +20,16 @@ from enum import Enum
 from typing import ClassVar, TypeVar
 
 from trainmaster.api import labels
-from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.devices import list_leased
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.pods.phases import OVER
 from trainmaster.api.pods.requests import Amounts, add, add_into, count_requests, find_most
+from trainmaster.api.reading import read_status
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.api.workloads import build_gang, read_gang
-from trainmaster.controllers.ownership import is_terminating
 from trainmaster.controllers.scheduler.shapes import GangShape, find_peak, read_shape
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.pods import Pod
 
 K = TypeVar("K")
 SCHEDULER = "default-scheduler"
@@ -257,7 +259,7 @@ class SchedulingLedger:
         gang = self._find_gang(build_gang(place[0], meta["uid"]), f"{place[0]}/{place[1]}")
         gang.names_jobset = True
         attempt = gang.attempt
-        gang.shape = read_shape(obj, gang.shape)
+        gang.shape = read_shape(JobSet(obj), gang.shape)
         if gang.attempt != attempt:
             self._recount(gang)
         self._touch(gang)
@@ -425,53 +427,47 @@ def _runs_on(pod: Object, known: LedgerEntry) -> bool:
         # A write of the status leaves both as they are in memory.
         and known.labels is meta.get("labels")
         and known.annotations is meta.get("annotations")
-        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        and read_status(pod).get("phase") not in OVER
     )
 
 
-def _read_entry(pod: Object, known: LedgerEntry | None) -> LedgerEntry | None:
+def _read_entry(raw: Object, known: LedgerEntry | None) -> LedgerEntry | None:
     """None: it takes nothing and waits for nothing here. `known`: what was read of it before."""
-    meta, spec = pod["metadata"], pod["spec"]
-    marks = meta.get("labels") or {}
-    jobset = read_gang(pod)
+    pod = Pod(raw)
+    meta, spec = pod.meta, pod.spec
+    jobset = read_gang(raw)
     stage = _find_stage(pod, is_ganged=bool(jobset))
     if stage is None:
         return None
     is_same = known is not None and known.uid == meta["uid"]
     is_waiting = stage is PodStage.WAITING
-    condition = find_condition(list_conditions(pod), "PodScheduled") if is_waiting else None
+    condition = pod.find_condition("PodScheduled") if is_waiting else None
     return LedgerEntry(
         place=(meta["namespace"], meta["name"]),
         uid=meta["uid"],
         gang=jobset or meta["uid"],
-        part=(read_attempt(pod), marks.get(labels.REPLICATED_JOB_NAME, "")) if jobset else ALONE,
+        part=(pod.attempt, pod.step) if jobset else ALONE,
         amounts=known.amounts if is_same and known is not None else count_requests(spec),
         stage=stage,
-        devices=tuple(list_leased(pod)) if stage is PodStage.BOUND else (),
+        devices=tuple(list_leased(raw)) if stage is PodStage.BOUND else (),
         priority=int(spec.get("priority") or 0),
-        created=str(meta.get("creationTimestamp", "")),
+        created=pod.created_at,
         said=str(condition.get("message") or "-") if condition is not None else "",
-        is_marked=is_waiting and labels.WAITING in (meta.get("annotations") or {}),
+        is_marked=is_waiting and labels.WAITING in pod.annotations,
         is_gated=is_waiting and bool(spec.get("schedulingGates")),
         labels=meta.get("labels"),
         annotations=meta.get("annotations"),
     )
 
 
-def read_attempt(obj: Object) -> int:
-    """The attempt of the JobSet that a Job or Pod belongs to."""
-    text = (obj["metadata"].get("labels") or {}).get(labels.RESTART_ATTEMPT, "0")
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _find_stage(pod: Object, *, is_ganged: bool) -> PodStage | None:
-    spec, phase = pod["spec"], (pod.get("status") or {}).get("phase")
-    if spec.get("nodeName"):
+def _find_stage(pod: Pod, *, is_ganged: bool) -> PodStage | None:
+    phase = pod.status.get("phase")
+    if pod.node:
         if phase == "Succeeded":
             return PodStage.DONE if is_ganged else None
         if phase == "Failed":
             return PodStage.FAILED if is_ganged else None
         return PodStage.BOUND
-    if phase in ("Succeeded", "Failed") or is_terminating(pod):
+    if phase in OVER or pod.is_deleting:
         return None
-    return PodStage.WAITING if spec.get("schedulerName", SCHEDULER) == SCHEDULER else None
+    return PodStage.WAITING if pod.spec.get("schedulerName", SCHEDULER) == SCHEDULER else None

@@ -11,18 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.devices import Device
-from trainmaster.api.labels import REPLICATED_JOB_NAME
-from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NO_POLICY, NodePolicy
 from trainmaster.api.pods.requests import GPU
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
-from trainmaster.controllers.scheduler.ledger import Gang, GangPart, LedgerEntry, SchedulingLedger, read_attempt
+from trainmaster.controllers.scheduler.ledger import Gang, GangPart, LedgerEntry, SchedulingLedger
 from trainmaster.controllers.scheduler.placement import find_misfit
 from trainmaster.controllers.scheduler.room import NodeRoom
 from trainmaster.controllers.scheduler.shapes import GangRole
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.pods import Pod
 
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 REFUSED = "binding was refused: "
@@ -79,7 +79,7 @@ class SchedulingPass:
         self,
         view: View,
         ledger: SchedulingLedger,
-        node: Object,
+        node: Node,
         room: NodeRoom,
         policy: NodePolicy = NO_POLICY,
         *,
@@ -205,12 +205,14 @@ class SchedulingPass:
             return True
         if sum(role.replicas for role in shape.roles) > _FEW_JOBS:
             return False
-        jobs = [job for job in self._view.owned(JOBS, shape.namespace, shape.uid) if read_attempt(job) == shape.attempt]
+        jobs = [
+            job for job in map(Job, self._view.owned(JOBS, shape.namespace, shape.uid)) if job.attempt == shape.attempt
+        ]
         return all(_has_all(gang, role, jobs) for role in shape.roles if role.starts_first)
 
-    def _find_pod(self, entry: LedgerEntry) -> Object | None:
+    def _find_pod(self, entry: LedgerEntry) -> Pod | None:
         pod = self._view.find(PODS, *entry.place)
-        return pod if pod is not None and pod["metadata"]["uid"] == entry.uid else None
+        return Pod(pod) if pod is not None and pod["metadata"]["uid"] == entry.uid else None
 
     def _take_devices(self, gang: Gang) -> list[Device]:
         count = gang.waits.get(GPU, 0)
@@ -231,18 +233,16 @@ def _was_refused(gang: Gang) -> bool:
     return any(text.startswith(REFUSED) for _, part in gang.list_parts() for text in part.said)
 
 
-def _has_all(gang: Gang, role: GangRole, jobs: Sequence[Object]) -> bool:
+def _has_all(gang: Gang, role: GangRole, jobs: Sequence[Job]) -> bool:
     part = gang.parts.get((gang.attempt, role.name))
-    own = [job for job in jobs if (job["metadata"].get("labels") or {}).get(REPLICATED_JOB_NAME) == role.name]
+    own = [job for job in jobs if job.step == role.name]
     wanted = sum(_count_wanted(job) for job in own)
     return len(own) >= role.replicas and wanted <= (part.count - part.done if part is not None else 0)
 
 
-def _count_wanted(job: Object) -> int:
+def _count_wanted(job: Job) -> int:
     """Pods that the Job should have now."""
-    conditions = list_conditions(job)
-    if is_true(conditions, "Complete") or is_true(conditions, "Failed"):
+    if job.is_finished:
         return 0
-    parallelism = int(job["spec"].get("parallelism", 1))
-    left = int(job["spec"].get("completions", parallelism)) - int((job.get("status") or {}).get("succeeded") or 0)
-    return max(0, min(parallelism, left))
+    wanted = job.parallelism if job.completions is None else job.completions
+    return max(0, min(job.parallelism, wanted - job.succeeded))

@@ -6,12 +6,14 @@ spreading. Whether there is room is another question (`room`). What a Pod prefer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.selectors import ABSENT, EXISTS, GREATER, IN, LESS, NOT_IN, Requirement
+from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.pods import Pod
 
 _OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT, "Gt": GREATER, "Lt": LESS}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -36,28 +38,24 @@ class Misfit:
     """What the Pod asks for and what the node has."""
 
 
-def find_misfit(pod: Object, node: Object, *, approximates_selectors: bool = False) -> Misfit | None:
-    spec = pod["spec"]
-    refused = list(_list_refused(spec))
+def find_misfit(pod: Pod, node: Node, *, approximates_selectors: bool = False) -> Misfit | None:
+    refused = list(_list_refused(pod))
     if refused:
         text = f"this version does not carry out {', '.join(refused)}"
         return Misfit(f"0/1 nodes are available: {text}.", text)
-    name = node["metadata"]["name"]
-    tolerations = spec.get("tolerations") or ()
-    node_spec = node.get("spec") or {}
+    tolerations = list_items(pod.spec, "tolerations")
     cordon = {"key": _UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
-    if node_spec.get("unschedulable") and not _tolerates(tolerations, cordon):
-        hint = f"node {name} takes no new Pods; `kubectl uncordon {name}` changes that"
+    if node.is_cordoned and not _tolerates(tolerations, cordon):
+        hint = f"node {node.name} takes no new Pods; `kubectl uncordon {node.name}` changes that"
         return Misfit("0/1 nodes are available: 1 node(s) were unschedulable.", hint)
-    taints = [taint for taint in node_spec.get("taints") or () if _keeps_off(taint, pod, tolerations)]
+    taints = [taint for taint in node.taints if _keeps_off(taint, pod, tolerations)]
     if taints:
-        hint = "; ".join(_describe_taint(taint, name) for taint in taints)
+        hint = "; ".join(_describe_taint(taint, node.name) for taint in taints)
         return Misfit("0/1 nodes are available: 1 node(s) had untolerated taint(s).", hint)
-    labels = node["metadata"].get("labels") or {}
-    wrong = () if approximates_selectors else list_unmet(spec, labels, name)
+    wrong = () if approximates_selectors else list_unmet(pod, node)
     if wrong:
         return Misfit(f"0/1 nodes are available: 1 {_MISMATCH}.", f"no node has {'; '.join(wrong)}")
-    keys = [key for key in _list_spread_keys(spec) if key not in labels]
+    keys = [key for key in _list_spread_keys(pod) if key not in node.labels]
     if keys:
         return Misfit(
             f"0/1 nodes are available: 1 {_SPREAD}.", f"no node has the label {', '.join(keys)} to spread over"
@@ -65,22 +63,22 @@ def find_misfit(pod: Object, node: Object, *, approximates_selectors: bool = Fal
     return None
 
 
-def _list_spread_keys(spec: Mapping[str, Any]) -> Iterable[str]:
+def _list_spread_keys(pod: Pod) -> Iterable[str]:
     """One node is one domain, over which Pods are always evenly spread; it only has to be a domain."""
-    for constraint in spec.get("topologySpreadConstraints") or ():
+    for constraint in list_items(pod.spec, "topologySpreadConstraints"):
         if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
             yield constraint["topologyKey"]
 
 
-def _keeps_off(taint: Mapping[str, Any], pod: Object, tolerations: Sequence[Mapping[str, Any]]) -> bool:
+def _keeps_off(taint: Fields, pod: Pod, tolerations: Sequence[Fields]) -> bool:
     if taint.get("effect") not in _KEEPS_OFF or _tolerates(tolerations, taint):
         return False
     # As upstream's admission: only Pods without any request are kept off when memory runs short.
-    is_light = (pod.get("status") or {}).get("qosClass", "BestEffort") == "BestEffort"
+    is_light = pod.status.get("qosClass", "BestEffort") == "BestEffort"
     return taint.get("key") != _MEMORY_PRESSURE or is_light
 
 
-def _tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Mapping[str, Any]) -> bool:
+def _tolerates(tolerations: Sequence[Fields], taint: Fields) -> bool:
     for toleration in tolerations:
         if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
             continue
@@ -94,7 +92,7 @@ def _tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Mapping[str, Any
     return False
 
 
-def _describe_taint(taint: Mapping[str, Any], node: str) -> str:
+def _describe_taint(taint: Fields, node: str) -> str:
     key = taint.get("key", "")
     if key in _ADVICE:
         return f"node {node}: {_ADVICE[key]}"
@@ -102,49 +100,49 @@ def _describe_taint(taint: Mapping[str, Any], node: str) -> str:
     return f"node {node} has the taint {key}{value}:{taint.get('effect')}, which the Pod does not tolerate"
 
 
-def _list_refused(spec: Mapping[str, Any]) -> Iterable[str]:
+def _list_refused(pod: Pod) -> Iterable[str]:
     for name in ("podAffinity", "podAntiAffinity"):
-        if ((spec.get("affinity") or {}).get(name) or {}).get(_REQUIRED):
+        if read_fields(pod.spec, "affinity", name).get(_REQUIRED):
             yield f"spec.affinity.{name}.{_REQUIRED}"
 
 
-def list_unmet(spec: Mapping[str, Any], labels: Mapping[str, str], node: str) -> list[str]:
+def list_unmet(pod: Pod, node: Node) -> list[str]:
     """What keeps the Pod off the node, each with what the node has instead."""
     wrong = []
-    for key, value in (spec.get("nodeSelector") or {}).items():
-        if labels.get(key) != value:
-            wrong.append(f"the label {key}={value} ({_describe(labels, key, node)})")
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
-    if required is not None and not any(_meets(term, labels, node) for term in required.get("nodeSelectorTerms") or ()):
-        wrong.extend(_describe_terms(required, labels, node))
+    for key, value in read_fields(pod.spec, "nodeSelector").items():
+        if node.labels.get(key) != value:
+            wrong.append(f"the label {key}={value} ({_describe(node, key)})")
+    required = read_fields(pod.spec, "affinity", "nodeAffinity").get(_REQUIRED)
+    if required is not None and not any(_meets(term, node) for term in list_items(required, "nodeSelectorTerms")):
+        wrong.extend(_describe_terms(required, node))
     return wrong
 
 
-def _meets(term: Mapping[str, Any], labels: Mapping[str, str], node: str) -> bool:
+def _meets(term: Fields, node: Node) -> bool:
     """A term without any expression is met by no node."""
-    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    expressions, fields = list_items(term, "matchExpressions"), list_items(term, "matchFields")
     if not expressions and not fields:
         return False
-    asked = [(_read(entry), labels) for entry in expressions]
-    asked += [(_read(entry), {"metadata.name": node}) for entry in fields]
+    asked = [(_read(entry), node.labels) for entry in expressions]
+    asked += [(_read(entry), {"metadata.name": node.name}) for entry in fields]
     return all(requirement.matches(values) for requirement, values in asked)
 
 
-def _read(entry: Mapping[str, Any]) -> Requirement:
-    return Requirement(entry["key"], _OPERATORS[entry["operator"]], frozenset(entry.get("values") or ()))
+def _read(entry: Fields) -> Requirement:
+    return Requirement(entry["key"], _OPERATORS[entry["operator"]], frozenset(list_items(entry, "values")))
 
 
-def _describe_terms(required: Mapping[str, Any], labels: Mapping[str, str], node: str) -> Iterable[str]:
-    for term in required.get("nodeSelectorTerms") or ():
-        for entry in term.get("matchExpressions") or ():
-            if not _read(entry).matches(labels):
-                values: Sequence[str] = entry.get("values") or ()
-                asked = f"{entry['key']} {entry['operator']} [{', '.join(values)}]"
-                yield f"a label that meets {asked} ({_describe(labels, entry['key'], node)})"
-        for entry in term.get("matchFields") or ():
-            if not _read(entry).matches({"metadata.name": node}):
-                yield f"a name that meets {entry['operator']} [{', '.join(entry.get('values') or ())}]"
+def _describe_terms(required: Fields, node: Node) -> Iterable[str]:
+    for term in list_items(required, "nodeSelectorTerms"):
+        for entry in list_items(term, "matchExpressions"):
+            if not _read(entry).matches(node.labels):
+                asked = f"{entry['key']} {entry['operator']} [{', '.join(list_items(entry, 'values'))}]"
+                yield f"a label that meets {asked} ({_describe(node, entry['key'])})"
+        for entry in list_items(term, "matchFields"):
+            if not _read(entry).matches({"metadata.name": node.name}):
+                yield f"a name that meets {entry['operator']} [{', '.join(list_items(entry, 'values'))}]"
 
 
-def _describe(labels: Mapping[str, str], key: str, node: str) -> str:
-    return f"node {node} has {key}={labels[key]}" if key in labels else f"node {node} has no label {key}"
+def _describe(node: Node, key: str) -> str:
+    value = node.labels.get(key)
+    return f"node {node.name} has no label {key}" if value is None else f"node {node.name} has {key}={value}"

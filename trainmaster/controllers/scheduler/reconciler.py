@@ -19,14 +19,14 @@ from trainmaster.api.devices import Device, render_lease
 from trainmaster.api.labels import DEVICES, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, is_node_policy, read_node_policy
-from trainmaster.api.pods.phases import is_over
+from trainmaster.api.pods.phases import OVER
 from trainmaster.api.pods.requests import GPU
+from trainmaster.api.reading import read_status
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NAMESPACES, NODES, PODS
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch, Write, WriteRefusal
-from trainmaster.controllers.ownership import is_terminating
-from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, SchedulingLedger
+from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, LedgerEntry, SchedulingLedger
 from trainmaster.controllers.scheduler.look import ENOUGH, REFUSED, Look, SchedulingPass, SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.room import make_room
@@ -36,6 +36,8 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
+from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.timeline import Now
 
 NODE = "local"
@@ -55,13 +57,13 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     teller = _Teller(view, now.wall)
     if refusals:
         return _explain_refusal(ledger, teller, refusals[0])
-    node = view.find(NODES, "", NODE)
-    if node is None:
+    found = view.find(NODES, "", NODE)
+    if found is None:
         for gang in list(ledger.list_queue())[:ENOUGH]:
             teller.tell(gang, f"0/0 nodes are available: {_NO_NODE}.", _say_stuck(gang, _NO_NODE))
         return teller.build_plan()
     policy = read_node_policy(view.find(CONFIG_MAPS, NAMESPACE, NAME))
-    room = make_room(node, ledger)
+    node, room = Node(found), make_room(found, ledger)
     look = SchedulingPass(view, ledger, node, room, policy).run()
     if look.admitted:
         return _bind(view, look, node if policy.approximates_selectors else None)
@@ -71,41 +73,48 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     return teller.build_plan(None if look.is_complete else AT_ONCE)
 
 
-def _bind(view: View, look: Look, node: Object | None) -> Plan:
+def _bind(view: View, look: Look, node: Node | None) -> Plan:
     """`node`: selectors that it does not meet are let through, and that is said."""
     writes: list[Write] = []
     notes: list[Note] = []
     for verdict, devices in look.admitted:
         rest = list(devices)
         for entry in verdict.gang.list_waiting():
-            pod = view.find(PODS, *entry.place)
-            if pod is None or pod["metadata"]["uid"] != entry.uid or is_terminating(pod):
+            raw = _find_pod(view, entry)
+            if raw is None:
                 continue
+            pod = Pod(raw)
             count = entry.amounts.get(GPU, 0)
             own, rest = rest[:count], rest[count:]
             writes.append(_build_binding(pod, own))
             name = f"{entry.place[0]}/{entry.place[1]}"
-            notes.append(Note(pod, "Scheduled", f"Successfully assigned {name} to {NODE}", action="Binding"))
-            unmet = list_unmet(pod["spec"], node["metadata"].get("labels") or {}, NODE) if node is not None else ()
+            notes.append(Note(raw, "Scheduled", f"Successfully assigned {name} to {NODE}", action="Binding"))
+            unmet = list_unmet(pod, node) if node is not None else ()
             if unmet:
                 text = f"no node has {'; '.join(unmet)}: ignored, as the policy {NAMESPACE}/{NAME} says"
-                notes.append(Note(pod, "Approximated", text, action="Binding"))
+                notes.append(Note(raw, "Approximated", text, action="Binding"))
     return Plan(tuple(writes), None, tuple(notes), AT_ONCE)
 
 
-def _build_binding(pod: Object, devices: Sequence[Device]) -> Patch:
-    meta = pod["metadata"]
-    head: Object = {"uid": meta["uid"]}
+def _find_pod(view: View, entry: LedgerEntry) -> Object | None:
+    """The Pod of the entry, unless it is gone or about to go."""
+    pod = view.find(PODS, *entry.place)
+    is_there = pod is not None and pod["metadata"]["uid"] == entry.uid and not Pod(pod).is_deleting
+    return pod if is_there else None
+
+
+def _build_binding(pod: Pod, devices: Sequence[Device]) -> Patch:
+    head: Object = {"uid": pod.uid}
     annotations: dict[str, str | None] = {}
-    if WAITING in (meta.get("annotations") or {}):
+    if WAITING in pod.annotations:
         annotations[WAITING] = None
     if devices:
         # A lease that was given must not be given again by somebody who has not seen it.
-        head["resourceVersion"] = meta["resourceVersion"]
-        annotations[DEVICES] = render_lease(pod["spec"], devices)
+        head["resourceVersion"] = pod.resource_version
+        annotations[DEVICES] = render_lease(pod.spec, devices)
     if annotations:
         head["annotations"] = annotations
-    return Patch(PODS, meta["namespace"], meta["name"], {"metadata": head, "spec": {"nodeName": NODE}})
+    return Patch(PODS, pod.namespace, pod.name, {"metadata": head, "spec": {"nodeName": NODE}})
 
 
 def _tell(view: View, teller: _Teller, look: Look, ledger: SchedulingLedger, verdict: SchedulingVerdict) -> None:
@@ -174,8 +183,8 @@ class _Teller:
             is_leader = entry.place == leader
             if entry.said == message and not is_leader and not entry.is_marked:
                 continue
-            pod = self._view.find(PODS, *entry.place)
-            if pod is None or pod["metadata"]["uid"] != entry.uid or is_terminating(pod):
+            pod = _find_pod(self._view, entry)
+            if pod is None:
                 continue
             self._mark(pod, waiting if is_leader else None)
             if entry.said != message:
@@ -201,14 +210,14 @@ class _Teller:
 def map_pod(view: View, pod: Object) -> Iterable[Request]:
     """Pods that wait, and Pods that give something back. Most changes concern Pods that go on running."""
     meta = pod["metadata"]
-    if not pod["spec"].get("nodeName") or is_over(pod) or view.find(PODS, meta["namespace"], meta["name"]) is None:
+    if not pod["spec"].get("nodeName") or read_status(pod).get("phase") in OVER:
         return (BIND,)
-    return ()
+    return () if view.find(PODS, meta["namespace"], meta["name"]) is not None else (BIND,)
 
 
 def map_to_report(view: View, pod: Object) -> Iterable[Request]:
     """Whenever the queue may have moved: a Pod has come, has got a node, has ended or is gone."""
-    is_new = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
+    is_new = read_status(pod).get("phase", "Pending") == "Pending"
     return (REPORT,) if is_new or any(map_pod(view, pod)) else ()
 
 

@@ -15,6 +15,7 @@ from trainmaster.api.devices import Device, list_devices
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.requests import GPU, Amounts, add_into, read_amounts
 from trainmaster.controllers.scheduler.ledger import SchedulingLedger
+from trainmaster.jobs.models.nodes import Node
 
 UNLIMITED = 2**63
 
@@ -95,7 +96,7 @@ class NodeRoom:
 
 
 def make_room(node: Object, ledger: SchedulingLedger) -> NodeRoom:
-    offered = read_amounts((node.get("status") or {}).get("allocatable"))
+    offered = read_amounts(Node(node).allocatable)
     devices = list_devices(node) if offered.get(GPU) else []
     taken, firm, used = dict(ledger.held), dict(ledger.firm), dict(ledger.used)
     return NodeRoom(node["metadata"]["name"], offered, devices, ledger.leases, taken, firm, used)

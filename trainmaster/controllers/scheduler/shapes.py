@@ -7,15 +7,14 @@ by the ledger for each JobSet; Pods that exist already are counted as they are, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from trainmaster.api.conditions import find_condition, is_true, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields
 from trainmaster.api.pods.requests import Amounts, add_into, count_requests, find_most
-from trainmaster.controllers.ownership import is_terminating
+from trainmaster.api.reading import list_items, read_fields, read_text
 from trainmaster.controllers.waiting import PASSING, find_annotated
+from trainmaster.jobs.models.jobsets import JobSet
 
 _MANY = 10
 """With more roles than this every one is taken to run beside every other: sets of them would be too many."""
@@ -64,58 +63,50 @@ class GangShape:
     """Roles of which every Job of this attempt has ended well, also when somebody has removed their Pods since."""
 
 
-def read_shape(jobset: Object, before: GangShape | None = None) -> GangShape:
+def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
     """`before`: what was read of the same JobSet earlier; its roles are kept while the spec is the same."""
-    meta, spec = jobset["metadata"], jobset["spec"]
-    generation = int(meta.get("generation", 0))
-    is_same = before is not None and (before.uid, before.generation) == (meta["uid"], generation) and generation > 0
-    roles = before.roles if is_same and before is not None else tuple(_read_roles(spec))
-    conditions = list_conditions(jobset)
-    is_over = is_true(conditions, "Completed") or is_true(conditions, "Failed")
-    resumed = find_condition(conditions, "Suspended")
-    since = str(meta.get("creationTimestamp", ""))
+    generation = int(jobset.meta.get("generation", 0))
+    is_same = before is not None and (before.uid, before.generation) == (jobset.uid, generation) and generation > 0
+    roles = before.roles if is_same and before is not None else tuple(_read_roles(jobset))
+    resumed = jobset.find_condition("Suspended")
+    since = jobset.created_at
     if resumed is not None and resumed.get("status") == "False":
         since = max(since, str(resumed.get("lastTransitionTime", "")))
-    counts = (jobset.get("status") or {}).get("replicatedJobsStatus") or ()
-    succeeded = {entry["name"]: entry.get("succeeded", 0) for entry in counts}
+    succeeded = {entry["name"]: entry.get("succeeded", 0) for entry in jobset.replicated_statuses}
     return GangShape(
-        uid=meta["uid"],
-        namespace=meta.get("namespace", ""),
-        name=meta["name"],
+        uid=jobset.uid,
+        namespace=jobset.namespace,
+        name=jobset.name,
         generation=generation,
-        attempt=int((jobset.get("status") or {}).get("restarts") or 0),
-        is_open=not is_over and not spec.get("suspend") and not is_terminating(jobset),
+        attempt=jobset.restarts,
+        is_open=not jobset.is_finished and not jobset.is_suspended and not jobset.is_deleting,
         is_blocked=_is_blocked(jobset),
         since=since,
-        priority=_read_priority(spec),
+        priority=_read_priority(jobset),
         roles=roles,
         complete=frozenset(role.name for role in roles if role.replicas and succeeded.get(role.name) == role.replicas),
     )
 
 
-def _is_blocked(jobset: Object) -> bool:
-    waiting = find_annotated(jobset)
+def _is_blocked(jobset: JobSet) -> bool:
+    waiting = find_annotated(jobset.raw)
     return waiting is not None and waiting.get("reason") not in PASSING
 
 
-def _get_pod_spec(replicated: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = (((replicated.get("template") or {}).get("spec") or {}).get("template") or {}).get("spec")
-    return found if isinstance(found, dict) else {}
+def _get_pod_spec(replicated: Fields) -> Fields:
+    return read_fields(replicated, "template", "spec", "template", "spec")
 
 
-def _read_priority(spec: Mapping[str, Any]) -> int:
+def _read_priority(jobset: JobSet) -> int:
     """A template rarely has the number; Pods, which do, decide once they are there."""
-    return max(
-        (int(_get_pod_spec(entry).get("priority") or 0) for entry in spec.get("replicatedJobs") or ()), default=0
-    )
+    return max((int(_get_pod_spec(entry).get("priority") or 0) for entry in jobset.replicated_jobs), default=0)
 
 
-def _read_roles(spec: Mapping[str, Any]) -> Iterator[GangRole]:
-    entries: Sequence[Mapping[str, Any]] = spec.get("replicatedJobs") or ()
-    in_order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder"
-    after = _find_orders(entries)
-    for number, entry in enumerate(entries):
-        job = (entry.get("template") or {}).get("spec") or {}
+def _read_roles(jobset: JobSet) -> Iterator[GangRole]:
+    in_order = read_text(jobset.spec, "startupPolicy", "startupPolicyOrder") == "InOrder"
+    after = _find_orders(jobset.replicated_jobs)
+    for number, entry in enumerate(jobset.replicated_jobs):
+        job = read_fields(entry, "template", "spec")
         parallelism = int(job.get("parallelism", 1))
         completions = int(job.get("completions", parallelism))
         replicas = int(entry.get("replicas", 1))
@@ -130,13 +121,13 @@ def _read_roles(spec: Mapping[str, Any]) -> Iterator[GangRole]:
         )
 
 
-def _find_orders(entries: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+def _find_orders(entries: Sequence[Fields]) -> dict[str, frozenset[str]]:
     """For each role those that are complete before it begins. It begins after what it depends on has begun, so what
     was over by then is over for it too. A role may only depend on earlier ones."""
     after: dict[str, frozenset[str]] = {}
     for entry in entries:
         over: set[str] = set()
-        for dependency in entry.get("dependsOn") or ():
+        for dependency in list_items(entry, "dependsOn"):
             over |= after.get(dependency["name"], frozenset())
             if dependency.get("status") == "Complete":
                 over.add(dependency["name"])

@@ -13,6 +13,7 @@ from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.client.view import summarize
 from trainmaster.controllers.scheduler.ledger import SchedulingLedger
 from trainmaster.controllers.scheduler.shapes import find_peak, read_shape
+from trainmaster.jobs.models.jobsets import JobSet
 
 pytestmark = pytest.mark.unit
 
@@ -99,7 +100,7 @@ def test_a_ledger_that_follows_changes_says_what_a_new_one_says(seed: int) -> No
 
 def get_peak(*roles: Object) -> dict[str, int]:
     meta = {"uid": "u", "name": "a", "namespace": "default"}
-    shape = read_shape({"metadata": meta, "spec": {"replicatedJobs": list(roles)}})
+    shape = read_shape(JobSet({"metadata": meta, "spec": {"replicatedJobs": list(roles)}}))
     return find_peak(
         [(role, {name: amount * role.width for name, amount in role.amounts.items()}) for role in shape.roles]
     )
