@@ -15,11 +15,14 @@ _NOTHING: Object = {}
 
 
 class ObjectModel:
-    __slots__ = ("meta", "raw")
+    __slots__ = ("meta", "raw", "spec", "status")
 
     def __init__(self, raw: Fields) -> None:
         self.raw = raw
         self.meta: Fields = raw["metadata"]
+        # Not properties: a pass of a controller asks for them some fifty times.
+        self.spec: Fields = raw.get("spec") or _NOTHING
+        self.status: Fields = raw.get("status") or _NOTHING
 
     @property
     def kind(self) -> str:
@@ -65,16 +68,6 @@ class ObjectModel:
     @property
     def is_deleting(self) -> bool:
         return bool(self.meta.get("deletionTimestamp"))
-
-    @property
-    def spec(self) -> Fields:
-        spec: Fields = self.raw.get("spec") or _NOTHING
-        return spec
-
-    @property
-    def status(self) -> Fields:
-        status: Fields = self.raw.get("status") or _NOTHING
-        return status
 
     # Conditions
 
