@@ -85,29 +85,31 @@ def build_counts(jobset: JobSet, buckets: ChildJobs) -> list[Object]:
     """One entry per ReplicatedJob, by name descending as upstream stores them. Earlier attempts do not count."""
     before = {entry["name"]: entry for entry in jobset.replicated_statuses}
     ended = jobset.is_finished
-    entries = []
-    for replicated in jobset.replicated_jobs:
-        name = replicated["name"]
-        entry = _count(name, buckets)
+    counts = _count(jobset, buckets)
+    for name, entry in counts.items():
         old = before.get(name, {})
         entry.update({key: old[key] for key in _RESTARTS if old.get(key)})
         if ended:
             # What has ended has ended, also when somebody has removed the Job since.
             entry.update({key: max(entry[key], old.get(key, 0)) for key in ("succeeded", "failed")})
-        entries.append(entry)
-    return sorted(entries, key=lambda entry: str(entry["name"]), reverse=True)
+    return sorted(counts.values(), key=lambda entry: str(entry["name"]), reverse=True)
 
 
-def _count(name: str, buckets: ChildJobs) -> Object:
-    active = select(buckets.active, name)
-    return {
-        "name": name,
-        "ready": sum(1 for job in active if is_ready(job)),
-        "succeeded": len(select(buckets.succeeded, name)),
-        "failed": len(select(buckets.failed, name)),
-        "active": sum(1 for job in active if job.active > 0),
-        "suspended": sum(1 for job in active if job.is_suspended),
-    }
+def _count(jobset: JobSet, buckets: ChildJobs) -> dict[str, Object]:
+    """By the name of the ReplicatedJob; each Job is looked at once."""
+    names = [replicated["name"] for replicated in jobset.replicated_jobs]
+    zeros = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
+    counts: dict[str, Object] = {name: {"name": name, **zeros} for name in names}
+    for job in buckets.active:
+        if (entry := counts.get(job.step)) is not None:
+            entry["ready"] += is_ready(job)
+            entry["active"] += job.active > 0
+            entry["suspended"] += job.is_suspended
+    for key, jobs in (("succeeded", buckets.succeeded), ("failed", buckets.failed)):
+        for job in jobs:
+            if (entry := counts.get(job.step)) is not None:
+                entry[key] += 1
+    return counts
 
 
 def select(jobs: Iterable[Job], replicated_name: str) -> list[Job]:
