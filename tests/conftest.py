@@ -55,10 +55,11 @@ def _children() -> dict[int, str]:
     """pid -> command of our live child processes; zombies count, because nobody has waited for them."""
     found: dict[int, str] = {}
     for task in Path("/proc/self/task").iterdir():
-        listing = task / "children"
-        if not listing.exists():  # a kernel without CONFIG_PROC_CHILDREN: nothing to look at
+        try:
+            listed = (task / "children").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # a thread that has ended, or no CONFIG_PROC_CHILDREN
             continue
-        for pid in listing.read_text().split():
+        for pid in listed.split():
             if int(pid) in REPLACED:
                 continue
             try:

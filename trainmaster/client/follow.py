@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 Begin = Callable[[list[Object]], Awaitable[None]]
 Change = Callable[[WatchEvent], Awaitable[None]]
-Trouble = Callable[[Exception], None]
+Trouble = Callable[[StatusError | OSError], None]
 
 
 async def follow(
@@ -35,11 +35,12 @@ async def follow(
     field_selector: str = "",
     label_selector: str = "",
     trouble: Trouble | None = None,
+    longest_pause: float = 30.0,
 ) -> NoReturn:
     """Runs for ever; `namespace` "" is all. `begin` gets all there is, at the start and after every gap; `change` what
     comes after it, to be read and not changed. `trouble` hears of a broken watch in place of the log, and raises what
-    should end this."""
-    backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
+    should end this. `longest_pause`: seconds between tries."""
+    backoff = Backoff(BackoffPolicy(first=0.1, cap=longest_pause))
     while True:
         try:
             page = await client.list(gvr, namespace, ListOptions(label_selector, field_selector))

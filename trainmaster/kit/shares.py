@@ -7,7 +7,7 @@ moments. Nothing is refused here except what would wait too long.
 
     wait = shares.plan(name)       # seconds; 0: now
     ...
-    shares.note(name, seconds)     # what it took; `planned` when it had waited
+    shares.note(name, seconds)     # what it took; and whether it had waited
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import SERVICES
 from trainmaster.api.status import StatusError
-from trainmaster.client.contract import Client, ListOptions, WatchOptions
+from trainmaster.client.contract import Client, ListOptions, WatchEvent
+from trainmaster.client.follow import follow
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.network import Line, build_service_lines
 from trainmaster.node.places import Places
@@ -47,29 +47,21 @@ class ServiceNames:
     """By uid: Pods that may have been given other lines than their namespace has now."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def load(self) -> str:
-        """Before the first Pod is started: so that it finds what is there. The version to watch from."""
-        page = await self.client.list(SERVICES, "", ListOptions())
-        self._changed |= {namespace for namespace, _ in self._services}
-        self._services = {_get_key(service): service for service in page.items if is_followed(service)}
-        self._changed |= {namespace for namespace, _ in self._services}
-        self._news.set()
-        return page.resource_version
+    async def load(self) -> None:
+        """Before the first Pod is started: so that it finds what is there."""
+        await self._take_all((await self.client.list(SERVICES, "", ListOptions())).items)
 
     async def follow(self) -> None:
-        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
-        while True:
-            try:
-                options = WatchOptions(resource_version=await self.load(), bookmarks=True)
-                async with self.client.watch(SERVICES, "", options) as events:
-                    async for event in events:
-                        backoff.reset()
-                        if event.type != "BOOKMARK":
-                            self._take(event.object, gone=event.type == "DELETED")
-            except (StatusError, OSError) as error:
-                log.warning("watch of services broke, listing again", extra={"error": str(error)})
-                await self.clock.sleep(backoff.next())
-            await asyncio.sleep(0)
+        async def change(event: WatchEvent) -> None:
+            self._take(event.object, gone=event.type == "DELETED")
+
+        await follow(self.client, self.clock, SERVICES, self._take_all, change)
+
+    async def _take_all(self, services: list[Object]) -> None:
+        self._changed |= {namespace for namespace, _ in self._services}
+        self._services = {_get_key(service): service for service in services if is_followed(service)}
+        self._changed |= {namespace for namespace, _ in self._services}
+        self._news.set()
 
     def _take(self, service: Object, *, gone: bool) -> None:
         key = _get_key(service)

@@ -20,10 +20,10 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli.view.contract import FollowingView, Shown
 from trainmaster.cli.view.endings import FollowingEnd
 from trainmaster.cli.view.model import SUSPENDED, Model
-from trainmaster.client.contract import Client, ListOptions, PatchType, WatchOptions
+from trainmaster.client.contract import Client, ListOptions, PatchType, WatchEvent, WatchOptions
+from trainmaster.client.follow import follow
 from trainmaster.client.http import Unreachable
 from trainmaster.jobs.logs.contract import Entry, Line
-from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
@@ -235,25 +235,25 @@ class FollowingSession:
         begin: Callable[[list[Object]], None],
         change: Callable[[str, Object], None],
     ) -> None:
-        backoff = Backoff(BackoffPolicy(first=0.1, cap=2.0))
-        namespace = self._model.screen.namespace
-        while True:
-            try:
-                listed = ListOptions(field_selector=field_selector, label_selector=label_selector)
-                page = await self._client.list(gvr, namespace, listed)
-                self._note_answer()
-                begin(page.items)
-                options = WatchOptions(
-                    field_selector=field_selector, label_selector=label_selector, resource_version=page.resource_version
-                )
-                async with self._client.watch(gvr, namespace, options) as events:
-                    async for event in events:
-                        backoff.reset()
-                        change(event.type, event.object)
-            except (StatusError, OSError) as error:
-                self._note_silence(error)
-                await self._clock.sleep(backoff.next())
-            await asyncio.sleep(0)
+        async def take_all(items: list[Object]) -> None:
+            self._note_answer()
+            begin(items)
+
+        async def take(event: WatchEvent) -> None:
+            change(event.type, event.object)
+
+        await follow(
+            self._client,
+            self._clock,
+            gvr,
+            take_all,
+            take,
+            namespace=self._model.screen.namespace,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            trouble=self._note_silence,
+            longest_pause=2.0,
+        )
 
     async def _read_lines(self, *, follow: bool = True) -> None:
         stream = self._lines(follow)

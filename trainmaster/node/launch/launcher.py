@@ -19,15 +19,16 @@ import orjson
 
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import GVR, Fields, Object
-from trainmaster.api.reading import read_fields, read_metadata
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.bundles import views
 from trainmaster.bundles.store import BundleStore
-from trainmaster.client.contract import Client, ListOptions, WatchOptions
+from trainmaster.client.contract import Client, ListOptions, WatchEvent
+from trainmaster.client.follow import follow
 from trainmaster.engine.queue import WorkQueue
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.disk_usage import DiskUsage
@@ -377,21 +378,20 @@ class Launcher:
             self._exceeded(uid, f"Usage of EmptyDir volumes of medium Memory exceeds the memory limit {show(most)}. ")
 
     async def _follow(self, gvr: GVR) -> None:
-        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
-        while True:
-            await self._followed.wait()
-            try:
-                async with self._client.watch(gvr, "", WatchOptions()) as events:
-                    async for event in events:
-                        backoff.reset()
-                        meta = read_metadata(event.object)
-                        key = (gvr, meta.get("namespace", ""), meta.get("name", ""))
-                        for uid in self._users.get(key, ()):
-                            self._queue.add(uid)
-            except (StatusError, OSError) as error:
-                log.warning("watch broke", extra={"kind": gvr.plural, "error": str(error)})
-                await self._clock.sleep(backoff.next())
-            await asyncio.sleep(0)
+        await self._followed.wait()
+
+        async def begin(_: list[Object]) -> None:
+            for (kind, _namespace, _name), uids in self._users.items():
+                if kind == gvr:
+                    for uid in uids:
+                        self._queue.add(uid)
+
+        async def change(event: WatchEvent) -> None:
+            changed = ObjectModel(event.object)
+            for uid in self._users.get((gvr, changed.namespace, changed.name), ()):
+                self._queue.add(uid)
+
+        await follow(self._client, self._clock, gvr, begin, change)
 
     async def _work(self) -> None:
         while True:

@@ -10,12 +10,13 @@ import asyncio
 import logging
 from pathlib import Path
 
+from trainmaster.api.meta import Object
 from trainmaster.api.resources import PERSISTENT_VOLUMES
-from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.status import NotFound
 from trainmaster.api.storage import FINALIZER
-from trainmaster.client.contract import Client, PatchType, WatchOptions, WriteOptions
+from trainmaster.client.contract import Client, PatchType, WatchEvent, WriteOptions
+from trainmaster.client.follow import follow
 from trainmaster.jobs.models.volumes import PersistentVolume
-from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.volumes.claim import get_directory
 from trainmaster.node.volumes.contract import VolumeError
@@ -32,18 +33,15 @@ class Reclaimer:
         self._root = root
 
     async def follow(self) -> None:
-        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0))
-        while True:
-            try:
-                async with self._client.watch(PERSISTENT_VOLUMES, "", WatchOptions()) as events:
-                    async for event in events:
-                        backoff.reset()
-                        if event.type in ("ADDED", "MODIFIED"):
-                            await self.look(PersistentVolume(event.object))
-            except (StatusError, OSError) as error:
-                log.warning("volumes not followed", extra={"error": str(error)})
-                await self._clock.sleep(backoff.next())
-            await asyncio.sleep(0)
+        async def begin(items: list[Object]) -> None:
+            for item in items:
+                await self.look(PersistentVolume(item))
+
+        async def change(event: WatchEvent) -> None:
+            if event.type != "DELETED":
+                await self.look(PersistentVolume(event.object))
+
+        await follow(self._client, self._clock, PERSISTENT_VOLUMES, begin, change)
 
     async def look(self, volume: PersistentVolume) -> None:
         if not volume.is_deleting or FINALIZER not in volume.finalizers or not volume.is_ours:
