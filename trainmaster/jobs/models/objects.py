@@ -1,7 +1,8 @@
 """What every object has: a name, an owner, conditions.
 
-A model is a view of one raw object: made in a microsecond, reads when asked, keeps nothing. Whoever needs the same
-answer a thousand times keeps it itself. Nobody changes an object through its model.
+A model is a view of one raw object: made in a microsecond, it points at the object's parts, and answers are read when
+asked. Whoever needs the same answer a thousand times keeps it itself. Nobody changes an object through its model, nor
+puts another spec or status into an object that has one.
 """
 
 from __future__ import annotations
