@@ -25,7 +25,7 @@ import uvloop
 from bench.startup import OBJECTS, fill
 from trainmaster.api.meta import GVR
 from trainmaster.app.embedded import World, serving, tune_collector
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.app.settings import Settings
 from trainmaster.client.contract import ListOptions, WatchOptions
 from trainmaster.client.http import HttpClient

@@ -31,7 +31,7 @@ from typing import Any
 from bench._load import percentile
 from tests.kube.cluster import KubeCluster
 from tests.support.server import start_server
-from trainmaster.app.operator_manifests import build_manifests
+from trainmaster.operator.manifests import build_manifests
 
 CREATE_P50, CREATE_P99, STATUS_P50 = 10.0, 50.0, 2.0
 CONNECTIONS = 8

@@ -29,7 +29,7 @@ from pathlib import Path
 from tests.node.shims import Shims, supervising
 from tools.frameworks import find_frameworks
 from trainmaster.node.images import layers
-from trainmaster.node.warm import IMPORTS, WarmZygote
+from trainmaster.node.shims.warm import IMPORTS, WarmZygote
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec, Mount, SandboxSpec
 from trainmaster.shim.warm import ENVIRON
 

@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainmaster.api.catalogue import build
-from trainmaster.api.fidelity_tables import SHARED, TABLES, Table
-from trainmaster.api.kinds import Fidelity
-from trainmaster.api.supported import Table as Supported
+from trainmaster.api.declaring.catalogue import build
+from trainmaster.api.declaring.fidelity_tables import SHARED, TABLES, Table
+from trainmaster.api.declaring.kinds import Fidelity
+from trainmaster.api.declaring.supported import Table as Supported
 from trainmaster.node import fields
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 HEAD = """# What the local mode does with each field
 
-Generated from `trainmaster/api/fidelity_tables.py` by `tools/generate_docs.py`; do not edit by hand.
+Generated from `trainmaster/api/declaring/fidelity_tables.py` by `tools/generate_docs.py`; do not edit by hand.
 
 On one machine there is no container runtime, no cloud and no second node. Every field of every kind that the server
 accepts has one of these classes, and a test fails when a field has none. `trainmaster check -f FILE` tells it for the

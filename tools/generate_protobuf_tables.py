@@ -1,4 +1,4 @@
-"""Writes trainmaster/api/protobuf_tables.json: the field numbers of the kinds that clients send as protobuf.
+"""Writes trainmaster/api/formats/protobuf_tables.json: the field numbers of the kinds that clients send as protobuf.
 
     python tools/generate_protobuf_tables.py [--version v0.36.3]
 
@@ -15,7 +15,7 @@ import re
 import subprocess
 from pathlib import Path
 
-TARGET = Path(__file__).parent.parent / "trainmaster" / "api" / "protobuf_tables.json"
+TARGET = Path(__file__).parent.parent / "trainmaster" / "api" / "formats" / "protobuf_tables.json"
 
 PACKAGES = {
     "core.v1": "api@{}/core/v1",

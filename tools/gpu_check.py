@@ -27,10 +27,10 @@ from trainmaster.api.resources import PODS, TRAIN_JOBS
 from trainmaster.client.contract import WatchOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import load_kubeconfig
-from trainmaster.node.devices import Inventory
-from trainmaster.node.hardware import read_hardware, read_health
-from trainmaster.node.nvml import Nvml, NvmlError
-from trainmaster.node.registration import NodeShape, build_node
+from trainmaster.node.devices.gpus import Inventory
+from trainmaster.node.devices.nvml import Nvml, NvmlError
+from trainmaster.node.host.hardware import read_hardware, read_health
+from trainmaster.node.host.registration import NodeShape, build_node
 
 PROGRAM = """
 import os, torch

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from trainmaster.node.supervisor import Happening, Supervisor
+from trainmaster.node.shims.supervisor import Happening, Supervisor
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, SandboxSpec
 
 LINES = 20

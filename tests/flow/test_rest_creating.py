@@ -21,8 +21,8 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, TRAIN_JOBS
 from trainmaster.bundles import BundleStore
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services import code
-from trainmaster.rest.services.sweeping import Sweeper
+from trainmaster.rest.services.creation import code
+from trainmaster.rest.services.creation.sweeping import Sweeper
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow

@@ -19,14 +19,14 @@ from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.kit import failpoints
 from trainmaster.kit.failpoints import Failpoint
 from trainmaster.rest.problems import Problem
+from trainmaster.rest.services.creation.guide_jobs import GuideJobs
+from trainmaster.rest.services.creation.guide_request import GuideRequest
+from trainmaster.rest.services.creation.server_fields import ServerFields
+from trainmaster.rest.services.creation.sweeping import LEFT_SECONDS, NET_SECONDS, Sweeper
+from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.deleting import delete_job
-from trainmaster.rest.services.guide_jobs import GuideJobs
-from trainmaster.rest.services.guide_request import GuideRequest
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import NoRecords
-from trainmaster.rest.services.server_fields import ServerFields
-from trainmaster.rest.services.sweeping import LEFT_SECONDS, NET_SECONDS, Sweeper
-from trainmaster.rest.services.templates import Templates
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow

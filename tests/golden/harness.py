@@ -17,11 +17,11 @@ from tests.flow.plant import ScriptedNode
 from tests.golden import cases
 from tests.golden.comparison import Difference, compare, compare_events
 from tests.golden.masking import Captures, Object, drop_counts, mask_captures, mask_events, mask_text
-from trainmaster.api import catalogue
 from trainmaster.api.conditions import is_true, list_conditions
-from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Catalogue, Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.resources import EVENTS, NODES, TRAIN_JOBS
-from trainmaster.api.schema import SchemaNode
 from trainmaster.api.schemas import load as load_definition
 from trainmaster.api.status import StatusError
 from trainmaster.app.workloads import CONTROLLERS as EMBEDDED

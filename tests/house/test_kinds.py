@@ -1,6 +1,7 @@
 """A kind is declared once: the server and its access control do not know kinds by name.
 
-What differs between kinds stands in `api.kinds.Kind`; who means one collection takes its address from `api.resources`.
+What differs between kinds stands in `api.declaring.kinds.Kind`; who means one collection takes its address from
+`api.resources`.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import list_python, parse
-from trainmaster.api import catalogue
+from trainmaster.api.declaring import catalogue
 
 pytestmark = pytest.mark.unit
 
 FOLDERS = ("apiserver", "auth")
 ALLOWED = {
-    "apiserver/gang_sizes.py": "`pods` is the name of a resource in a quota",
+    "apiserver/admission/gang_sizes.py": "`pods` is the name of a resource in a quota",
     "apiserver/http/handlers.py": "subresources that are sessions, logs and measurements have handlers of their own",
-    "apiserver/http/progress.py": "the paths of Trainer's protocol for progress",
+    "apiserver/http/subresources/progress.py": "the paths of Trainer's protocol for progress",
     "apiserver/http/routes.py": "`namespaces` is a part of every path",
     "apiserver/http/streams/handler.py": "the sessions of Pods",
-    "apiserver/limit_ranges.py": "`Pod` is a type of limit",
+    "apiserver/admission/limit_ranges.py": "`Pod` is a type of limit",
     "apiserver/namespaces.py": "the name of its worker",
-    "apiserver/pod_actions.py": "bindings and evictions of Pods, in upstream's words",
-    "apiserver/policy_admission.py": "the refusal of one ConfigMap",
-    "apiserver/runtime_use.py": "a word in a refusal",
-    "apiserver/tenant_packages.py": "a Pod has no templates inside",
+    "apiserver/verbs/pod_actions.py": "bindings and evictions of Pods, in upstream's words",
+    "apiserver/admission/policy.py": "the refusal of one ConfigMap",
+    "apiserver/admission/runtime_use.py": "a word in a refusal",
+    "apiserver/admission/tenant_packages.py": "a Pod has no templates inside",
     "auth/contract.py": "the kinds that RBAC is made of",
     "auth/escalation.py": "the kinds that RBAC is made of",
     "auth/rbac.py": "the kinds that RBAC is made of",

@@ -19,8 +19,8 @@ from typing import Any
 
 from tests.node.shims import Shims, make_spec, wait_until_dead
 from tests.support.leaks import assert_nothing_left, take_stock
-from trainmaster.node.zygotes import get_fingerprint
-from trainmaster.shim import linux, zygote
+from trainmaster.node.shims.zygotes import get_fingerprint
+from trainmaster.shim import zygote
 from trainmaster.shim.protocol import (
     FULL,
     OWN_NETWORK,
@@ -31,6 +31,7 @@ from trainmaster.shim.protocol import (
     SandboxSpec,
     decode,
 )
+from trainmaster.shim.sandbox import linux
 
 ORDINARY = 61234
 LEVELS = (FULL, USER)

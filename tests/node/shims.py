@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from trainmaster.node.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
+from trainmaster.node.shims.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
 from trainmaster.shim.log_sink import HEAD_BYTES
 from trainmaster.shim.processes import read_start_ticks
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, ProcessIdentity, SandboxSpec, decode

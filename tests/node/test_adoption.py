@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.node.shims import Shims, make_spec, run, supervising, wait_until_dead
-from trainmaster.node import zygotes
-from trainmaster.node.supervisor import SupervisorError
+from trainmaster.node.shims import zygotes
+from trainmaster.node.shims.supervisor import SupervisorError
 from trainmaster.shim.processes import is_alive, list_descendants
 from trainmaster.shim.protocol import FULL, PLAIN, Paths, ProcessIdentity, write_whole
 

@@ -14,8 +14,8 @@ from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import LogOptions
 from trainmaster.kit.clock import SystemClock, format_time
-from trainmaster.node.cri_logs import CriLogReader
-from trainmaster.node.inotify import Inotify
+from trainmaster.node.logs.inotify import Inotify
+from trainmaster.node.logs.pod_logs import CriLogReader
 from trainmaster.shim.log_sink import STDERR, STDOUT, LogSink
 
 pytestmark = pytest.mark.node

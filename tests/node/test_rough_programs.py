@@ -18,7 +18,7 @@ from tests.node.sandboxes import ORDINARY, Sandboxes, run_sandboxed
 from tests.node.shims import make_spec
 from tests.support.leaks import nothing_left
 from trainmaster.client.contract import LogOptions
-from trainmaster.node.supervisor import SupervisorError
+from trainmaster.node.shims.supervisor import SupervisorError
 from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN
 
 pytestmark = pytest.mark.node

@@ -13,9 +13,9 @@ from uuid import uuid4
 import pytest
 
 from tests.node.sandboxes import LEVELS, ORDINARY, Sandboxes, run_sandboxed
-from trainmaster.shim import cgroups
-from trainmaster.shim.etc import rewrite_hosts
 from trainmaster.shim.protocol import FULL, OVERLAY, USER, Mount, Relay, ResourceLimits
+from trainmaster.shim.sandbox import cgroups
+from trainmaster.shim.sandbox.etc import rewrite_hosts
 
 pytestmark = [pytest.mark.node, pytest.mark.parametrize("level", LEVELS)]
 

@@ -16,8 +16,8 @@ import pytest
 
 from tests.node.sandboxes import ORDINARY, Sandboxes, run_sandboxed
 from tests.node.shims import Shims, make_spec, run, supervising, wait_until_dead
-from trainmaster.node.shim_link import ShimError
-from trainmaster.node.supervisor import Began, SupervisorError
+from trainmaster.node.shims.link import ShimError
+from trainmaster.node.shims.supervisor import Began, SupervisorError
 from trainmaster.shim import wire
 from trainmaster.shim.processes import is_alive, read_start_ticks
 from trainmaster.shim.protocol import HOST_NETWORK, PLAIN, VERSION, Exited, Mount, SandboxSpec

@@ -21,8 +21,8 @@ import pytest
 
 from tests.node.shims import Shims, supervising
 from trainmaster.node.images import layers
-from trainmaster.node.supervisor import AttemptEnded, Began
-from trainmaster.node.warm import WarmZygote
+from trainmaster.node.shims.supervisor import AttemptEnded, Began
+from trainmaster.node.shims.warm import WarmZygote
 from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN, ContainerSpec, Mount, SandboxSpec
 from trainmaster.shim.warm import ENVIRON
 

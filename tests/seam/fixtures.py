@@ -15,7 +15,7 @@ import pytest
 from tests.kube.cluster import KubeCluster, Parts
 from tests.kube.fixtures import NEEDED
 from tools.toolbox import Toolbox
-from trainmaster.app.operator_manifests import build_manifests
+from trainmaster.operator.manifests import build_manifests
 
 _NEVER_MS = 3_600_000
 

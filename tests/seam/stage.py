@@ -1,6 +1,6 @@
 """The stage on a real cluster: our operator through a proxy, fake nodes that follow the test's script.
 
-The operator acts as the service account of `trainmaster.app.operator_manifests`, with that role and nothing else, and
+The operator acts as the service account of `trainmaster.operator.manifests`, with that role and nothing else, and
 works only in the namespace of its test. `disturbed`: while the test runs, its connections are cut, a stranger changes
 the objects it writes, and once it is stopped in the middle and started again.
 """
@@ -20,8 +20,6 @@ from tests.seam.proxy import Proxy
 from trainmaster.api.meta import GVR
 from trainmaster.api.resources import JOB_SETS, NAMESPACES, PODS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.app.operator import Operator, OperatorSettings, running_operator
-from trainmaster.app.operator_manifests import SERVICE_ACCOUNT
 from trainmaster.client.contract import ActingIdentity, Client, PatchType, WatchOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
@@ -29,6 +27,8 @@ from trainmaster.engine.lease import LeaseLost
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
+from trainmaster.operator.manifests import SERVICE_ACCOUNT
+from trainmaster.operator.mode import Operator, OperatorSettings, running_operator
 
 IDENTITY = ActingIdentity(SERVICE_ACCOUNT, groups=("system:serviceaccounts", "system:authenticated"))
 _CUT_SECONDS = 0.7

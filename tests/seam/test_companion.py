@@ -17,12 +17,12 @@ from tests.seam.stage import IDENTITY, Site, kube_stage, open_site
 from trainmaster.api.lifecycle.term_names import TTL_ANNOTATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
-from trainmaster.app.operator import OperatorSettings, running_operator
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main as run_command
 from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SystemIds
+from trainmaster.operator.mode import OperatorSettings, running_operator
 
 pytestmark = pytest.mark.kube
 

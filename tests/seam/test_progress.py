@@ -17,11 +17,11 @@ from tests.seam.stage import IDENTITY, KwokNode, Site, open_site
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, PODS, SECRETS, SERVICE_ACCOUNTS, TRAIN_JOBS
 from trainmaster.api.training.reports import build_audience, build_path
-from trainmaster.app.operator import OperatorSettings, ProgressSettings, running_operator
-from trainmaster.app.status_keys import SECRET, ensure_keys
 from trainmaster.client.contract import DeleteOptions
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SystemIds
+from trainmaster.operator.mode import OperatorSettings, ProgressSettings, running_operator
+from trainmaster.operator.status_keys import SECRET, ensure_keys
 
 pytestmark = pytest.mark.kube
 

@@ -14,9 +14,9 @@ import pytest
 from tests.house.tree import ROOT
 from tests.kube.cluster import KubeCluster
 from tests.support.clients import Raw
-from trainmaster.app.cluster_rest import Options, serving_rest
 from trainmaster.client.kubeconfig import load_kubeconfig
 from trainmaster.kit.clock import SystemClock
+from trainmaster.operator.rest import Options, serving_rest
 
 pytestmark = pytest.mark.kube
 

@@ -11,8 +11,8 @@ from functools import cache
 from tests.simulation.disk import Image
 from tests.simulation.loop import SimClock, SimLoop
 from tests.simulation.sharing import STATUS
-from trainmaster.api import catalogue
-from trainmaster.api.kinds import Catalogue
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.api.labels import ANCESTOR_STEP
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NODES

@@ -29,7 +29,7 @@ from tests.simulation.weather import (
     draw_weather,
 )
 from tests.simulation.wishes import draw_wishes
-from trainmaster.api.kinds import Catalogue
+from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.engine.controller import Controller

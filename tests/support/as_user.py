@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainmaster.shim import linux
+from trainmaster.shim.sandbox import linux
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

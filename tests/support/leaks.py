@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainmaster.shim.cgroups import NODE_GROUP, read_hierarchies
+from trainmaster.shim.sandbox.cgroups import NODE_GROUP, read_hierarchies
 
 _PATIENCE = 30.0
 

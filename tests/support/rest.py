@@ -19,10 +19,10 @@ from typing import Any
 from tests.unit.rest.asgi import Answer, call
 from trainmaster.apiserver.local import LocalClient, LogSource
 from trainmaster.app.bootstrap import ensure_built_ins
-from trainmaster.app.credentials import ensure_secret
 from trainmaster.app.embedded import ControlPlane, World
-from trainmaster.app.embedded_backend import build_embedded_backend
-from trainmaster.app.home import Home
+from trainmaster.app.home.credentials import ensure_secret
+from trainmaster.app.home.folder import Home
+from trainmaster.app.rest.embedded_backend import build_embedded_backend
 from trainmaster.app.settings import Settings
 from trainmaster.client.contract import Client
 from trainmaster.controllers.install import install_runtimes
@@ -30,7 +30,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import SeededIds
 from trainmaster.rest.application import build_app
 from trainmaster.rest.contract import Backend
-from trainmaster.rest.services.sweeping import Sweeper
+from trainmaster.rest.services.creation.sweeping import Sweeper
 from trainmaster.store.memory import MemoryStore
 from trainmaster.testing.virtual import VirtualClock
 

@@ -11,8 +11,8 @@ import pytest
 
 from trainmaster import checkpoint
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node import results as node_results
-from trainmaster.node.results import OUTPUT, Results
+from trainmaster.node.disk import results as node_results
+from trainmaster.node.disk.results import OUTPUT, Results
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec
 
 pytestmark = pytest.mark.unit

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import COMPLETION_INDEX, JOB_INDEX, JOBSET_UID, REPLICATED_JOB_NAME, RESTART_ATTEMPT
-from trainmaster.api.numbers import find_count
 from trainmaster.api.training.restarts import read_first
 
 

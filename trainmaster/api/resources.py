@@ -1,7 +1,7 @@
 """The collections that our own controllers and the node read and write, by the name of their plural.
 
 Used by reconcilers, sources, the node and tests, so that nobody spells a group or a version twice. What a kind is
-(schema, defaults, columns) is declared elsewhere (`api.kinds`); these are only addresses.
+(schema, defaults, columns) is declared elsewhere (`api.declaring.kinds`); these are only addresses.
 """
 
 from __future__ import annotations

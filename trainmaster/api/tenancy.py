@@ -1,7 +1,8 @@
 """What a tenant is made of, as objects: a namespace, a ServiceAccount with a role in it, a quota. Pure.
 
-The same on one machine and on a cluster. On one machine the namespace also names a Unix user; `apiserver.walls` lets
-Pods there run as nobody else. Read by `tenancy` (which writes these objects), by admission and by the REST API.
+The same on one machine and on a cluster. On one machine the namespace also names a Unix user;
+`apiserver.admission.tenant_walls` lets Pods there run as nobody else. Read by `tenancy` (which writes these objects),
+by admission and by the REST API.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import GVR, Object
 
 TENANT = "trainmaster.dev/tenant"

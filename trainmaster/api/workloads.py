@@ -6,7 +6,7 @@ Pod in this way; directories that outlive a Pod are handed out by what it finds.
 
 What cannot wait for a look-up (addresses, the queue) uses `read_gang`: what the Pod's maker says of it, worth something
 within the Pod's namespace only. In tenants' namespaces only our controllers make Pods that have a gang
-(`apiserver.ownership`).
+(`apiserver.admission.ownership`).
 """
 
 from __future__ import annotations

@@ -11,12 +11,13 @@ import asyncio
 
 import orjson
 
-from trainmaster.api import crd
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring import crd
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CUSTOM_RESOURCE_DEFINITIONS
-from trainmaster.apiserver import metadata, stored
+from trainmaster.apiserver import stored
 from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.verbs import metadata
 
 _REFRESH_SECONDS = 2.0
 """After the start, which should not wait for this."""

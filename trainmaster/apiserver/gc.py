@@ -15,15 +15,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items
 from trainmaster.api.status import NotFound
-from trainmaster.apiserver import delete, stored, update
+from trainmaster.apiserver import stored
 from trainmaster.apiserver.contract import Call
-from trainmaster.apiserver.metadata import FOREGROUND, ORPHAN
 from trainmaster.apiserver.owners import OwnerIndex, Place
 from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.verbs import delete, update
+from trainmaster.apiserver.verbs.metadata import FOREGROUND, ORPHAN
 from trainmaster.apiserver.work import KeyedWorker
 from trainmaster.client.contract import ActingIdentity, DeleteOptions
 from trainmaster.store.contract import Event, EventType, StoredRecord

@@ -17,7 +17,7 @@ from typing import Protocol, Self, TypeVar
 import orjson
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import PODS

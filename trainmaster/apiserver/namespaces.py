@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from trainmaster.api.status import AlreadyExists, NotFound
-from trainmaster.apiserver import create, delete, stored, update
-from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.verbs import create, delete, update
 from trainmaster.apiserver.work import KeyedWorker
 from trainmaster.client.contract import ActingIdentity, DeleteOptions, WriteOptions
 from trainmaster.store.contract import Event, EventType, StoredRecord

@@ -14,30 +14,31 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS
-from trainmaster.apiserver import create, definitions, delete, listing, patch, update, watching
+from trainmaster.apiserver import definitions
+from trainmaster.apiserver.admission.gang_sizes import GangSizes
+from trainmaster.apiserver.admission.limit_ranges import LimitRanges
+from trainmaster.apiserver.admission.ownership import Ownership
+from trainmaster.apiserver.admission.pods import Priorities, ServiceAccounts
+from trainmaster.apiserver.admission.policy import PolicyAdmission
+from trainmaster.apiserver.admission.quota_ledger import QuotaController
+from trainmaster.apiserver.admission.quotas import QuotaAdmission
+from trainmaster.apiserver.admission.runtime_use import RuntimeUse
+from trainmaster.apiserver.admission.sizes import ObjectLimits
+from trainmaster.apiserver.admission.storage_quota import StorageQuota
+from trainmaster.apiserver.admission.tenant_limits import TenantLimits
+from trainmaster.apiserver.admission.tenant_packages import TenantPackages
+from trainmaster.apiserver.admission.tenant_walls import Walls
+from trainmaster.apiserver.admission.trainer import TrainerAdmission
 from trainmaster.apiserver.contract import Call, DeleteResult, ListPage, Written
-from trainmaster.apiserver.gang_sizes import GangSizes
 from trainmaster.apiserver.gc import GarbageCollector
-from trainmaster.apiserver.limit_ranges import LimitRanges
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
 from trainmaster.apiserver.owners import OwnerIndex
-from trainmaster.apiserver.ownership import Ownership
-from trainmaster.apiserver.pod_actions import build_binder, build_evictor
-from trainmaster.apiserver.pod_admission import Priorities, ServiceAccounts
-from trainmaster.apiserver.policy_admission import PolicyAdmission
-from trainmaster.apiserver.quota_ledger import QuotaController
-from trainmaster.apiserver.quotas import QuotaAdmission
-from trainmaster.apiserver.runtime_use import RuntimeUse
-from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.apiserver.state import RegistryState, Reviewer, SubresourceCreator
-from trainmaster.apiserver.storage_quota import StorageQuota
-from trainmaster.apiserver.tenant_limits import TenantLimits
-from trainmaster.apiserver.tenant_packages import TenantPackages
-from trainmaster.apiserver.trainer_admission import TrainerAdmission
-from trainmaster.apiserver.walls import Walls
+from trainmaster.apiserver.verbs import create, delete, listing, patch, update, watching
+from trainmaster.apiserver.verbs.pod_actions import build_binder, build_evictor
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids

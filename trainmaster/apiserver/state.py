@@ -14,13 +14,13 @@ from typing import TypeAlias
 import orjson
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Admission
+from trainmaster.apiserver.admission.chain import Admission
+from trainmaster.apiserver.admission.sizes import ObjectLimits
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.parsed import ParsedObjects
-from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.client.contract import WriteOptions
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.ids import Ids

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.kit.untracked import untrack
 from trainmaster.store.contract import StoredRecord

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import orjson
 
-from trainmaster.api import catalogue
+from trainmaster.api.declaring import catalogue
 from trainmaster.api.kindsets.scheduling_v1 import PRIORITY_CLASS, build_system_classes
 from trainmaster.api.kindsets.storage_v1 import STORAGE_CLASS
 from trainmaster.api.meta import GVR, Object

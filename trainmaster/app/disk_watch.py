@@ -1,9 +1,9 @@
 """Watches the disk of the home, every second: what little room there is at the end belongs to deletes and to statuses.
 
-Below a floor, users' writes that add something are refused (507, `apiserver.room`), so that what is left, in the
-database and beside it, is there for evictions, deletes and controllers. While there is room, it is put aside: free
-pages inside the database (`store.spare`), which nobody else can take, and a small file in the home for the small files
-that a start writes (`app.home`).
+Below a floor, users' writes that add something are refused (507, `apiserver.admission.disk_room`), so that what is
+left, in the database and beside it, is there for evictions, deletes and controllers. While there is room, it is put
+aside: free pages inside the database (`store.spare`), which nobody else can take, and a small file in the home for the
+small files that a start writes (`app.home.folder`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import StoreError

@@ -21,36 +21,36 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from trainmaster import __version__
-from trainmaster.api import catalogue
+from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import SERVICE_ACCOUNTS
+from trainmaster.apiserver.admission.disk_room import StorageRoom
+from trainmaster.apiserver.admission.sizes import ObjectLimits
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.audit import AuditLog
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.handlers import Handlers
-from trainmaster.apiserver.http.logs import PodLogs
 from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreamError, PodStreams
-from trainmaster.apiserver.http.token_requests import build_token_creator
+from trainmaster.apiserver.http.subresources.logs import PodLogs
+from trainmaster.apiserver.http.subresources.token_requests import build_token_creator
 from trainmaster.apiserver.http.usage import Meter, ResourceUsage
 from trainmaster.apiserver.local import SYSTEM, LocalClient
 from trainmaster.apiserver.registry import ObjectRegistry
-from trainmaster.apiserver.room import StorageRoom
-from trainmaster.apiserver.sizes import ObjectLimits
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.app.bootstrap import ensure_built_ins
-from trainmaster.app.control import serve_control
-from trainmaster.app.credentials import ensure_secret, load_static_tokens, write_kubeconfig
 from trainmaster.app.disk_watch import MIB, DiskWatch
-from trainmaster.app.embedded_rest import serving_rest
 from trainmaster.app.health import CommitCheck, declare_gauges
-from trainmaster.app.home import Home, HomeError, ServerInfo
+from trainmaster.app.home.control import serve_control
+from trainmaster.app.home.credentials import ensure_secret, load_static_tokens, write_kubeconfig
+from trainmaster.app.home.folder import Home, HomeError, ServerInfo
+from trainmaster.app.home.maintenance import serve_backup
 from trainmaster.app.loops import find_loop_factory
-from trainmaster.app.maintenance import serve_backup
 from trainmaster.app.policies import NoEscalation, StorePolicies
 from trainmaster.app.process_limits import go_last_without_memory, raise_descriptor_limit
-from trainmaster.app.rest import WILDCARDS
+from trainmaster.app.rest.embedded import serving_rest
+from trainmaster.app.rest.serving import WILDCARDS
 from trainmaster.app.settings import Settings
 from trainmaster.app.signals import stop_on_signals
 from trainmaster.app.tenant_upgrade import upgrade_tenants
@@ -66,8 +66,8 @@ from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import Ids, SystemIds
 from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
-from trainmaster.node.hardware import read_hardware, read_health
-from trainmaster.node.meter import NodeMeter
+from trainmaster.node.host.hardware import read_hardware, read_health
+from trainmaster.node.host.meter import NodeMeter
 from trainmaster.node.pod_streams import ShimStreams
 from trainmaster.store.contract import Store, StoreError
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore

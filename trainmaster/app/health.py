@@ -13,7 +13,7 @@ from trainmaster.app.components import Check, name_controller
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
-from trainmaster.node.registration import NodeKeeper
+from trainmaster.node.host.registration import NodeKeeper
 from trainmaster.store.contract import Store
 
 LONGEST_COMMIT_SECONDS = 10.0

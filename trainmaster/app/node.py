@@ -8,14 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from trainmaster.api.node_policy import read_node_policy
-from trainmaster.app.home import HomeError
+from trainmaster.app.home.folder import HomeError
 from trainmaster.app.settings import NodeOptions
 from trainmaster.client.contract import Client
 from trainmaster.engine.events import Recorder
 from trainmaster.kit.clock import Clock
-from trainmaster.node.devices import Inventory
-from trainmaster.node.hardware import read_hardware, read_health
-from trainmaster.node.registration import NodeKeeper, NodeShape
+from trainmaster.node.devices.gpus import Inventory
+from trainmaster.node.host.hardware import read_hardware, read_health
+from trainmaster.node.host.registration import NodeKeeper, NodeShape
 
 
 def build_shape(settings: NodeOptions, isolation: str) -> NodeShape:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission import Attributes, Plugin
+from trainmaster.apiserver.admission.chain import Attributes, Plugin
 from trainmaster.auth.contract import POLICY_KINDS, RBAC_GROUP, PolicyChange
 from trainmaster.auth.escalation import check_write
 from trainmaster.auth.rbac import RbacAuthorizer

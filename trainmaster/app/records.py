@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.places import find_place
 from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.apiserver.admission import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.app.settings import History
 from trainmaster.controllers.lifecycle.contract import HistoryLedger
 from trainmaster.history import logs

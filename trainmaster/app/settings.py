@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.edge.addresses import parse_network
 from trainmaster.kit.addresses import is_private
-from trainmaster.shim.egress import split_entry
+from trainmaster.shim.sandbox.egress import split_entry
 
 PREFIX = "TRAINMASTER_"
 # Read elsewhere: where the home is, which file, crash tests. Not settings, so they cannot stand in the file.

@@ -10,14 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from trainmaster.api import quantity, tenancy
+from trainmaster.api import tenancy
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields
 from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import COMPLETED, NAME, OBJECT_BYTES, OBJECT_KEYS, RESOURCE_QUOTAS, Allowance
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.quotas import list_counts
+from trainmaster.apiserver.admission.quotas import list_counts
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.client.contract import Client, ListOptions, PatchType
 from trainmaster.tenancy.register import Register

@@ -18,7 +18,7 @@ from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.components import Components
 from trainmaster.app.health import build_checks
-from trainmaster.app.home import Home, HomeError
+from trainmaster.app.home.folder import Home, HomeError
 from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import Witness, running_history
 from trainmaster.app.settings import Settings
@@ -45,12 +45,12 @@ from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
-from trainmaster.node.isolation import IsolationError, find_isolation
+from trainmaster.node.host.isolation import IsolationError, find_isolation
 from trainmaster.node.machine.outcome import RestartRules
-from trainmaster.node.network import WaysOut
+from trainmaster.node.network.addresses import WaysOut
 from trainmaster.node.runner import NodeSettings
-from trainmaster.node.warm import WarmSettings
-from trainmaster.shim.egress import LAN
+from trainmaster.node.shims.warm import WarmSettings
+from trainmaster.shim.sandbox.egress import LAN
 
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
 """The API server itself, wherever a Pod reaches it: by the relay in its network, or where it listens just now."""

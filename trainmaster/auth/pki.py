@@ -34,7 +34,7 @@ _LEAF_DAYS = 365
 _RENEW_DAYS = 30
 LOCAL_NAMES = (
     *("127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
-    # As Pods see the server, through the relay in their network (trainmaster/node/network.py).
+    # As Pods see the server, through the relay in their network (trainmaster/node/network/addresses.py).
     *("kubernetes.default.svc.cluster.local", "10.96.0.1"),
 )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from trainmaster.app.home import Home, default_root
+from trainmaster.app.home.folder import Home, default_root
 from trainmaster.cli import streams
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.app.settings import Effective, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext

@@ -14,7 +14,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training.ends import find_end
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.spans import show_span
 from trainmaster.client.contract import Client
 from trainmaster.jobs.models import trainjobs

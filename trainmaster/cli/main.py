@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 import trainmaster
-from trainmaster.app.home import AlreadyRunning, HomeError
+from trainmaster.app.home.folder import AlreadyRunning, HomeError
 from trainmaster.cli import exits, streams
 from trainmaster.cli.context import CommandContext
 from trainmaster.kit.late_methods import late_methods

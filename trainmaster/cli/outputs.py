@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.history.results import Output, list_outputs
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainmaster.app.home import Home, HomeError
+from trainmaster.app.home.folder import Home, HomeError
 from trainmaster.cli import exits
 from trainmaster.cli.cleaning import carry_out, make_plan
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.output import print_table
-from trainmaster.cli.server import call
+from trainmaster.cli.servers.connection import call
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.purging import purge
 from trainmaster.jobs.janitor import FinishedJobFilter

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.app.home import ServerInfo
+from trainmaster.app.home.folder import ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchOptions

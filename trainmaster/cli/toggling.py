@@ -8,7 +8,7 @@ from trainmaster.api.meta import Object
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
-from trainmaster.cli.server import add_server, call
+from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import RESUMED, SUSPENDED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
 from trainmaster.jobs.control import set_suspended

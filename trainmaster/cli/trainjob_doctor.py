@@ -23,7 +23,7 @@ from trainmaster.api.training import snapshots
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.server import call
+from trainmaster.cli.servers.connection import call
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.diagnosis import Case, CheckResult, examine

@@ -4,7 +4,7 @@ The holder renews; others take over once they have seen no renewal for as long a
 decides how long that is, counted from when a record was first seen, so clocks of machines need not agree. Writes carry
 the resourceVersion that was read, so two candidates cannot both win.
 
-Invariant: whoever cannot renew stops (`LeaseLost`) before anybody else may start. `app.operator` uses it.
+Invariant: whoever cannot renew stops (`LeaseLost`) before anybody else may start. `operator.mode` uses it.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     <archive>/results/<TrainJob uid>/outputs/                    TRAINMASTER_OUTPUT_DIR, while the job runs and after
     <archive>/results/<TrainJob uid>/workdirs/<Pod uid>/files/   what rank 0 wrote beside its code, by attempt
 
-The node writes both (`node.results`, `node.outputs`), `purging` removes them with the record. Listed are the output
-directory's files under their own names, those of the last working directory below `workdir/`, and those of earlier
-attempts below `earlier/<Pod>/`. Links are followed by nobody: one that leads out of its directory is not listed.
+The node writes both (`node.disk.results`, `node.disk.outputs`), `purging` removes them with the record. Listed are the
+output directory's files under their own names, those of the last working directory below `workdir/`, and those of
+earlier attempts below `earlier/<Pod>/`. Links are followed by nobody: one that leads out of its directory is not
+listed.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _list_below(root: Path, prefix: str) -> Iterator[Output]:
 
 def open_output(output: Output) -> int:
     """A descriptor of the file, if it still is one: what became a link or a pipe since is an OSError."""
-    from trainmaster.shim import beneath  # noqa: PLC0415 - for few, and `run` lists outputs at every end
+    from trainmaster.shim.sandbox import beneath  # noqa: PLC0415 - for few, and `run` lists outputs at every end
 
     root = beneath.open_directory(os.fspath(output.root))
     try:

@@ -26,39 +26,39 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
-from trainmaster.node.access import ShimAccess
-from trainmaster.node.cri_logs import CriLogReader
-from trainmaster.node.disk_usage import DiskUsage
-from trainmaster.node.errands import ErrandRunner
-from trainmaster.node.eviction import Eviction
+from trainmaster.node.disk.eviction import Eviction
+from trainmaster.node.disk.guard import GuardActions, GuardedPod, StorageGuard
+from trainmaster.node.disk.usage import DiskUsage
+from trainmaster.node.disk.write_pacing import WritePacer
+from trainmaster.node.host.pids_report import PidsReport
+from trainmaster.node.host.registration import register_node
 from trainmaster.node.images.catalogue import Images, ImageSettings
 from trainmaster.node.images.contract import Errands
 from trainmaster.node.images.environments import Environments, InstallLimits
-from trainmaster.node.inotify import Inotify
 from trainmaster.node.launch.launcher import Announce, Exceeded, Launcher, LaunchSettings
 from trainmaster.node.launch.sandboxes import name_tenant_group
+from trainmaster.node.logs.inotify import Inotify
+from trainmaster.node.logs.pod_logs import CriLogReader
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
 from trainmaster.node.machine.outcome import decide_phase, end_pod
 from trainmaster.node.machine.outcome import is_over as is_finished
 from trainmaster.node.machine.state import ContainerStage, Ending
 from trainmaster.node.machine.steps import Confirm
+from trainmaster.node.network.leases import Places, name_home
+from trainmaster.node.network.service_names import ServiceNames
 from trainmaster.node.performing import REPORTER, Performer
-from trainmaster.node.pids_report import PidsReport
-from trainmaster.node.places import Places, name_home
 from trainmaster.node.recovery import note_ended, note_lost, read_time
-from trainmaster.node.registration import register_node
 from trainmaster.node.runner import NodeSettings, PodRunner
-from trainmaster.node.service_names import ServiceNames
-from trainmaster.node.shim_link import ShimError
+from trainmaster.node.shims.access import ShimAccess
+from trainmaster.node.shims.errands import ErrandRunner
+from trainmaster.node.shims.link import ShimError
+from trainmaster.node.shims.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
 from trainmaster.node.status import StatusFacts, build_status
-from trainmaster.node.storage_guard import GuardActions, GuardedPod, StorageGuard
-from trainmaster.node.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
 from trainmaster.node.tracked import TrackedPod, track
 from trainmaster.node.workloads import Workloads
-from trainmaster.node.write_pacing import WritePacer
-from trainmaster.shim.cgroups import read_hierarchies
 from trainmaster.shim.protocol import PLAIN
+from trainmaster.shim.sandbox.cgroups import read_hierarchies
 
 log = logging.getLogger(__name__)
 

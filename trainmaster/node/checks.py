@@ -14,7 +14,7 @@ from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_text
 from trainmaster.kit.clock import Clock
 from trainmaster.node import grpc_health
-from trainmaster.node.access import AccessError, PodAccess
+from trainmaster.node.shims.access import AccessError, PodAccess
 
 _AGENT = "kube-probe/1.36"
 _LONGEST_HEAD = 65536

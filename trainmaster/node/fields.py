@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainmaster.api import code, fidelity_tables
-from trainmaster.api.kinds import Fidelity
+from trainmaster.api import code
+from trainmaster.api.declaring import fidelity_tables
+from trainmaster.api.declaring.kinds import Fidelity
+from trainmaster.api.declaring.supported import Table, list_unsupported
 from trainmaster.api.reading import read_fields
-from trainmaster.api.supported import Table, list_unsupported
 from trainmaster.jobs.models.pods import Pod
 
 

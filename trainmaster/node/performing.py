@@ -17,7 +17,6 @@ from trainmaster.engine.plan import Note
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
-from trainmaster.node.access import PodAccess
 from trainmaster.node.checks import ProbeOutcome, ProbeTarget, check, run_hook
 from trainmaster.node.launch.contract import FAILED_MOUNT, START_ERROR, UNSUPPORTED, LaunchError, get_container
 from trainmaster.node.machine import state as states
@@ -26,6 +25,7 @@ from trainmaster.node.machine.probes import ProbeAnswer, mark_answer
 from trainmaster.node.machine.state import ContainerEnd, Ending, Moment, PodState
 from trainmaster.node.machine.steps import Confirm, Hook, Instruction, Kill, Notice, Probe, Say, Signal, Start
 from trainmaster.node.runner import CREATE_ERROR, PodRunner, Ready
+from trainmaster.node.shims.access import PodAccess
 from trainmaster.node.tracked import Change, TrackedPod
 
 log = logging.getLogger(__name__)

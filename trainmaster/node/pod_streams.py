@@ -18,9 +18,9 @@ from typing import Protocol
 
 from trainmaster.api.meta import Object
 from trainmaster.kit.scopes import finish
-from trainmaster.node.descriptors import PIECE, FdReader, FdWriter
-from trainmaster.node.shim_link import ShimError
-from trainmaster.node.supervisor import Supervisor
+from trainmaster.node.shims.descriptors import PIECE, FdReader, FdWriter
+from trainmaster.node.shims.link import ShimError
+from trainmaster.node.shims.supervisor import Supervisor
 
 _SETTLE_SECONDS = 0.5
 """How long output is waited for after a program's end, while something it left behind holds its streams open."""

@@ -15,7 +15,6 @@ from trainmaster.api.meta import Fields
 from trainmaster.api.reading import read_fields, read_text
 from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_terminated
 from trainmaster.kit.clock import parse_time
-from trainmaster.node.found import FoundAttempt, FoundPod
 from trainmaster.node.machine.model import PodPlan
 from trainmaster.node.machine.outcome import RULES, SUCCEEDED, RestartRules, find_outcome
 from trainmaster.node.machine.state import (
@@ -29,6 +28,7 @@ from trainmaster.node.machine.state import (
     make_state,
     mark_ended,
 )
+from trainmaster.node.shims.found import FoundAttempt, FoundPod
 from trainmaster.shim.protocol import Exited, Started
 
 LOST = "ContainerStatusUnknown"

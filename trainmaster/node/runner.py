@@ -23,6 +23,8 @@ from trainmaster.api.places import PodPlace, find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
+from trainmaster.node.disk.outputs import NOTE, Outputs
+from trainmaster.node.disk.results import Results
 from trainmaster.node.fields import list_refused
 from trainmaster.node.launch.containers import INSIDE, build_container
 from trainmaster.node.launch.contract import LaunchError, Prepared
@@ -31,14 +33,12 @@ from trainmaster.node.machine.model import PodPlan
 from trainmaster.node.machine.outcome import RULES, RestartRules, end_pod
 from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
 from trainmaster.node.machine.steps import Notice, Start
-from trainmaster.node.network import WaysOut
-from trainmaster.node.outputs import NOTE, Outputs
-from trainmaster.node.places import Places
+from trainmaster.node.network.addresses import WaysOut
+from trainmaster.node.network.leases import Places
 from trainmaster.node.recovery import rebuild_state
-from trainmaster.node.results import Results
-from trainmaster.node.shim_link import ShimError, ShimGone
-from trainmaster.node.supervisor import Supervisor, SupervisorError
-from trainmaster.node.warm import OFF, WarmSettings, WarmZygote, decide_warm
+from trainmaster.node.shims.link import ShimError, ShimGone
+from trainmaster.node.shims.supervisor import Supervisor, SupervisorError
+from trainmaster.node.shims.warm import OFF, WarmSettings, WarmZygote, decide_warm
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 from trainmaster.shim.trees import remove_tree
 

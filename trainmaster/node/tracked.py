@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.machine.model import PodPlan, read_plan
 from trainmaster.node.machine.state import ContainerStage, PodState
-from trainmaster.node.network import get_gang
+from trainmaster.node.network.addresses import get_gang
 
 Change = Callable[[PodState], PodState]
 

@@ -33,7 +33,7 @@ from trainmaster.client.contract import (
     WriteOptions,
 )
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services.naming import make_user
+from trainmaster.rest.services.creation.naming import make_user
 from trainmaster.rest.trail import Deed, Trail
 
 TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")

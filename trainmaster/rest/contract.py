@@ -15,9 +15,9 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.rest.callers import Callers
 from trainmaster.rest.rates import Rates
-from trainmaster.rest.services.guide_jobs import GuideJobs
+from trainmaster.rest.services.creation.guide_jobs import GuideJobs
+from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.history import HistoryDesk
-from trainmaster.rest.services.new_jobs import NewJobs
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantDesk

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from trainmaster.app.home import Home, HomeError, ServerInfo, default_root
+from trainmaster.app.home.folder import Home, HomeError, ServerInfo, default_root
 from trainmaster.sdk.client import KubernetesBackendConfig, TrainerClient, read_message
 
 # Both come with the SDK, whose absence is reported by the line before.

@@ -20,7 +20,7 @@ from trainmaster.shim.log_sink import STDERR, STDOUT, LogSink
 from trainmaster.shim.loop import Loop, Timer, get_monotonic, get_wall
 from trainmaster.shim.processes import TOKEN, find_inner_pid, kill_quietly, list_children, make_token
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, Paths, Started, encode, write_whole
-from trainmaster.shim.sandbox import Sandbox
+from trainmaster.shim.sandbox.build import Sandbox
 
 _PIECE = 1 << 16
 _PIPE_BYTES = 1 << 18

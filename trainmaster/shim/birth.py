@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from trainmaster.shim import warm
-from trainmaster.shim.linux import set_parent_death_signal
 from trainmaster.shim.loop import set_signal
 from trainmaster.shim.protocol import ContainerSpec
-from trainmaster.shim.sandbox import SandboxError
+from trainmaster.shim.sandbox.build import SandboxError
+from trainmaster.shim.sandbox.linux import set_parent_death_signal
 
 IGNORED = (
     signal.SIGTERM,

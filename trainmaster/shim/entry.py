@@ -13,12 +13,13 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from trainmaster.shim import birth, linux, processes, wire
+from trainmaster.shim import birth, processes, wire
 from trainmaster.shim.attempt import AlreadyBegun
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.pod import SandboxedPod
 from trainmaster.shim.protocol import ContainerSpec, Paths, SandboxSpec, decode, encode, read_whole
-from trainmaster.shim.sandbox import SandboxError, build_pod
+from trainmaster.shim.sandbox import linux
+from trainmaster.shim.sandbox.build import SandboxError, build_pod
 
 HELD = "Held"
 """Kind of the refusal when the Pod has a living shim already."""

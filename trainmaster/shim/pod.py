@@ -18,7 +18,7 @@ from trainmaster.shim.attempt import AlreadyBegun, Attempt
 from trainmaster.shim.loop import WRITE, Loop, Timer, get_monotonic
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.protocol import ContainerSpec, Paths, decode, describe, read_whole
-from trainmaster.shim.sandbox import Sandbox, SandboxError
+from trainmaster.shim.sandbox.build import Sandbox, SandboxError
 from trainmaster.shim.sessions import SessionError, ShimSession
 from trainmaster.shim.wire import Message
 

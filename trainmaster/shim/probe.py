@@ -1,7 +1,7 @@
 """What this machine lets us do, found out by trying: each trial in a child of its own, a few milliseconds in all.
 
 `python -m trainmaster.shim.probe` prints the findings as JSON. The node asks once per boot and user and keeps the
-answer (`trainmaster/node/isolation.py`); it never forks this from the control plane itself, which has threads.
+answer (`trainmaster/node/host/isolation.py`); it never forks this from the control plane itself, which has threads.
 Nothing remains of a trial: its namespaces end with the child, its control group is removed.
 """
 
@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from trainmaster.shim import cgroups, linux, network, security
 from trainmaster.shim.protocol import Relay, ResourceLimits
+from trainmaster.shim.sandbox import cgroups, linux, network, security
 
 USER_NAMESPACE = "user namespace"
 MOUNTS = "mounts"

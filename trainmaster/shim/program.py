@@ -24,9 +24,10 @@ import zipfile
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
-from trainmaster.shim import linux, warm
+from trainmaster.shim import warm
 from trainmaster.shim.loop import get_wall
 from trainmaster.shim.protocol import ContainerSpec
+from trainmaster.shim.sandbox import linux
 
 LoadedModule: TypeAlias = Any
 """A library's, with names that only the library knows."""

@@ -20,7 +20,7 @@ from trainmaster.shim.attempt import Attempt, enlarge
 from trainmaster.shim.log_sink import STDERR, STDOUT
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import ContainerSpec
-from trainmaster.shim.sandbox import Sandbox
+from trainmaster.shim.sandbox.build import Sandbox
 from trainmaster.shim.wire import Message, close_all
 
 _COPY_BYTES = 1 << 20

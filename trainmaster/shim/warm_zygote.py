@@ -17,7 +17,9 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from trainmaster.shim import birth, linux, sandbox, warm
+from trainmaster.shim import birth, warm
+from trainmaster.shim.sandbox import build as sandbox
+from trainmaster.shim.sandbox import linux
 from trainmaster.shim.wire import Message
 
 if TYPE_CHECKING:

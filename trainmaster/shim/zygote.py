@@ -19,10 +19,11 @@ import socket
 import traceback
 from typing import NoReturn
 
-from trainmaster.shim import birth, entry, linux, processes, warm, warm_zygote, wire
+from trainmaster.shim import birth, entry, processes, warm, warm_zygote, wire
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
-from trainmaster.shim.sandbox import SandboxError, clean_up, clone_flags, prepare_zygote
+from trainmaster.shim.sandbox import linux
+from trainmaster.shim.sandbox.build import SandboxError, clean_up, clone_flags, prepare_zygote
 from trainmaster.shim.wire import Message
 
 FOLDER = ".zygote"

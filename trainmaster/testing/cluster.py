@@ -16,11 +16,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.api import catalogue
-from trainmaster.api.kinds import Catalogue
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.api.resources import SERVICE_ACCOUNTS
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.http.token_requests import build_token_creator
+from trainmaster.apiserver.http.subresources.token_requests import build_token_creator
 from trainmaster.apiserver.local import LocalAuthorizer, LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry

@@ -13,7 +13,7 @@ import pytest
 
 from tests.attacks.site import Site, unique
 from tests.node.sandboxes import LEVELS, Sandboxes, run_sandboxed
-from trainmaster.shim.security import DENIED
+from trainmaster.shim.sandbox.security import DENIED
 
 pytestmark = [
     pytest.mark.attacks,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.attacks.cost import cheap
 from tests.attacks.site import Site, unique
-from trainmaster.api import yaml_documents
+from trainmaster.api.formats import yaml_documents
 
 pytestmark = pytest.mark.attacks
 

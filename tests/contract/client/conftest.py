@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.client.stage import SERVERS, Place, play
 from tests.kube.cluster import KubeCluster
-from trainmaster.api import catalogue, crd
+from trainmaster.api.declaring import catalogue, crd
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 import orjson
 import pytest
 
-from trainmaster.api import catalogue, status
-from trainmaster.api.kinds import Kind
+from trainmaster.api import status
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.meta import Object
 from trainmaster.api.patches.apply import apply
 from trainmaster.api.patches.managed_fields import Writer, keep_times, track_update
-from trainmaster.api.schema import SchemaNode
 
 pytestmark = pytest.mark.unit
 

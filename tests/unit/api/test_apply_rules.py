@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.api import catalogue, status
-from trainmaster.api.kinds import Kind
+from trainmaster.api import status
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.patches import json_patch
 from trainmaster.api.patches.apply import LAST_APPLIED, apply
 from trainmaster.api.patches.field_sets import difference, find_decoded, intersection, list_paths, union
 from trainmaster.api.patches.managed_fields import Writer, keep_times, track_update
-from trainmaster.api.schema import SchemaNode
 from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.unit

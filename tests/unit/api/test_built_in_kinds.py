@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.api.test_decoding import kind_of, make_config_map, make_container, make_job, make_lease, make_pod
 from tests.unit.api.test_validation import SUBDOMAIN
-from trainmaster.api.catalogue import build
+from trainmaster.api.declaring.catalogue import build
 from trainmaster.api.decoding import decode
 from trainmaster.api.meta import Object
 from trainmaster.api.validation import validate

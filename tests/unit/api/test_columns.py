@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.catalogue import build
+from trainmaster.api.declaring.catalogue import build
 from trainmaster.api.meta import Object
 from trainmaster.kit.clock import format_time
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.catalogue import build
-from trainmaster.api.crd import build_all, established
+from trainmaster.api.declaring.catalogue import build
+from trainmaster.api.declaring.crd import build_all, established
 from trainmaster.api.meta import Object
 
 pytestmark = pytest.mark.unit

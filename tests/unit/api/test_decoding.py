@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.catalogue import build
+from trainmaster.api.declaring.catalogue import build
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.decoding import FieldValidation, decode
-from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 

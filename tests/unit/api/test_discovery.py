@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.api import catalogue, discovery
-from trainmaster.api.kinds import Catalogue, Kind, Subresource
-from trainmaster.api.schema import SchemaNode
+from trainmaster.api.declaring import catalogue, discovery
+from trainmaster.api.declaring.kinds import Catalogue, Kind, Subresource
+from trainmaster.api.declaring.schema import SchemaNode
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tools.generate_docs import render_fidelity
-from trainmaster.api.catalogue import build
-from trainmaster.api.fidelity import classify, find_class, list_used, unclassified
-from trainmaster.api.fidelity_tables import TABLES
-from trainmaster.api.kinds import Fidelity
+from trainmaster.api.declaring.catalogue import build
+from trainmaster.api.declaring.fidelity import classify, find_class, list_used, unclassified
+from trainmaster.api.declaring.fidelity_tables import TABLES
+from trainmaster.api.declaring.kinds import Fidelity
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import CONTROLLERS_OWN, WAITING
-from trainmaster.api.numbers import find_count
 from trainmaster.api.training.overrides import merge_metadata
 from trainmaster.controllers.waiting import find_annotated
 

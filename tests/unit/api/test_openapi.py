@@ -9,10 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from trainmaster.api import catalogue, openapi
-from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api import openapi
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Catalogue, Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.openapi import gnostic, v2
-from trainmaster.api.schema import SchemaNode
 
 pytestmark = pytest.mark.unit
 

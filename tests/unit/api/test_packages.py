@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.api.packages import MOST, find_problem, is_plain, join, list_problems, split
+from trainmaster.api.formats.packages import MOST, find_problem, is_plain, join, list_problems, split
 
 pytestmark = pytest.mark.unit
 

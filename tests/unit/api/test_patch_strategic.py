@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.api import catalogue
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR
 from trainmaster.api.patches import strategic
 from trainmaster.api.status import StatusError

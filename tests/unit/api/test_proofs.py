@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.api.proofs import PROOFS
-from trainmaster.api import fidelity_tables
-from trainmaster.api.fidelity_tables import Table
-from trainmaster.api.kinds import Fidelity
+from trainmaster.api.declaring import fidelity_tables
+from trainmaster.api.declaring.fidelity_tables import Table
+from trainmaster.api.declaring.kinds import Fidelity
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.api import catalogue, protobuf
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.formats import protobuf
 from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.api import quantity
-from trainmaster.api.quantity import ERROR, canonical, is_valid, parse
+from trainmaster.api.formats import quantity
+from trainmaster.api.formats.quantity import ERROR, canonical, is_valid, parse
 from trainmaster.api.training import devices
 
 pytestmark = pytest.mark.unit

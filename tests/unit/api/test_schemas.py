@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from trainmaster.api import schemas
-from trainmaster.api.catalogue import build
-from trainmaster.api.schema import SchemaNode
+from trainmaster.api.declaring.catalogue import build
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.schemas import load, names
 
 pytestmark = pytest.mark.unit

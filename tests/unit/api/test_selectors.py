@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.api import catalogue, selectors
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.schema import SchemaNode
+from trainmaster.api.formats import selectors
 from trainmaster.api.meta import GVR
-from trainmaster.api.schema import SchemaNode
 from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.unit

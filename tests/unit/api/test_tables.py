@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.api import catalogue, tables
-from trainmaster.api.kinds import Column, Kind
-from trainmaster.api.schema import SchemaNode
+from trainmaster.api.declaring import catalogue, tables
+from trainmaster.api.declaring.kinds import Column, Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.unit

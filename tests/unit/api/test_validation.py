@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.api.test_decoding import kind_of, make_config_map, make_trainjob
-from trainmaster.api.catalogue import build
+from trainmaster.api.declaring.catalogue import build
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.decoding import decode
 from trainmaster.api.meta import Object
-from trainmaster.api.schema import SchemaNode
 from trainmaster.api.validation import quick, rules, structural, validate
 
 pytestmark = pytest.mark.unit

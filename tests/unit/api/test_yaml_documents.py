@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from trainmaster.api import yaml_documents
-from trainmaster.api.yaml_documents import YamlRefused
+from trainmaster.api.formats import yaml_documents
+from trainmaster.api.formats.yaml_documents import YamlRefused
 
 pytestmark = pytest.mark.unit
 

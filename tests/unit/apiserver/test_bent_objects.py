@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from tests.attacks.fuzz.objects import BODIES, build_object
-from trainmaster.api import catalogue
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Call
 from trainmaster.client.contract import ActingIdentity, PatchType, WriteOptions

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from trainmaster.api import catalogue
+from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import NotFound
 from trainmaster.apiserver import stored

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from trainmaster.api import catalogue
 from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import NotFound, StatusError

@@ -11,7 +11,8 @@ from trainmaster.api.decoding import FieldValidation, decode
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver import light_patch, status_patch, stored
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.verbs import light_patch, status_patch
 from trainmaster.client.contract import PatchType
 from trainmaster.client.events import build_event
 from trainmaster.client.writes import Create, Patch
@@ -99,7 +100,7 @@ def test_a_binding_and_a_status_do_take_the_short_way(monkeypatch: pytest.Monkey
     async def main() -> None:
         async with running_cluster() as cluster:
             await cluster.client.create(PODS, POD, "default")
-            monkeypatch.setattr("trainmaster.apiserver.patch._decode", refuse)
+            monkeypatch.setattr("trainmaster.apiserver.verbs.patch._decode", refuse)
             writes = (
                 Patch(PODS, "default", "a", {"spec": {"nodeName": "n"}}),
                 Patch(PODS, "default", "a", {"status": {"phase": "Running"}}, "status"),

@@ -7,8 +7,8 @@ import pytest
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver import sizes
-from trainmaster.apiserver.sizes import ObjectLimits
+from trainmaster.apiserver.admission import sizes
+from trainmaster.apiserver.admission.sizes import ObjectLimits
 from trainmaster.client.contract import PatchType
 from trainmaster.client.writes import Create, Patch
 from trainmaster.testing.cluster import running_cluster

@@ -12,7 +12,7 @@ from trainmaster.api.labels import PACKAGES
 from trainmaster.api.meta import GVR
 from trainmaster.api.resources import JOB_SETS, JOBS, NAMESPACES, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import Invalid
-from trainmaster.apiserver.tenant_packages import find_problems
+from trainmaster.apiserver.admission.tenant_packages import find_problems
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 

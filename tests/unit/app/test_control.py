@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.app.control import NAME, ControlError, ask, serve_control
+from trainmaster.app.home.control import NAME, ControlError, ask, serve_control
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainmaster.app.credentials import OWNER, ensure_secret, load_static_tokens, write_kubeconfig
-from trainmaster.app.home import Home
+from trainmaster.app.home.credentials import OWNER, ensure_secret, load_static_tokens, write_kubeconfig
+from trainmaster.app.home.folder import Home
 from trainmaster.client.kubeconfig import load_kubeconfig
 from trainmaster.kit.ids import SeededIds
 

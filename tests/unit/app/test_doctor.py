@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import trainmaster
-from trainmaster.app import doctor
-from trainmaster.app.doctor import Patient, check_kubectl, check_privacy, check_server
-from trainmaster.app.home import Home, ServerInfo
+from trainmaster.app.checks import doctor
+from trainmaster.app.checks.doctor import Patient, check_kubectl, check_privacy, check_server
+from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.app.settings import Settings
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.app.home import AlreadyRunning, Home, HomeError, ServerInfo, default_root
-from trainmaster.cli.absent import explain_absent
+from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo, default_root
+from trainmaster.cli.servers.absent import explain_absent
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.app.home import AlreadyRunning, Home, HomeError, ServerInfo
-from trainmaster.app.maintenance import backup, restore
+from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo
+from trainmaster.app.home.maintenance import backup, restore
 from trainmaster.kit.clock import SystemClock
 from trainmaster.store.sqlite import SqliteStore
 

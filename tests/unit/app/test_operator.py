@@ -13,18 +13,18 @@ from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, PODS, SECRETS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.app.cluster_lifecycle import Hand, find_knows_retention
-from trainmaster.app.operator import (
+from trainmaster.client.contract import Client
+from trainmaster.client.view import View
+from trainmaster.client.writes import Applied, Delete, Write
+from trainmaster.operator.lifecycle import Hand, find_knows_retention
+from trainmaster.operator.manifests import COMPANION_RULES, RULES, build_manifests
+from trainmaster.operator.mode import (
     OperatorSettings,
     build_operated_controller,
     drop_content_of_others,
     drop_ownership,
     list_collections,
 )
-from trainmaster.app.operator_manifests import COMPANION_RULES, RULES, build_manifests
-from trainmaster.client.contract import Client
-from trainmaster.client.view import View
-from trainmaster.client.writes import Applied, Delete, Write
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from trainmaster.app.home import HomeError
-from trainmaster.app.rest import build_url, open_listener
+from trainmaster.app.home.folder import HomeError
+from trainmaster.app.rest.serving import build_url, open_listener
 from trainmaster.app.settings import Rest
 
 pytestmark = pytest.mark.unit

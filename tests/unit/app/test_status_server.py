@@ -14,10 +14,10 @@ from tests.unit.controllers.world import World
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.training.reports import LARGEST, build_audience, build_path
-from trainmaster.app.status_server import BURST, StatusServer
 from trainmaster.client.contract import Client
 from trainmaster.client.view import View
 from trainmaster.edge.connection import Connection
+from trainmaster.operator.status_server import BURST, StatusServer
 from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
 
 pytestmark = pytest.mark.unit

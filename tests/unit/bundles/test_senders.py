@@ -9,8 +9,8 @@ import pytest
 
 from trainmaster.bundles import senders
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services import code
-from trainmaster.rest.services.code import build_tree, store_bundle
+from trainmaster.rest.services.creation import code
+from trainmaster.rest.services.creation.code import build_tree, store_bundle
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.bundles import BundleStore, pack
 from trainmaster.bundles.views import CopyOwner, copy_tree, is_inside
-from trainmaster.node.outputs import list_new
+from trainmaster.node.disk.outputs import list_new
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import trainmaster
-from trainmaster.app.home import Home, ServerInfo
+from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import COMMANDS, main

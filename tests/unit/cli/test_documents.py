@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.documents import parse, read_documents
+from trainmaster.cli.manifests.documents import parse, read_documents
 
 pytestmark = pytest.mark.unit
 

@@ -24,7 +24,7 @@ from trainmaster.cli.commands.submit import explain_refusal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobpage import JobStory, build_page, describe_pod
 from trainmaster.cli.jobs import add_names, build_row
-from trainmaster.cli.manifests import Manifest
+from trainmaster.cli.manifests.ordering import Manifest
 from trainmaster.cli.spans import show_span
 from trainmaster.jobs.logs.contract import Line, LogMark
 from trainmaster.jobs.models.events import ObjectEvent

@@ -13,7 +13,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.output import build_table, name_object, print_objects
-from trainmaster.cli.server import explain
+from trainmaster.cli.servers.connection import explain
 from trainmaster.client.http import Unreachable
 from trainmaster.client.kubeconfig import ClusterConfig
 

@@ -15,7 +15,7 @@ from tests.support.deep import deep_tree
 from tests.unit.history.test_archive import GONE, make_trainjob
 from trainmaster.api.code import build_annotations
 from trainmaster.api.meta import Object
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
 from trainmaster.cli.commands.outputs import copy, get_directory
 from trainmaster.cli.context import CommandContext

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.app import removal
-from trainmaster.app.home import Home, ServerInfo
+from trainmaster.app.home import removal
+from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main

@@ -10,7 +10,7 @@ import pytest
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
-from trainmaster.rest.services.templates import Templates
+from trainmaster.rest.services.creation.templates import Templates
 
 pytestmark = pytest.mark.unit
 

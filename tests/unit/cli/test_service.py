@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.app.home import Home, ServerInfo
-from trainmaster.app.service_unit import Unit, quote, render
+from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.commands import service
 from trainmaster.cli.context import CommandContext
+from trainmaster.cli.installation.service_unit import Unit, quote, render
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit

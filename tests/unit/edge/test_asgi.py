@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.apiserver.http.wire import FakeTransport, get, post
-from trainmaster.app.rest import encode_refusal
+from trainmaster.app.rest.serving import encode_refusal
 from trainmaster.edge.asgi import AsgiServer, Peer
 from trainmaster.edge.bodies import MARK_BYTES
 from trainmaster.edge.connection import Connection

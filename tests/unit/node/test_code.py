@@ -18,10 +18,10 @@ from trainmaster.api.meta import Object
 from trainmaster.bundles import BundleStore, pack
 from trainmaster.bundles.views import CopyOwner
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node import outputs
+from trainmaster.node.disk import outputs
+from trainmaster.node.disk.outputs import Outputs
 from trainmaster.node.fields import list_refused
 from trainmaster.node.launch.containers import build_container
-from trainmaster.node.outputs import Outputs
 from trainmaster.node.volumes import code
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.protocol import BIND, FULL, OVERLAY, PLAIN, USER, ContainerSpec, Mount, decode, encode

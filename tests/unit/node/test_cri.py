@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.node.cri import MAX_HELD, Renderer, find_tail, format_stamp
+from trainmaster.node.logs.entries import MAX_HELD, Renderer, find_tail, format_stamp
 from trainmaster.shim.log_sink import MAX_LINE
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.node.descriptors import FdReader, FdWriter
+from trainmaster.node.shims.descriptors import FdReader, FdWriter
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainmaster.api.labels import DEVICES
-from trainmaster.node.device_nodes import list_nodes, renumber
+from trainmaster.node.devices.device_nodes import list_nodes, renumber
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from trainmaster.kit.clock import SystemClock
-from trainmaster.node import disk_usage
-from trainmaster.node.disk_usage import DiskUsage, TreeUsage, measure_tree
+from trainmaster.node.disk import usage as disk_usage
+from trainmaster.node.disk.usage import DiskUsage, TreeUsage, measure_tree
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit

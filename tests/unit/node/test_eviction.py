@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node.eviction import (
+from trainmaster.node.disk.eviction import (
     MIB,
     Claim,
     PodUse,
@@ -15,7 +15,7 @@ from trainmaster.node.eviction import (
     decide_pressure,
     read_amounts,
 )
-from trainmaster.node.pressure import decide_thresholds
+from trainmaster.node.host.pressure import decide_thresholds
 
 pytestmark = pytest.mark.unit
 

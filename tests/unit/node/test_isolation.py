@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.node.isolation import IsolationError, Wanted, decide_level
+from trainmaster.node.host.isolation import IsolationError, Wanted, decide_level
 from trainmaster.shim import probe
 from trainmaster.shim.probe import IsolationFinding
 

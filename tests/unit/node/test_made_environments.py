@@ -14,12 +14,12 @@ from trainmaster.api import tenancy
 from trainmaster.api.labels import PACKAGES
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node.errands import decide_limits
 from trainmaster.node.images.catalogue import Images, ImageSettings
 from trainmaster.node.images.contract import Check, Environment, Errand, ErrandReport, ImageError
 from trainmaster.node.images.environments import Environments, InstallLimits
 from trainmaster.node.launch.containers import build_layout
 from trainmaster.node.launch.contract import Site
+from trainmaster.node.shims.errands import decide_limits
 from trainmaster.shim.protocol import FULL, OVERLAY
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from trainmaster.api.meta import Object
-from trainmaster.node.hardware import read_hardware
-from trainmaster.node.meter import NodeMeter, read_machine_cpu
-from trainmaster.node.shim_link import ShimGone
-from trainmaster.node.supervisor import Supervisor
+from trainmaster.node.host.hardware import read_hardware
+from trainmaster.node.host.meter import NodeMeter, read_machine_cpu
+from trainmaster.node.shims.link import ShimGone
+from trainmaster.node.shims.supervisor import Supervisor
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit

@@ -10,7 +10,7 @@ from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node.network import (
+from trainmaster.node.network.addresses import (
     Addresses,
     AddressesExhausted,
     WaysOut,

@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.node.fake_nvml import XID, FakeGpu, FakeNvml
 from trainmaster.api.devices import Device
-from trainmaster.node.devices import Inventory, describe_process_of
-from trainmaster.node.nvml import LIBRARY, Load, Nvml, NvmlError
+from trainmaster.node.devices.gpus import Inventory, describe_process_of
+from trainmaster.node.devices.nvml import LIBRARY, Load, Nvml, NvmlError
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import pytest
 
 from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.tenancy import PIDS, Allowance
-from trainmaster.node.pids_report import PidsReport
-from trainmaster.shim.cgroups import Hierarchies
+from trainmaster.node.host.pids_report import PidsReport
+from trainmaster.shim.sandbox.cgroups import Hierarchies
 from trainmaster.tenancy.tenants import TenantRegister
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual

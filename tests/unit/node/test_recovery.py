@@ -9,11 +9,11 @@ import pytest
 from tests.unit.node.player import NOW, Player, container, make_pod
 from trainmaster.api.meta import Object
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node.found import FoundAttempt, FoundPod
 from trainmaster.node.machine.model import read_plan
 from trainmaster.node.machine.outcome import decide_phase
 from trainmaster.node.machine.state import ContainerStage, HookStage, Moment, PodState
 from trainmaster.node.recovery import note_lost, rebuild_state
+from trainmaster.node.shims.found import FoundAttempt, FoundPod
 from trainmaster.shim.protocol import Exited, Started
 
 pytestmark = pytest.mark.unit

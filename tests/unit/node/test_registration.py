@@ -15,10 +15,10 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, LEASES, NODES
 from trainmaster.client.contract import PatchType
 from trainmaster.engine.events import EventRecorder
-from trainmaster.node.devices import Inventory
-from trainmaster.node.hardware import Hardware, NodeHealth, read_hardware, read_health
-from trainmaster.node.nvml import Nvml
-from trainmaster.node.registration import DISK_HOLD_SECONDS, LOOK_SECONDS, NodeKeeper, NodeShape
+from trainmaster.node.devices.gpus import Inventory
+from trainmaster.node.devices.nvml import Nvml
+from trainmaster.node.host.hardware import Hardware, NodeHealth, read_hardware, read_health
+from trainmaster.node.host.registration import DISK_HOLD_SECONDS, LOOK_SECONDS, NodeKeeper, NodeShape
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 

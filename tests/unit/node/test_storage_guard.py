@@ -12,10 +12,10 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.tenancy import RESOURCE_QUOTAS, STORAGE
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node import storage_guard
-from trainmaster.node.disk_usage import DiskUsage, TreeUsage
-from trainmaster.node.eviction import Eviction
-from trainmaster.node.storage_guard import GuardActions, GuardedPod, StorageGuard
+from trainmaster.node.disk import guard as storage_guard
+from trainmaster.node.disk.eviction import Eviction
+from trainmaster.node.disk.guard import GuardActions, GuardedPod, StorageGuard
+from trainmaster.node.disk.usage import DiskUsage, TreeUsage
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 

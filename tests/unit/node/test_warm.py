@@ -12,7 +12,7 @@ import pytest
 from trainmaster.api.meta import Object
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
-from trainmaster.node.warm import WarmSettings, WarmZygote, decide_warm
+from trainmaster.node.shims.warm import WarmSettings, WarmZygote, decide_warm
 from trainmaster.shim import warm_zygote
 from trainmaster.shim.protocol import FULL, PLAIN, USER, ContainerSpec, ResourceLimits
 from trainmaster.shim.warm import ENVIRON, Warmth, find_variable, parse_command, split_report

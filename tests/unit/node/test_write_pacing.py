@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainmaster.kit.clock import SystemClock
-from trainmaster.node.shim_link import ShimError
-from trainmaster.node.write_pacing import MOST_SECONDS, WritePace, WritePacer, read_written
+from trainmaster.node.disk.write_pacing import MOST_SECONDS, WritePace, WritePacer, read_written
+from trainmaster.node.shims.link import ShimError
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.unit

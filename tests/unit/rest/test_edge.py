@@ -25,15 +25,15 @@ from trainmaster.rest.edge import Edge
 from trainmaster.rest.models.problems import ProblemDocument
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS
-from trainmaster.rest.services.guide_jobs import GuideJobs
+from trainmaster.rest.services.creation.guide_jobs import GuideJobs
+from trainmaster.rest.services.creation.new_jobs import NewJobs
+from trainmaster.rest.services.creation.server_fields import ServerFields
+from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.history import HistoryDesk
-from trainmaster.rest.services.new_jobs import NewJobs
 from trainmaster.rest.services.reading import JobReader
 from trainmaster.rest.services.records import NoRecords
-from trainmaster.rest.services.server_fields import ServerFields
 from trainmaster.rest.services.sign_up import SignUpRules
 from trainmaster.rest.services.streams import Streams
-from trainmaster.rest.services.templates import Templates
 from trainmaster.rest.services.tenants import TenantDesk
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from trainmaster.rest.models.trainjobs import CreateRequest
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services import syntax
-from trainmaster.rest.services.guide_request import CODE_BYTES, GuideRequest, check_guide_request
-from trainmaster.rest.services.syntax import INLINE_BYTES
+from trainmaster.rest.services.creation import syntax
+from trainmaster.rest.services.creation.guide_request import CODE_BYTES, GuideRequest, check_guide_request
+from trainmaster.rest.services.creation.syntax import INLINE_BYTES
 
 pytestmark = pytest.mark.unit
 

@@ -12,11 +12,11 @@ from trainmaster.api.status import NotFound
 from trainmaster.history.archive import Archive
 from trainmaster.history.record import JobRecord, RecordedDeletion
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services.guide_request import GuideRequest
+from trainmaster.rest.services.creation.guide_request import GuideRequest
+from trainmaster.rest.services.creation.new_job_request import NewJobRequest
+from trainmaster.rest.services.creation.new_jobs import BODY_HASH, NewJobs, Ticket
+from trainmaster.rest.services.creation.rerunning import KEY_LABEL
 from trainmaster.rest.services.history import HistoryDesk, RecordsWanted
-from trainmaster.rest.services.new_job_request import NewJobRequest
-from trainmaster.rest.services.new_jobs import BODY_HASH, NewJobs, Ticket
-from trainmaster.rest.services.rerunning import KEY_LABEL
 
 pytestmark = pytest.mark.unit
 

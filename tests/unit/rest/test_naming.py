@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trainmaster.rest.services import naming
+from trainmaster.rest.services.creation import naming
 
 pytestmark = pytest.mark.unit
 

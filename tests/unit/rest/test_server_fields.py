@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
-from trainmaster.rest.services.server_fields import ServerFields
+from trainmaster.rest.services.creation.server_fields import ServerFields
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit

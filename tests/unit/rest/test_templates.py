@@ -13,8 +13,15 @@ import yaml
 
 from trainmaster.jobs.compose.request import JobRequest
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES, TrainJobShape, complete
-from trainmaster.rest.services.server_fields import list_fields
-from trainmaster.rest.services.templates import SYSTEM_FILE, TRAINJOB_FILE, TemplateError, Templates, Value, fill
+from trainmaster.rest.services.creation.server_fields import list_fields
+from trainmaster.rest.services.creation.templates import (
+    SYSTEM_FILE,
+    TRAINJOB_FILE,
+    TemplateError,
+    Templates,
+    Value,
+    fill,
+)
 
 pytestmark = pytest.mark.unit
 

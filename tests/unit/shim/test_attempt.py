@@ -17,7 +17,7 @@ from trainmaster.shim.attempt import AlreadyBegun, Attempt, enlarge
 from trainmaster.shim.log_sink import HEAD_BYTES, STDOUT, LogSink
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import ContainerSpec, Exited, Paths, SandboxSpec, Started, decode, encode, write_whole
-from trainmaster.shim.sandbox import Sandbox
+from trainmaster.shim.sandbox.build import Sandbox
 
 pytestmark = pytest.mark.unit
 

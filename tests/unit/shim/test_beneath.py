@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.shim import beneath, linux
-from trainmaster.shim.beneath import LeadsOut, Making
+from trainmaster.shim.sandbox import beneath, linux
+from trainmaster.shim.sandbox.beneath import LeadsOut, Making
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.shim.cgroups import Hierarchies, PodGroup, find_hierarchies, list_values
 from trainmaster.shim.protocol import ResourceLimits
+from trainmaster.shim.sandbox.cgroups import Hierarchies, PodGroup, find_hierarchies, list_values
 
 pytestmark = pytest.mark.unit
 

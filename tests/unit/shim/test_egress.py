@@ -7,9 +7,18 @@ import socket
 
 import pytest
 
-from trainmaster.shim.egress import INTERNET, LAN, NONE, find_refusal, is_opened, is_own, parse_address, split_entry
 from trainmaster.shim.protocol import Relay, SandboxSpec, decode, encode
-from trainmaster.shim.relay import ProxyRefused, check_abroad, check_address, parse_request
+from trainmaster.shim.sandbox.egress import (
+    INTERNET,
+    LAN,
+    NONE,
+    find_refusal,
+    is_opened,
+    is_own,
+    parse_address,
+    split_entry,
+)
+from trainmaster.shim.sandbox.relay import ProxyRefused, check_abroad, check_address, parse_request
 
 pytestmark = pytest.mark.unit
 

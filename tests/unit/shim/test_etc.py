@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.shim.etc import build_hosts, build_nsswitch, rewrite_hosts
+from trainmaster.shim.sandbox.etc import build_hosts, build_nsswitch, rewrite_hosts
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.shim import linux, rootfs
 from trainmaster.shim.protocol import OVERLAY, Mount
-from trainmaster.shim.rootfs import Wishes
+from trainmaster.shim.sandbox import linux, rootfs
+from trainmaster.shim.sandbox.rootfs import Wishes
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.shim.protocol import Relay
-from trainmaster.shim.relay import ProxyRefused, check_address, find_forward, parse_request, read_server
+from trainmaster.shim.sandbox.relay import ProxyRefused, check_address, find_forward, parse_request, read_server
 
 pytestmark = pytest.mark.unit
 

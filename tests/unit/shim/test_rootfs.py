@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from trainmaster.shim.protocol import ContainerSpec, Mount
-from trainmaster.shim.rootfs import Host, RootEntry, RootPlan, Wishes, is_below, plan_root, sort_mounts
-from trainmaster.shim.sandbox import find_closed
+from trainmaster.shim.sandbox.build import find_closed
+from trainmaster.shim.sandbox.rootfs import Host, RootEntry, RootPlan, Wishes, is_below, plan_root, sort_mounts
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from trainmaster.shim.security import DENIED, build_filter, counts_by_namespace
+from trainmaster.shim.sandbox.security import DENIED, build_filter, counts_by_namespace
 
 pytestmark = pytest.mark.unit
 

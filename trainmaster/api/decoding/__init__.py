@@ -15,8 +15,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from trainmaster.api import fields, status
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.decoding import checks, walk
-from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from trainmaster.api import quantity
-from trainmaster.api.schema import SchemaNode
+from trainmaster.api.declaring.schema import SchemaNode
+from trainmaster.api.formats import quantity
 
 Check: TypeAlias = Callable[[Any], bool]
 Leaf: TypeAlias = type | Check

@@ -10,9 +10,9 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from trainmaster.api import quantity
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.decoding import checks
-from trainmaster.api.schema import SchemaNode
+from trainmaster.api.formats import quantity
 
 
 class DecodeError(Exception):

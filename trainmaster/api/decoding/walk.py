@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.decoding import gowords
 from trainmaster.api.decoding.gowords import DecodeError
-from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
-from trainmaster.api.schema import SchemaNode
 
 __all__ = ["DecodeError", "repair"]
 

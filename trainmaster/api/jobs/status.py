@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from trainmaster.api import cells, fields
+from trainmaster.api import fields
+from trainmaster.api.declaring import cells
 from trainmaster.api.fields import OMIT, FieldError
 from trainmaster.api.jobs.indexes import check_indexes, parse_indexes
 from trainmaster.api.meta import Object

@@ -1,11 +1,11 @@
-"""CustomResourceDefinition: readable only; its objects describe the custom kinds that are built in here (`api.crd`)."""
+"""CustomResourceDefinition: readable only; its objects describe our custom kinds (`api.declaring.crd`)."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api import cells
-from trainmaster.api.kinds import Kind, UpdateRules
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Kind, UpdateRules
 from trainmaster.api.schemas import load
 
 CUSTOM_RESOURCE_DEFINITION = Kind(

@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from trainmaster.api import cells, fields
+from trainmaster.api import fields
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Column, DeletionRules, Kind, QuotaRules, TenantRules
 from trainmaster.api.fields import FieldError
+from trainmaster.api.formats.selectors import parse_object
 from trainmaster.api.jobs.policies import check_failure_policy, check_success_policy
 from trainmaster.api.jobs.status import check_status
-from trainmaster.api.kinds import Column, DeletionRules, Kind, QuotaRules, TenantRules
 from trainmaster.api.labels import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.defaults import default_spec
 from trainmaster.api.pods.validation import check_template
 from trainmaster.api.reading import read_fields, read_spec
 from trainmaster.api.schemas import load
-from trainmaster.api.selectors import parse_object
 from trainmaster.api.status import StatusError
 from trainmaster.api.validation import names
 

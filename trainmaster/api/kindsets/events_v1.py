@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from trainmaster.api import fields
+from trainmaster.api.declaring.kinds import Column, Kind
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
 from trainmaster.api.kindsets.core_v1 import events
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.schemas import load

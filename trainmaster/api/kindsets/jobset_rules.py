@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from trainmaster.api import fields
 from trainmaster.api.fields import ROOT, FieldError, FieldErrorKind
+from trainmaster.api.formats.patterns import find_fault
 from trainmaster.api.meta import Object
-from trainmaster.api.patterns import find_fault
 from trainmaster.api.validation import names
 
 _MOST = 2147483647

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from trainmaster.api import cells
-from trainmaster.api.kinds import Column, Kind, QuotaRules, TenantRules
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Column, Kind, QuotaRules, TenantRules
 from trainmaster.api.kindsets import jobset_rules
 from trainmaster.api.labels import RESERVED_IN_TEMPLATES
 from trainmaster.api.meta import Fields, Object

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api import cells, quantity
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Column, Kind
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.schemas import load
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api import cells, fields
+from trainmaster.api import fields
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Column, Kind
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
 from trainmaster.api.storage import DEFAULT_CLASS

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from trainmaster.api import cells, fields
+from trainmaster.api import fields
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Column, Kind, QuotaRules, TenantRules
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind, QuotaRules, TenantRules
 from trainmaster.api.kindsets import jobset_v1alpha2
 from trainmaster.api.labels import ANCESTOR_STEP, RESERVED_IN_TEMPLATES
 from trainmaster.api.lifecycle.templates import check_levels, warn_templates

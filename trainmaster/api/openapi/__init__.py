@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import orjson
 
-from trainmaster.api.kinds import Catalogue
+from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.api.openapi import gnostic, v2, v3
 
 V2_PROTOBUF_ACCEPT = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"

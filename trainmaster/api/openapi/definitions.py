@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from trainmaster.api import schemas
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.meta import Object
 from trainmaster.api.openapi.operations import META, list_of
-from trainmaster.api.schema import SchemaNode
 
 _LIMITS = (
     ("minimum", "minimum"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.api import discovery
-from trainmaster.api.kinds import Kind, Subresource
+from trainmaster.api.declaring import discovery
+from trainmaster.api.declaring.kinds import Kind, Subresource
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 STATUS = META + "Status"

@@ -6,7 +6,7 @@ Parameters are written out at each operation: kubectl does not follow references
 from __future__ import annotations
 
 from trainmaster import __version__
-from trainmaster.api.kinds import Catalogue
+from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.api.meta import Object
 from trainmaster.api.openapi.definitions import Definitions
 from trainmaster.api.openapi.operations import STATUS, OpenApiOperation, Parameter, list_operations

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import managed_fields, shapes
 from trainmaster.api.patches.comparison import find_owned

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.patches.field_sets import key_element, value_element
-from trainmaster.api.schema import SchemaNode
 
 WHOLE = 0
 """Scalars, atomic lists and atomic maps: owned as one."""

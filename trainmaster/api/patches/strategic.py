@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.meta import Object
-from trainmaster.api.schema import SchemaNode
 from trainmaster.api.status import StatusError
 
 PATCH = "$patch"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainmaster.api import cells
-from trainmaster.api.cells import NONE
-from trainmaster.api.kinds import Column
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.cells import NONE
+from trainmaster.api.declaring.kinds import Column
 from trainmaster.api.meta import Object
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 
 MUST_BE_SPECIFIED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 
 Amounts = dict[str, int]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.api import fields, quantity
+from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.validation import names
 

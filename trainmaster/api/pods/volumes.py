@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from trainmaster.api import fields, quantity
+from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.containers import check_field_path, check_relative
 from trainmaster.api.validation import names

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from trainmaster.api.schema import CelRule, SchemaNode
+from trainmaster.api.declaring.schema import CelRule, SchemaNode
 from trainmaster.api.schemas import overlays
 
 _HERE = Path(__file__).parent

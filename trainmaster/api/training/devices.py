@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 
 _MOST = 2**31 - 1

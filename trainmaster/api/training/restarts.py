@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import FIRST_ATTEMPT, RESTART
-from trainmaster.api.numbers import find_count
 
 Thing = Mapping[str, Any]
 _MOST = 2**31 - 1

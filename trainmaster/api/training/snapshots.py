@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.api import yaml_documents
+from trainmaster.api.formats import yaml_documents
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 from trainmaster.api.training import yaml_text

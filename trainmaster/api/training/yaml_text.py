@@ -2,7 +2,7 @@
 
 Used for the runtime snapshot, which other programs read and compare, and for answers to those who ask for YAML. Only
 what JSON has is supported; a general YAML library takes a hundred times as long and is not needed for writing. Reading
-is `api.yaml_documents`.
+is `api.formats.yaml_documents`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ object, or None on create.
 from __future__ import annotations
 
 from trainmaster.api import fields
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.validation import metadata, quick, rules, structural
 

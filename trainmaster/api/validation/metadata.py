@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainmaster.api import fields
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.validation import names
 

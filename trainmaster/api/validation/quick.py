@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.decoding.checks import TIME, Check, Leaf
-from trainmaster.api.schema import SchemaNode
 from trainmaster.api.validation.schema_patterns import find_matcher
 
 _memo: dict[SchemaNode, Leaf] = {}

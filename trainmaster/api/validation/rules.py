@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainmaster.api import fields
+from trainmaster.api.declaring.schema import CelRule, SchemaNode
 from trainmaster.api.fields import OMIT, ROOT, FieldError
-from trainmaster.api.schema import CelRule, SchemaNode
 
 Holds = Callable[[Any], bool]
 

@@ -1,4 +1,4 @@
-"""The patterns of schemas, as functions. They are ours and upstream's, never a caller's (those: `api.patterns`).
+"""The patterns of schemas, as functions. Ours and upstream's, never a caller's (those: `api.formats.patterns`).
 
 A text that looks like a quantity must also be one that we can reckon with: `1e999999999` fits the pattern and fills the
 memory of whoever writes it out.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 
 _SUFFIXES = "[numkMGTPE]"
 """Only the pattern of quantities has these."""

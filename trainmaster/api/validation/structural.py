@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from trainmaster.api import fields
+from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.fields import ROOT, FieldError, FieldErrorKind
-from trainmaster.api.schema import SchemaNode
 from trainmaster.api.validation.schema_patterns import find_matcher
 
 _BLOCKING = {

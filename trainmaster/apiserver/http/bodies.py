@@ -14,7 +14,7 @@ import orjson
 
 from trainmaster.api import status
 from trainmaster.api.meta import Object
-from trainmaster.apiserver import sizes
+from trainmaster.apiserver.admission import sizes
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.client.contract import PatchType
 
@@ -128,7 +128,7 @@ def parse_yaml(body: bytes, limits: ApiLimits) -> object:
     if too_long:
         text = f"the limit for YAML is {limits.yaml_bytes} bytes (limits.yaml_bytes); send it as JSON"
         raise status.StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
-    from trainmaster.api import yaml_documents  # noqa: PLC0415 - only few requests bring YAML
+    from trainmaster.api.formats import yaml_documents  # noqa: PLC0415 - only few requests bring YAML
 
     try:
         return yaml_documents.parse(body, limits.json_depth, limits.object_values)
@@ -139,7 +139,7 @@ def parse_yaml(body: bytes, limits: ApiLimits) -> object:
 def parse_object(body: bytes, content_type: str | None, limits: ApiLimits) -> Object:
     """The object in the body of a create, an update or a delete."""
     if body.startswith(_PROTOBUF_MAGIC):
-        from trainmaster.api import protobuf  # noqa: PLC0415 - its tables are for kubectl >= 1.32 only
+        from trainmaster.api.formats import protobuf  # noqa: PLC0415 - its tables are for kubectl >= 1.32 only
 
         decoded = protobuf.decode(body, limits.object_values * _PROTOBUF_FIELDS)
         if _is_deeper(decoded, limits.json_depth):

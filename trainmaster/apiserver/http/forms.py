@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import orjson
 
-from trainmaster.api import tables
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring import tables
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.training import yaml_text
 from trainmaster.apiserver.contract import Frame, ListPage

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Catalogue
+from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.limits import ApiLimits
-from trainmaster.apiserver.http.logs import LogHandler, PodLogs
 from trainmaster.apiserver.http.messages import ApiRequest
-from trainmaster.apiserver.http.progress import ProgressEndpoint
 from trainmaster.apiserver.http.resources import Outcome, Resources
 from trainmaster.apiserver.http.streams.contract import PodStreams
 from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, StreamHandler, is_session, refuse_proxy
+from trainmaster.apiserver.http.subresources.logs import LogHandler, PodLogs
+from trainmaster.apiserver.http.subresources.progress import ProgressEndpoint
 from trainmaster.apiserver.http.usage import NO_METER, Meter, UsageHandler
 from trainmaster.kit.clock import Clock
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.status import StatusError

@@ -13,7 +13,7 @@ from typing import Protocol
 import orjson
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Catalogue, Kind
+from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_status
 from trainmaster.api.resources import NODES, PODS

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import orjson
 
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Frame, Frames
 from trainmaster.apiserver.http import forms

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from trainmaster.app import maintenance
+from trainmaster.app.home import maintenance
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home
 

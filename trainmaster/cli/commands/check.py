@@ -19,17 +19,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trainmaster.api.fidelity import Classed, list_used
-from trainmaster.api.kinds import Fidelity, Kind
+from trainmaster.api.declaring.fidelity import Classed, list_used
+from trainmaster.api.declaring.kinds import Fidelity, Kind
 from trainmaster.api.meta import Object
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
-from trainmaster.cli.documents import DocumentProblem, ManifestDocument, add_files, read_documents
+from trainmaster.cli.manifests.documents import DocumentProblem, ManifestDocument, add_files, read_documents
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.kit.clock import SystemClock
 
 if TYPE_CHECKING:
-    from trainmaster.app.rehearsal import Rehearsal
+    from trainmaster.app.checks.rehearsal import Rehearsal
 
 _LONGEST = 70
 """Characters of a path in a table."""
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 async def examine(documents: Sequence[ManifestDocument], namespace: str, *, strict: bool = False) -> list[CheckReport]:
     # A whole server, loaded only once there is something to try on it.
-    from trainmaster.app import rehearsal
+    from trainmaster.app.checks import rehearsal
 
     async with rehearsal.open_rehearsal(SystemClock()) as server:
         return [_examine(server, document, namespace, strict=strict) for document in documents]

@@ -20,7 +20,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.cleaning import carry_out, make_plan
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.server import add_cluster, call
+from trainmaster.cli.servers.connection import add_cluster, call
 from trainmaster.cli.spans import parse_span
 from trainmaster.jobs.janitor import (
     FinishedJobFilter,

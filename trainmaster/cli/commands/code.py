@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 
 from trainmaster.api import code as words
-from trainmaster.app.home import HomeError
+from trainmaster.app.home.folder import HomeError
 from trainmaster.bundles import BundleError, BundleLimits, BundleStore, pack
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits

@@ -265,7 +265,7 @@ class _Names:
         self._context = context
 
     def __call__(self, sort: str, given: argparse.Namespace) -> Sequence[str]:
-        from trainmaster.cli import server
+        from trainmaster.cli.servers import connection as server
 
         options = argparse.Namespace(home=None, kubeconfig="", context="", namespace=None)
         for name, value in vars(given).items():

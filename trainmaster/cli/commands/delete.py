@@ -21,8 +21,8 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.output import name_object
-from trainmaster.cli.server import add_server, call, is_cluster
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers.connection import add_server, call, is_cluster
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.waiting import DELETED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions
 from trainmaster.jobs.models.trainjobs import TrainJob

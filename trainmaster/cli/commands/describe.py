@@ -23,7 +23,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobpage import JobStory, build_page
 from trainmaster.cli.jobs import add_names, get_trainjob
-from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.lookups import find_readable, find_runtime, list_pods
 from trainmaster.jobs.models.events import ObjectEvent

@@ -14,12 +14,12 @@ import argparse
 import asyncio
 from dataclasses import asdict
 
-from trainmaster.app.doctor import examine
+from trainmaster.app.checks.doctor import examine
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.flags import add_settings, load_settings
 from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.server import add_cluster
+from trainmaster.cli.servers.connection import add_cluster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ import argparse
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home
-from trainmaster.cli.detached import stop_server
+from trainmaster.cli.servers.detached import stop_server
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

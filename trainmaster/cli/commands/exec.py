@@ -26,8 +26,8 @@ from trainmaster.api.training.steps import NODE
 from trainmaster.cli import exits, streams
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_trainjob
-from trainmaster.cli.server import add_server, call, find_server
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers.connection import add_server, call, find_server
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.pod_exec import STDERR, ExecOptions, ExecSession, open_exec
 from trainmaster.jobs.models.pods import Pod

@@ -18,8 +18,8 @@ from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.jobs import build_missing
 from trainmaster.cli.output import print_data
-from trainmaster.cli.server import add_server, call
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers.connection import add_server, call
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.timeline import Now

@@ -15,7 +15,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.jobtable import show
-from trainmaster.cli.server import add_server, call
+from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client
 
 

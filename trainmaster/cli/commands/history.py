@@ -19,7 +19,7 @@ from pathlib import Path
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import exporting, purging, show
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
@@ -181,7 +181,7 @@ def _rerun(options: argparse.Namespace, context: CommandContext, archive: Archiv
         print_data(context, manifest, "yaml")
         return exits.OK
     # Only this action talks to a server.
-    from trainmaster.cli.server import call
+    from trainmaster.cli.servers.connection import call
 
     created = call(context, options, lambda client: exporting.submit(client, manifest, derived))
     context.say(f"trainjob.trainer.kubeflow.org/{created['metadata']['name']} created")

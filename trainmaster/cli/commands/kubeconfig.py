@@ -52,7 +52,7 @@ def _merge(options: argparse.Namespace, context: CommandContext) -> int:
         raise exits.Failure(f"{options.name!r} is no name for a context: letters, digits and ._@:/-", exits.USAGE)
     home = context.home(options)
     # Loaded by name: it brings YAML, and printing a path is done a hundred times as often.
-    from trainmaster.cli import kubeconfig_merge as merging
+    from trainmaster.cli.installation import kubeconfig_merge as merging
 
     target = merging.choose_target(options.to, context.environ)
     merged = merging.merge_into(target, home.kubeconfig, home.root, options.name, use=options.use, clock=SystemClock())
@@ -69,7 +69,7 @@ def _merge(options: argparse.Namespace, context: CommandContext) -> int:
 
 def _remove(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
-    from trainmaster.cli import kubeconfig_merge as merging
+    from trainmaster.cli.installation import kubeconfig_merge as merging
 
     target = merging.choose_target(options.to, context.environ)
     merged = merging.remove_from(target, home.root, clock=SystemClock())

@@ -19,7 +19,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobtable import build_lines, show, sort
 from trainmaster.cli.output import name_object, print_data
-from trainmaster.cli.server import add_server, call
+from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client, ListOptions, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.jobs.models.trainjobs import STATES, TrainJob

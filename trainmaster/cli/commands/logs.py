@@ -24,8 +24,8 @@ from trainmaster.api.status import NotFound
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import build_missing
-from trainmaster.cli.server import add_server, call, is_cluster
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers.connection import add_server, call, is_cluster
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
 from trainmaster.jobs.logs.contract import ATTEMPT, TROUBLE, Entry, JobLogOptions, Line

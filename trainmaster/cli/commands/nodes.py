@@ -19,7 +19,7 @@ from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_home, add_output
 from trainmaster.cli.jobs import find_near, show_age
 from trainmaster.cli.output import print_objects, print_table
-from trainmaster.cli.server import add_cluster, call
+from trainmaster.cli.servers.connection import add_cluster, call
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.kit.clock import SystemClock

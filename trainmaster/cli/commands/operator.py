@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.print_manifests:
-        from trainmaster.app import operator_manifests as manifests
+        from trainmaster.operator import manifests
 
         context.say(json.dumps(manifests.build_manifests(companion=options.companion), indent=1))
         return exits.OK
@@ -72,8 +72,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
     # Loaded by name and only here, as in `up`: controllers would slow down every other command.
-    from trainmaster.app import operator
     from trainmaster.engine import lease
+    from trainmaster.operator import mode as operator
 
     settings = operator.OperatorSettings(
         namespace=options.namespace,
@@ -101,7 +101,7 @@ def _decide_progress(options: argparse.Namespace, context: CommandContext, make:
     if url and not (url.startswith("https://") and urlsplit(url).hostname):
         raise exits.Failure(f"--progress-url {url}: it must be https://NAME:PORT", exits.USAGE)
     if not url and context.environ.get("KUBERNETES_SERVICE_HOST") and not options.kubeconfig:
-        from trainmaster.app import operator_manifests as manifests
+        from trainmaster.operator import manifests
 
         url = manifests.build_progress_url(namespace, options.progress_port)
     return make(url.rstrip("/"), namespace, port=options.progress_port) if url else None

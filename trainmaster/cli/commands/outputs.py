@@ -19,13 +19,14 @@ from pathlib import Path
 
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.bundles.walking import format_bytes
-from trainmaster.cli import exits, server
+from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.outputs import count_outputs
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers import connection as server
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import argparse
 
-from trainmaster.app.home import AlreadyRunning, Home, ServerInfo
-from trainmaster.app.removal import RemovalPlan, list_live_pods, make_plan, remove
+from trainmaster.app.home.folder import AlreadyRunning, Home, ServerInfo
+from trainmaster.app.home.removal import RemovalPlan, list_live_pods, make_plan, remove
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_home
 from trainmaster.cli.output import print_table
@@ -103,7 +103,7 @@ def _confirm(options: argparse.Namespace, context: CommandContext, question: str
 def _stop(options: argparse.Namespace, context: CommandContext, home: Home, running: ServerInfo) -> None:
     if not running.kubeconfig:
         raise AlreadyRunning(running)
-    from trainmaster.cli.detached import stop_server
+    from trainmaster.cli.servers.detached import stop_server
     from trainmaster.cli.stopping import stop_jobs
 
     stop_jobs(running, options.timeout, context)

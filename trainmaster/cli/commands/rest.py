@@ -13,7 +13,7 @@ import ssl
 from importlib import resources
 from pathlib import Path
 
-from trainmaster.app.home import HomeError, default_root
+from trainmaster.app.home.folder import HomeError, default_root
 from trainmaster.app.settings import Rest, Settings, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     wanted = _read_settings(options, context)
     config = _find_server(options, context)
     # Loaded by name and only here: the web framework would slow down every other command.
-    from trainmaster.app import cluster_rest as rest
+    from trainmaster.operator import rest
 
     state = Path(options.state) if options.state else default_root(context.environ) / "rest"
     settings = rest.Options(

@@ -24,7 +24,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
 from trainmaster.cli.output import name_object
-from trainmaster.cli.server import add_server, call, is_cluster
+from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.cli.waiting import add_timeout, limit, read_timeout, wait_until
 from trainmaster.client.contract import Client, DeleteOptions
 from trainmaster.jobs.control import ask_for_attempt, list_new_names, repeat

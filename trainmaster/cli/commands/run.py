@@ -22,7 +22,7 @@ from trainmaster.cli.launch import run_options
 from trainmaster.cli.launch.programs import TrainingProgram
 from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.cli.launch.servers import StartingServer
-from trainmaster.cli.serverflags import add_server
+from trainmaster.cli.servers.flags import add_server
 from trainmaster.cli.spans import parse_span
 from trainmaster.jobs.compose.request import JobRequest, RequestedMount, SecretVariable
 from trainmaster.kit.ids import SystemIds

@@ -20,7 +20,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import find_near, show_age
 from trainmaster.cli.output import print_objects, print_table
-from trainmaster.cli.server import add_server, call
+from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import TrainJob

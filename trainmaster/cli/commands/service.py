@@ -157,7 +157,7 @@ def _render(options: argparse.Namespace, context: CommandContext, place: _Place)
             pwd.getpwnam(options.run_as)
         except KeyError:
             raise exits.Failure(f"there is no user {options.run_as}", exits.USAGE) from None
-    from trainmaster.app import service_unit as units
+    from trainmaster.cli.installation import service_unit as units
 
     program = [sys.executable, "-P", "-m", "trainmaster.cli", "up", "--home", str(home.root)]
     unit = units.Unit(home.root, program, place.environ.get("PATH", os.defpath), place.system, options.run_as)

@@ -11,11 +11,11 @@ import ssl
 import urllib.parse
 from dataclasses import asdict
 
-from trainmaster.app.home import Home, ServerInfo
+from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.absent import explain_absent
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data
+from trainmaster.cli.servers.absent import explain_absent
 from trainmaster.store.damages import list_damages
 
 _ANSWER_SECONDS = 5.0

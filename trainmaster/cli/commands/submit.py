@@ -22,11 +22,11 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
-from trainmaster.cli.documents import add_files
-from trainmaster.cli.manifests import Manifest, ManifestError, read_manifests
+from trainmaster.cli.manifests.collections import find_resource
+from trainmaster.cli.manifests.documents import add_files
+from trainmaster.cli.manifests.ordering import Manifest, ManifestError, read_manifests
 from trainmaster.cli.output import name_object, print_data
-from trainmaster.cli.resources import find_resource
-from trainmaster.cli.server import add_server, call
+from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import COMPLETE, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 

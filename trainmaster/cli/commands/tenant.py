@@ -21,13 +21,13 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.resources import NODES
 from trainmaster.api.tenancy import Allowance, Tenant
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.server import add_cluster, call, is_cluster
+from trainmaster.cli.servers.connection import add_cluster, call, is_cluster
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import SystemClock

@@ -13,8 +13,8 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from trainmaster.api import quantity
 from trainmaster.api.devices import list_shares
+from trainmaster.api.formats import quantity
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.places import find_place
@@ -26,8 +26,8 @@ from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.jobs import get_trainjob
 from trainmaster.cli.output import build_table, print_data
-from trainmaster.cli.server import add_server, call, is_cluster
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers.connection import add_server, call, is_cluster
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import SystemClock
@@ -164,7 +164,7 @@ def _add_limits(pod: Pod) -> dict[str, int]:
 
 def _read_loads() -> dict[str, tuple[int | None, int]]:
     """Of the GPUs of this machine; nothing where there are none."""
-    from trainmaster.node import nvml
+    from trainmaster.node.devices import nvml
 
     try:
         library = nvml.Nvml()

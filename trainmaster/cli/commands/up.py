@@ -11,10 +11,11 @@ import gc
 import os
 import shlex
 
-from trainmaster.app.home import ServerInfo
-from trainmaster.cli import detached, exits
+from trainmaster.app.home.folder import ServerInfo
+from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home
 from trainmaster.cli.flags import add_settings, load_settings, repeat_flags
+from trainmaster.cli.servers import detached
 from trainmaster.kit.late_methods import late_methods
 
 

@@ -15,7 +15,7 @@ import argparse
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_trainjob
-from trainmaster.cli.server import add_server, call
+from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import COMPLETE, GOALS, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
 from trainmaster.jobs.models.trainjobs import TrainJob

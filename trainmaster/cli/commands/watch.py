@@ -12,8 +12,8 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.server import add_server, explain, find_server, is_cluster
-from trainmaster.cli.serverflags import read_job
+from trainmaster.cli.servers.connection import add_server, explain, find_server, is_cluster
+from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.view.following import FollowedJob, show
 from trainmaster.client.http import HttpClient
 from trainmaster.kit.clock import SystemClock

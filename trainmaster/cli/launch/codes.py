@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path, PurePosixPath
 
 from trainmaster.api.code import MOUNT_PATH, build_annotations, build_volume
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.bundles import BundleError, BundleLimits, BundleStore, pack
 from trainmaster.bundles.ignoring import OWN_FILE
 from trainmaster.cli import exits

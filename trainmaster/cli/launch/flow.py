@@ -13,7 +13,7 @@ from dataclasses import replace
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 from trainmaster.api.training.steps import get_ml_policy, get_template_spec, list_jobs
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch import programs, submission
@@ -21,7 +21,7 @@ from trainmaster.cli.launch.manifests import SHAPE, list_local
 from trainmaster.cli.launch.programs import TrainingProgram
 from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.cli.launch.servers import StartingServer, explain_ended
-from trainmaster.cli.server import explain
+from trainmaster.cli.servers.connection import explain
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.compose.request import JobRequest, MountedCode
 from trainmaster.jobs.compose.trainjob import ComposedJob, compose

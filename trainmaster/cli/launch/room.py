@@ -5,7 +5,7 @@ A job that only has to wait for others is submitted and waits: its `status.waiti
 
 from __future__ import annotations
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import NODES

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trainmaster
-from trainmaster.app.home import AlreadyRunning, Home, HomeError, ServerInfo
+from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.detached import Starting, start
-from trainmaster.cli.serverflags import is_cluster
+from trainmaster.cli.servers.detached import Starting, start
+from trainmaster.cli.servers.flags import is_cluster
 
 if TYPE_CHECKING:
     from trainmaster.client.kubeconfig import ClusterConfig
@@ -62,7 +62,7 @@ class StartingServer:
 
     async def find(self, clock: Clock) -> ClusterConfig:
         # Loaded here: the server should be on its way before its client is.
-        from trainmaster.cli.server import find_server
+        from trainmaster.cli.servers.connection import find_server
         from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig
 
         home = self.home

@@ -15,7 +15,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch.manifests import MANAGER
-from trainmaster.cli.server import explain, find_server, is_cluster
+from trainmaster.cli.servers.connection import explain, find_server, is_cluster
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.compose.refusals import RefusalCause, find_cause

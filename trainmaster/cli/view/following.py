@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.api.meta import Object
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.view.endings import build_detached

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from trainmaster.api import labels, quantity
+from trainmaster.api import labels
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.patches import merge
 from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from trainmaster.api import labels
+from trainmaster.api.formats.selectors import LabelSelector, parse_object
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_annotations, read_fields, read_labels
 from trainmaster.api.resources import JOBS, PODS
-from trainmaster.api.selectors import LabelSelector, parse_object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.job.facts import SMALL, PodFacts, PodFactsMemo, read_facts

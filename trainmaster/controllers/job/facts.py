@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmaster.api import labels
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.meta import Object
-from trainmaster.api.numbers import find_count
 from trainmaster.jobs.models.pods import Pod
 
 SMALL = 32

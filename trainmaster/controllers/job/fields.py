@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmaster.api.supported import Table
+from trainmaster.api.declaring.supported import Table
 
 JOB: Table = dict.fromkeys(
     (

@@ -12,8 +12,8 @@ import hashlib
 from datetime import datetime, timedelta
 
 from trainmaster.api import labels
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.numbers import find_count
 from trainmaster.api.reading import list_items, read_annotations, read_labels, read_metadata
 from trainmaster.controllers.job.books import Slot
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from trainmaster.api.declaring.supported import list_unsupported
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
-from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
 from trainmaster.controllers.job.books import Slot, read_books

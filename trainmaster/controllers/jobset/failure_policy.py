@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from trainmaster.api import labels
+from trainmaster.api.formats.numbers import find_count
+from trainmaster.api.formats.patterns import is_found
 from trainmaster.api.meta import Fields
-from trainmaster.api.numbers import find_count
-from trainmaster.api.patterns import is_found
 from trainmaster.api.reading import list_items
 from trainmaster.controllers.jobset.places import list_job_restarts
 from trainmaster.controllers.jobset.status import Draft

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmaster.api.supported import Table
+from trainmaster.api.declaring.supported import Table
 
 JOB_SET: Table = {
     "replicatedJobs": {"name": True, "groupName": True, "replicas": True, "template": True, "dependsOn": True},

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainmaster.api.declaring.supported import list_unsupported
 from trainmaster.api.labels import RESTART_SERIES
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
-from trainmaster.api.supported import list_unsupported
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
 from trainmaster.controllers.jobset import creation, failure_policy, success_policy, suspend, ttl

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from trainmaster.api.formats.selectors import ABSENT, EXISTS, GREATER, IN, LESS, NOT_IN, Requirement
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_fields
-from trainmaster.api.selectors import ABSENT, EXISTS, GREATER, IN, LESS, NOT_IN, Requirement
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod
 

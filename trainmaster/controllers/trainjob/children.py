@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from trainmaster.api.admission.trainjobs import check_against_runtime
+from trainmaster.api.declaring.supported import list_unsupported
 from trainmaster.api.labels import ANCESTOR_STEP, FIRST_ATTEMPT
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields, read_spec, read_text
-from trainmaster.api.supported import list_unsupported
 from trainmaster.api.training import overrides
 from trainmaster.api.training.steps import (
     NODE,

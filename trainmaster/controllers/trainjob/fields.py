@@ -6,7 +6,7 @@ about them, and embedded our own does. What happens after the end (TTL) is up to
 
 from __future__ import annotations
 
-from trainmaster.api.supported import Table
+from trainmaster.api.declaring.supported import Table
 
 TRAIN_JOB: Table = {
     "runtimeRef": True,

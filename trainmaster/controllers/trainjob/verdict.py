@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from trainmaster.api import labels
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.numbers import find_count
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.training.failures import LAST_WORDS

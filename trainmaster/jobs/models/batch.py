@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.numbers import find_count
 from trainmaster.jobs.models.objects import ObjectModel, count
 
 ENDS = ("Complete", "Failed")

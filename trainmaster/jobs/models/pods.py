@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, MIRROR, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.numbers import find_count
 from trainmaster.api.pods.phases import OVER
 from trainmaster.jobs.models.objects import ObjectModel
 

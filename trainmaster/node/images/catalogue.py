@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainmaster.api import packages
+from trainmaster.api.formats import packages
 from trainmaster.api.labels import ENVIRONMENT, JOBSET_UID, PACKAGES
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_text

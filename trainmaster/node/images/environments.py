@@ -27,7 +27,7 @@ from pathlib import Path
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
-from trainmaster.node.disk_usage import measure_tree
+from trainmaster.node.disk.usage import measure_tree
 from trainmaster.node.images import index, install_program
 from trainmaster.node.images.contract import Errand, ErrandReport, Errands, ImageError
 from trainmaster.node.images.fetching import FOLDER, Fetch, Fetched, fetch

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.node.disk_usage import measure_tree
+from trainmaster.node.disk.usage import measure_tree
 from trainmaster.node.images import fetch_program
 
 FOLDER = "fetch"

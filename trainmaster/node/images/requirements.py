@@ -11,7 +11,7 @@ import urllib.parse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainmaster.api import packages
+from trainmaster.api.formats import packages
 
 _FILE_URL = re.compile(r"^(?:[^@/]*@ *)?file:(?://(?:localhost)?)?(?P<path>/[^#;]*)")
 _EXTRAS = re.compile(r"\[[^\]]*\]$")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 from dataclasses import dataclass
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Fields
 from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.status import NotFound

@@ -16,7 +16,7 @@ from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node.device_nodes import list_nodes, renumber
+from trainmaster.node.devices.device_nodes import list_nodes, renumber
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.budgets import build_rlimits
 from trainmaster.node.launch.contract import START_ERROR, LaunchError, Prepared, Site, get_container

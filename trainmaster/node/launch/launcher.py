@@ -31,8 +31,8 @@ from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
-from trainmaster.node.disk_usage import DiskUsage
-from trainmaster.node.eviction import show
+from trainmaster.node.disk.eviction import show
+from trainmaster.node.disk.usage import DiskUsage
 from trainmaster.node.images.catalogue import Images
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.launch.budgets import find_budget

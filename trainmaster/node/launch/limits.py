@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import read_fields
 from trainmaster.jobs.models.pods import Pod

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import read_fields
 from trainmaster.jobs.models.pods import Pod

@@ -28,7 +28,7 @@ def build_sandbox(
     """`hosts` are the lines of the Pod itself and its peers; those of hostAliases are put behind them.
 
     `hide` are directories of this machine that Pods must not see, above all the server's home; `relays` lead out of
-    the Pod's network (`trainmaster/node/network.py` builds them), or on the machine's own to where the server is now.
+    the Pod's network (`node.network.addresses` builds them), or on the machine's own to where the server is now.
     """
     site = prepared.site
     hostname, domain = build_names(pod)

@@ -10,7 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from trainmaster.api import quantity
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Fields
 from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.trees import remove_tree

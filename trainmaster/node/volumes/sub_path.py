@@ -1,7 +1,7 @@
 """subPath: one file or directory inside a volume, made when missing, and never outside of it.
 
 Other Pods may change the volume at any moment. So this only makes what is missing, by descriptor, and says early what
-is wrong; which directory it is the shim finds out when it mounts it (`shim.rootfs`), in the same way.
+is wrong; which directory it is the shim finds out when it mounts it (`shim.sandbox.rootfs`), in the same way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from trainmaster.node.volumes.contract import VolumeError
-from trainmaster.shim import beneath
+from trainmaster.shim.sandbox import beneath
 
 
 def make_sub_path(root: str, sub: str) -> None:

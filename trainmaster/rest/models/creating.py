@@ -13,9 +13,9 @@ from trainmaster.jobs.compose.request import CLAIM, RequestedMount
 from trainmaster.rest.models.trainjobs import Count, JobConfig
 from trainmaster.rest.openapi import Responses
 from trainmaster.rest.problems import FieldProblem, invalid
-from trainmaster.rest.services.code import ENTRY, CodeTree, build_tree, read_archive
-from trainmaster.rest.services.guide_request import GuideRequest
-from trainmaster.rest.services.new_job_request import NewJobRequest
+from trainmaster.rest.services.creation.code import ENTRY, CodeTree, build_tree, read_archive
+from trainmaster.rest.services.creation.guide_request import GuideRequest
+from trainmaster.rest.services.creation.new_job_request import NewJobRequest
 
 _LONGEST = 2**31 - 1
 _CODE = 'import torch.distributed as dist\n\ndist.init_process_group("gloo")\nprint(dist.get_rank())\n'

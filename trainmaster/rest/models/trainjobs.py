@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from trainmaster.rest.services import naming
-from trainmaster.rest.services.guide_request import CODE_BYTES, GuideRequest
+from trainmaster.rest.services.creation import naming
+from trainmaster.rest.services.creation.guide_request import CODE_BYTES, GuideRequest
 
 _EXAMPLE_CODE = 'import torch.distributed as dist\n\ndist.init_process_group("gloo")\nprint(dist.get_rank())\n'
 

@@ -14,9 +14,9 @@ from trainmaster.rest.models.creating import CREATED, ArchiveQuery, JobCreated, 
 from trainmaster.rest.openapi import OpenApi
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.routes.jobs import Key
-from trainmaster.rest.services.keys import hash_body, hash_key
-from trainmaster.rest.services.new_job_request import check_new_job
-from trainmaster.rest.services.new_jobs import Ticket
+from trainmaster.rest.services.creation.keys import hash_body, hash_key
+from trainmaster.rest.services.creation.new_job_request import check_new_job
+from trainmaster.rest.services.creation.new_jobs import Ticket
 from trainmaster.rest.services.spaces import find_namespace
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])

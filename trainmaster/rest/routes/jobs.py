@@ -27,8 +27,8 @@ from trainmaster.rest.models.jobs import (
 from trainmaster.rest.openapi import Responses
 from trainmaster.rest.problems import not_found
 from trainmaster.rest.services import jobs
+from trainmaster.rest.services.creation.keys import hash_key
 from trainmaster.rest.services.deleting import delete_job
-from trainmaster.rest.services.keys import hash_key
 from trainmaster.rest.services.printed import read_end
 from trainmaster.rest.services.spaces import find_namespace
 

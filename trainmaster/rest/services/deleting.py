@@ -14,7 +14,7 @@ from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions
 from trainmaster.jobs.models.trainjobs import TrainJob
-from trainmaster.rest.services import naming
+from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.reading import JobReader
 
 

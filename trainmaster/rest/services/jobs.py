@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import FRAMEWORK, REST_FRAMEWORK, USER
 from trainmaster.api.lifecycle import policy as lifecycle
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.numbers import find_count
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
@@ -34,9 +34,9 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
-from trainmaster.rest.services import naming
+from trainmaster.rest.services.creation import naming
+from trainmaster.rest.services.creation.rerunning import rerun
 from trainmaster.rest.services.reading import count_workers
-from trainmaster.rest.services.rerunning import rerun
 from trainmaster.rest.services.views import JobFacts, build_detail, build_summary, read_state
 
 _TRIES = 5

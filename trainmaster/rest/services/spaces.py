@@ -6,7 +6,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.client.contract import ListOptions
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.problems import FieldProblem, invalid
-from trainmaster.rest.services import naming
+from trainmaster.rest.services.creation import naming
 
 _RULE = "a namespace is a DNS label: lower-case letters, digits and '-', at most 63 characters"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from trainmaster.api import catalogue, yaml_documents
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.formats import yaml_documents
 from trainmaster.api.status import Invalid, StatusError
 from trainmaster.apiserver.http import bodies, forms, options
 from trainmaster.apiserver.http.limits import ApiLimits

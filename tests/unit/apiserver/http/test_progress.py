@@ -19,7 +19,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, NAMESPACES, PODS, TRAIN_JOBS
 from trainmaster.api.training import reports
 from trainmaster.api.training.reports import LARGEST, build_audience
-from trainmaster.apiserver.http.progress import BURST
+from trainmaster.apiserver.http.subresources.progress import BURST
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.auth.identities import Credentials

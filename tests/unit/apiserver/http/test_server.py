@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.apiserver.http.wire import FakeTransport, get, post
 from tests.unit.auth.policies import DictPolicies
-from trainmaster.api import catalogue
+from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.http.access import Access

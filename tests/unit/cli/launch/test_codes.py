@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.app.home import Home
+from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
 from trainmaster.cli.launch.codes import send
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import trainmaster
-from trainmaster.app.home import Home, HomeError, ServerInfo
+from trainmaster.app.home.folder import Home, HomeError, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.launch.servers import check_version, explain_ended, telling
 

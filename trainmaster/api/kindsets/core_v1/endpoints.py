@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api import cells, fields
-from trainmaster.api.cells import NONE
+from trainmaster.api import fields
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.cells import NONE
+from trainmaster.api.declaring.kinds import Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.validation import check_address
 from trainmaster.api.schemas import load

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api import cells
-from trainmaster.api.kinds import ALL_VERBS, Column, DeletionRules, Kind, UpdateRules
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import ALL_VERBS, Column, DeletionRules, Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_status
 from trainmaster.api.schemas import load

@@ -5,9 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 
-from trainmaster.api import cells, fields, quantity
+from trainmaster.api import fields
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Column, DeletionRules, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, DeletionRules, Kind, QuotaRules
+from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_fields
 from trainmaster.api.schemas import load

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api import cells, fields, quantity
+from trainmaster.api import fields
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Column, Kind
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind
+from trainmaster.api.formats import quantity
 from trainmaster.api.kindsets.core_v1.persistentvolumeclaims import MODES
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load

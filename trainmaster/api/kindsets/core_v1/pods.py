@@ -6,8 +6,8 @@ from fractions import Fraction
 from functools import partial
 
 from trainmaster.api import fields
+from trainmaster.api.declaring.kinds import DeletionRules, Kind, QuotaRules, Subresource, TenantRules, UpdateRules
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import DeletionRules, Kind, QuotaRules, Subresource, TenantRules, UpdateRules
 from trainmaster.api.labels import RESERVED_ON_PODS
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.defaults import default_pod

@@ -7,9 +7,10 @@ from functools import partial
 
 import orjson
 
-from trainmaster.api import cells, fields
+from trainmaster.api import fields
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import Column, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
-from trainmaster.api.kinds import Column, Kind, QuotaRules
 from trainmaster.api.kindsets.core_v1.configmaps import LARGEST, check_immutable
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load

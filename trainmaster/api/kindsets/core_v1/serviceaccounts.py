@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api import cells
-from trainmaster.api.kinds import DeletionRules, Kind, Subresource
+from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.kinds import DeletionRules, Kind, Subresource
 from trainmaster.api.schemas import load
 
 SERVICE_ACCOUNT = Kind(

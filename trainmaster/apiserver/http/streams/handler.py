@@ -15,13 +15,12 @@ from urllib.parse import urlsplit
 import orjson
 
 from trainmaster.api import status
-from trainmaster.api.kinds import Kind
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_fields
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
-from trainmaster.apiserver.http.logs import choose_container, find_container_status
 from trainmaster.apiserver.http.messages import ApiRequest, header_line
 from trainmaster.apiserver.http.routes import Route
 from trainmaster.apiserver.http.streams import websocket
@@ -29,6 +28,7 @@ from trainmaster.apiserver.http.streams.contract import PodStreams, StreamOption
 from trainmaster.apiserver.http.streams.forwarding import Forwarder, read_port
 from trainmaster.apiserver.http.streams.programs import ProgramServer
 from trainmaster.apiserver.http.streams.sessions import NumberedChannels, SpdyStreams, StreamSession, Wire
+from trainmaster.apiserver.http.subresources.logs import choose_container, find_container_status
 from trainmaster.jobs.models.pods import Pod
 
 SUBRESOURCES = ("exec", "attach", "portforward")

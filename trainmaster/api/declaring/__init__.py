@@ -1,0 +1,1 @@
+"""What a kind is and what follows from its declaration: columns, CRDs, discovery, fidelity."""

@@ -1,0 +1,109 @@
+"""The admission chain: what looks at a write besides the kind's own declaration.
+
+Plugins run in the order they were added: first all `mutate`, which may change the new object, then, once it is
+complete and valid, all `validate`. Either refuses by raising StatusError. In-process writers pass through the same
+chain as HTTP clients.
+
+Order of a write: decode, prune, default, mutate (the namespace check comes first), validate, quota, store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import PODS
+from trainmaster.apiserver.contract import Call
+
+
+class AdmissionOperation(Enum):
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+def is_pod(kind: Kind) -> bool:
+    return kind.gvr == PODS
+
+
+@dataclass(slots=True)
+class Attributes:
+    """One write as plugins see it."""
+
+    call: Call
+    kind: Kind
+    operation: AdmissionOperation
+    namespace: str
+    name: str
+    """"" while a generated name is not known yet."""
+    new: Object | None
+    old: Object | None
+    subresource: str = ""
+    dry_run: bool = False
+
+    @property
+    def creates_pod(self) -> bool:
+        return is_pod(self.kind) and self.operation is AdmissionOperation.CREATE
+
+
+Step: TypeAlias = Callable[[Attributes], None]
+
+
+class Plugin:
+    """Base of admission plugins; override what is needed."""
+
+    def concerns(self, kind: Kind) -> bool:
+        """Whether writes of this kind are shown to the plugin. Asked once per kind."""
+        return True
+
+    def follows_status(self, kind: Kind) -> bool:
+        """Whether writes to the status subresource are shown to the plugin too."""
+        return False
+
+    def mutate(self, attributes: Attributes) -> None:
+        """May change `attributes.new` in place, or refuse."""
+
+    def validate(self, attributes: Attributes) -> None:
+        """May refuse. The object is final."""
+
+
+class Admission:
+    """The chain. Plugins are called only for kinds that concern them and for what they override: this is on the path
+    of every write."""
+
+    def __init__(self) -> None:
+        self._plugins: list[Plugin] = []
+        self._chains: dict[tuple[Kind, bool], tuple[Sequence[Step], Sequence[Step]]] = {}
+        """What to call for a kind, or for its status subresource: (mutate, validate)."""
+
+    def add(self, plugin: Plugin) -> None:
+        self._plugins.append(plugin)
+        self._chains.clear()
+
+    def mutate(self, attributes: Attributes) -> None:
+        for step in self._find_chain(attributes.kind, attributes.subresource == "status")[0]:
+            step(attributes)
+
+    def validate(self, attributes: Attributes) -> None:
+        for step in self._find_chain(attributes.kind, attributes.subresource == "status")[1]:
+            step(attributes)
+
+    def ignores_status(self, kind: Kind) -> bool:
+        """Whether no plugin looks at status writes of this kind."""
+        return not any(self._find_chain(kind, True))
+
+    def _find_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:
+        return self._chains.get((kind, status)) or self._build_chain(kind, status)
+
+    def _build_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:
+        concerned = [plugin for plugin in self._plugins if plugin.concerns(kind)]
+        if status:
+            concerned = [plugin for plugin in concerned if plugin.follows_status(kind)]
+        mutate = [plugin.mutate for plugin in concerned if type(plugin).mutate is not Plugin.mutate]
+        validate = [plugin.validate for plugin in concerned if type(plugin).validate is not Plugin.validate]
+        chain = self._chains[kind, status] = (mutate, validate)
+        return chain

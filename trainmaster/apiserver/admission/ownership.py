@@ -1,0 +1,98 @@
+"""Who belongs to whom in a tenant's namespace is said by controllers: tenants' own objects cannot pretend.
+
+An admission plugin. Labels and annotations that the controllers of jobs write, and by which Services, history, logs and
+progress reports find members of a job, are refused on what a tenant writes: on Pods, and in the templates of TrainJobs
+and runtimes, so that the author is told before a Pod is made. So are owner references to what is not there: the owner
+is verified by kind, name and uid in the same namespace, and only controllers make themselves the controller of a Pod.
+
+What was there before stays: only what a write adds is looked at. Members of `system:masters` (the owner of this server
+and its own controllers) and namespaces that are no tenant's are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trainmaster.api import status
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.labels import LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import list_items
+from trainmaster.api.resources import NAMESPACES
+from trainmaster.api.tenancy import is_tenant
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.state import RegistryState
+
+MASTERS = "system:masters"
+_BARE = frozenset((LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME))
+_SHOWN = 5
+"""Problems in one refusal."""
+
+
+class Ownership(Plugin):
+    def __init__(self, state: RegistryState) -> None:
+        self._state = state
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.namespaced
+
+    def validate(self, attributes: Attributes) -> None:
+        new = attributes.new
+        if new is None or not attributes.namespace or attributes.operation is AdmissionOperation.DELETE:
+            return
+        owners = list_items(new, "metadata", "ownerReferences")
+        before = list_items(attributes.old, "metadata", "ownerReferences")
+        prefixes = () if attributes.subresource else attributes.kind.tenants.reserved
+        if owners == before and not prefixes:
+            return
+        if MASTERS in attributes.call.identity.groups or not self._is_tenant(attributes.namespace):
+            return
+        problems = list(self._find_owner_problems(attributes, owners, before))
+        if prefixes:
+            known = set(find_marks(attributes.old or {}, prefixes))
+            added = (mark for mark in find_marks(new, prefixes) if mark not in known)
+            problems += [f"{place}: {key} is written by controllers only" for place, key, _ in added]
+        if problems:
+            text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems[:_SHOWN])}"
+            raise status.forbidden(attributes.kind.gvr, attributes.name, text)
+
+    def _is_tenant(self, namespace: str) -> bool:
+        record = self._state.store.get(NAMESPACES.collection, namespace)
+        return record is not None and is_tenant(self._state.parsed.get(record))
+
+    def _find_owner_problems(
+        self, attributes: Attributes, owners: Sequence[Fields], before: Sequence[Fields]
+    ) -> Iterator[str]:
+        for number, owner in enumerate(owners):
+            if owner in before:
+                continue
+            place = f"metadata.ownerReferences[{number}]"
+            kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+            if owner.get("controller") and attributes.kind.tenants.controlled:
+                yield f"{place} names a controller, which only controllers do on a {attributes.kind.kind}"
+            elif not self._exists(kind, attributes.namespace, owner):
+                yield f"{place}: there is no {owner.get('kind')} {owner.get('name')} with that uid in this namespace"
+
+    def _exists(self, kind: Kind | None, namespace: str, owner: Fields) -> bool:
+        record = None if kind is None else self._state.find(kind, namespace, str(owner.get("name", "")))
+        return record is not None and bool(self._state.parsed.get(record)["metadata"]["uid"] == owner.get("uid"))
+
+
+def find_marks(obj: object, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """(place, key, value) of labels and annotations that controllers write, of the object and the templates in it.
+
+    Not recursive: a tenant decides how deep an object is.
+    """
+    left: list[tuple[str, object]] = [("", obj)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, list):
+            left += [(f"{place}[{number}]", entry) for number, entry in enumerate(value)]
+            continue
+        for name, inner in value.items() if isinstance(value, dict) else ():
+            where = f"{place}.{name}" if place else name
+            if name in ("labels", "annotations") and isinstance(inner, dict):
+                found = (key for key in inner if key in _BARE or key.startswith(prefixes))
+                yield from ((where, key, str(inner[key])) for key in found)
+            elif isinstance(inner, (dict, list)) and name not in ("managedFields", "status"):
+                left.append((where, inner))

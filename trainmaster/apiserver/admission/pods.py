@@ -1,0 +1,83 @@
+"""What upstream's admission does to a new Pod: its service account must exist, and its priority becomes a number.
+
+No token volume is mounted (a listed difference): the node gives processes their credentials.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api import status
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.admission.chain import Attributes, Plugin, is_pod
+from trainmaster.store.contract import Store
+
+_ACCOUNTS = SERVICE_ACCOUNTS.collection
+_CLASSES = PRIORITY_CLASSES.collection
+_PREEMPT = "PreemptLowerPriority"
+
+
+class ServiceAccounts(Plugin):
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def concerns(self, kind: Kind) -> bool:
+        return is_pod(kind)
+
+    def mutate(self, attributes: Attributes) -> None:
+        if not attributes.creates_pod or attributes.new is None:
+            return
+        spec = attributes.new["spec"]
+        name = spec.get("serviceAccountName") or "default"
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        if self._store.get(_ACCOUNTS, f"{attributes.namespace}/{name}") is None:
+            raise status.forbidden(
+                PODS,
+                attributes.name,
+                f'error looking up service account {attributes.namespace}/{name}: serviceaccount "{name}" not found',
+            )
+
+
+class Priorities(Plugin):
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def concerns(self, kind: Kind) -> bool:
+        return is_pod(kind)
+
+    def mutate(self, attributes: Attributes) -> None:
+        if not attributes.creates_pod or attributes.new is None:
+            return
+        spec = attributes.new["spec"]
+        name = spec.get("priorityClassName")
+        found = self._find(attributes, name) if name else self._find_default()
+        if found is not None:
+            spec["priorityClassName"] = found["metadata"]["name"]
+        value = found["value"] if found is not None else 0
+        policy = (found or {}).get("preemptionPolicy") or _PREEMPT
+        given = spec.get("priority")
+        if given is not None and given != value:
+            raise status.forbidden(
+                PODS,
+                attributes.name,
+                f"the integer value of priority ({given}) must not be provided in pod spec; priority admission "
+                f"controller computed {value} from the given PriorityClass name",
+            )
+        spec["priority"] = value
+        spec.setdefault("preemptionPolicy", policy)
+
+    def _find(self, attributes: Attributes, name: str) -> Object:
+        record = self._store.get(_CLASSES, name)
+        if record is None:
+            raise status.forbidden(PODS, attributes.name, f"no PriorityClass with name {name} was found")
+        return stored.parse(record.value)
+
+    def _find_default(self) -> Object | None:
+        """The lowest of the classes that claim to be the default, as upstream."""
+        classes = [
+            stored.parse(record.value)
+            for record in self._store.scan(_CLASSES)
+            if b'"globalDefault":true' in record.value
+        ]
+        return min(classes, key=lambda found: int(found["value"]), default=None)

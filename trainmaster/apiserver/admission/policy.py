@@ -1,0 +1,31 @@
+"""Admission of the installation's policy: a ConfigMap `trainmaster-policy` that makes no sense is not stored.
+
+The keys are those of `api.lifecycle.policy`. A key that nobody knows is refused too: a misspelt retention that has no
+effect would be noticed weeks later, by what was not deleted.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api import fields, status
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.lifecycle.policy import KEYS, NAME, NAMESPACE, read_policy
+from trainmaster.api.reading import read_fields
+from trainmaster.api.resources import CONFIG_MAPS
+from trainmaster.apiserver.admission.chain import Attributes, Plugin
+
+
+class PolicyAdmission(Plugin):
+    def concerns(self, kind: Kind) -> bool:
+        return kind.gvr == CONFIG_MAPS
+
+    def validate(self, attributes: Attributes) -> None:
+        if attributes.new is None or (attributes.namespace, attributes.name) != (NAMESPACE, NAME):
+            return
+        errors = list(read_policy(attributes.new).errors)
+        errors += [
+            fields.not_supported(f"data.{key}", key, KEYS)
+            for key in read_fields(attributes.new, "data")
+            if key not in KEYS
+        ]
+        if errors:
+            raise status.invalid("", "ConfigMap", NAME, errors)

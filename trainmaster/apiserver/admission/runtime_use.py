@@ -1,0 +1,78 @@
+"""Keeps runtimes that TrainJobs refer to: deleting one is refused with the names of the jobs.
+
+A job whose runtime is gone still runs from its snapshot, but clients that look the runtime up fail, for one such job
+often for the whole namespace. An annotation on the runtime allows it all the same; a namespace that is going takes its
+runtimes along, and derived runtimes, which are made for single jobs, come and go with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainmaster.api import status
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.labels import ALLOW_DELETE_IN_USE, DERIVED
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import read_annotations, read_labels
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NAMESPACES, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.training.snapshots import find_runtime_gvr
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.store.contract import Store
+
+_NAMED = 3
+"""Jobs that a refusal names; of more it says that there are more."""
+_SLICE = 1000
+
+
+class RuntimeUse(Plugin):
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.gvr in (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
+
+    def validate(self, attributes: Attributes) -> None:
+        runtime = attributes.old
+        if attributes.operation is not AdmissionOperation.DELETE or runtime is None or self._may_go(runtime):
+            return
+        users: list[str] = []
+        for user in self._list_users(attributes.kind.gvr, runtime):
+            users.append(user)
+            if len(users) > _NAMED:
+                break
+        if users:
+            raise status.forbidden(attributes.kind.gvr, attributes.name, _explain(attributes.kind, runtime, users))
+
+    def _may_go(self, runtime: Object) -> bool:
+        meta = runtime["metadata"]
+        if "deletionTimestamp" in meta or read_labels(runtime).get(DERIVED) == "true":
+            return True
+        if read_annotations(runtime).get(ALLOW_DELETE_IN_USE) == "true":
+            return True
+        record = self._store.get(stored.bucket_of(NAMESPACES), meta.get("namespace", ""))
+        return record is not None and "deletionTimestamp" in stored.parse(record.value)["metadata"]
+
+    def _list_users(self, gvr: GVR, runtime: Object) -> Iterator[str]:
+        """TrainJobs that refer to it. Only those are parsed whose bytes hold the name: there may be very many."""
+        name = runtime["metadata"]["name"]
+        namespace = runtime["metadata"].get("namespace", "")
+        prefix, quoted = f"{namespace}/" if namespace else "", f'"{name}"'.encode()
+        bucket, after = stored.bucket_of(TRAIN_JOBS), ""
+        while records := self._store.scan(bucket, prefix, after=after, limit=_SLICE):
+            for record in records:
+                reference = stored.parse(record.value)["spec"]["runtimeRef"] if quoted in record.value else {}
+                if reference.get("name") == name and find_runtime_gvr(reference) == gvr:
+                    yield record.name
+            after = records[-1].name
+
+
+def _explain(kind: Kind, runtime: Object, users: list[str]) -> str:
+    names = ", ".join(users[:_NAMED]) + (" and others" if len(users) > _NAMED else "")
+    meta = runtime["metadata"]
+    where = f" -n {meta['namespace']}" if meta.get("namespace") else ""
+    jobs, them = ("TrainJob", "it") if len(users) == 1 else ("TrainJobs", "them")
+    return (
+        f"in use by {jobs} {names}. Delete {them} first, or allow it with: "
+        f"kubectl annotate {kind.kind.lower()} {meta['name']}{where} {ALLOW_DELETE_IN_USE}=true"
+    )

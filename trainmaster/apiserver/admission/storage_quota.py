@@ -1,0 +1,36 @@
+"""A namespace that keeps more on the disk than its quota `trainmaster.dev/storage` allows gets nothing new that writes.
+
+The node measures and writes `status.used` (`node.disk.guard`); here creates of Pods, jobs and claims are refused
+while it is above `spec.hard`. Deleting goes on, and with what it frees creates go on too.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api import status
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.resources import RESOURCE_QUOTAS
+from trainmaster.api.tenancy import find_storage_problem
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.state import RegistryState
+
+_BUCKET = RESOURCE_QUOTAS.collection
+
+
+class StorageQuota(Plugin):
+    def __init__(self, state: RegistryState) -> None:
+        self._state = state
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.quotas.writes_data
+
+    def validate(self, attributes: Attributes) -> None:
+        if attributes.operation is not AdmissionOperation.CREATE or attributes.subresource:
+            return
+        store, prefix = self._state.store, f"{attributes.namespace}/"
+        if not store.count(_BUCKET, prefix):
+            return
+        for record in store.scan(_BUCKET, prefix):
+            problem = find_storage_problem(stored.parse(record.value))
+            if problem:
+                raise status.forbidden(attributes.kind.gvr, attributes.name, problem)

@@ -1,0 +1,62 @@
+"""Admission of TrainJobs and runtimes: what upstream's webhooks do, with their names in the refusals.
+
+The rules are pure and live in `api.admission`; here they get the store to look things up in.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api.admission import runtimes, trainjobs
+from trainmaster.api.admission.contract import Findings
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.status import StatusError
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.state import RegistryState
+
+_WEBHOOKS = {
+    TRAIN_JOBS: "validator.trainjob.trainer.kubeflow.org",
+    TRAINING_RUNTIMES: "validator.trainingruntime.trainer.kubeflow.org",
+    CLUSTER_TRAINING_RUNTIMES: "validator.clustertrainingruntime.trainer.kubeflow.org",
+}
+
+
+class _Lookup:
+    def __init__(self, state: RegistryState) -> None:
+        self._state = state
+
+    def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        record = self._state.store.get(stored.bucket_of(gvr), f"{namespace}/{name}" if namespace else name)
+        return None if record is None else self._state.parsed.get(record)
+
+
+class TrainerAdmission(Plugin):
+    def __init__(self, state: RegistryState, *, embedded: bool = True) -> None:
+        self.embedded = embedded
+        """Whether this server's own node runs the jobs; what it cannot run is then refused at once."""
+        self._state = state
+        self._lookup = _Lookup(state)
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.gvr in _WEBHOOKS
+
+    def mutate(self, attributes: Attributes) -> None:
+        if attributes.kind.gvr == TRAIN_JOBS and attributes.new is not None and not attributes.subresource:
+            trainjobs.stamp_times(attributes.new, attributes.old, self._state.now())
+
+    def validate(self, attributes: Attributes) -> None:
+        if attributes.new is None or attributes.subresource or attributes.operation is AdmissionOperation.DELETE:
+            return
+        findings = self._examine(attributes.kind.gvr, attributes.new, attributes.old)
+        attributes.call.warnings.extend(findings.warnings)
+        if findings.text:
+            message = f'admission webhook "{_WEBHOOKS[attributes.kind.gvr]}" denied the request: {findings.text}'
+            raise StatusError(403, "Forbidden", message)
+
+    def _examine(self, gvr: GVR, new: Object, old: Object | None) -> Findings:
+        if gvr != TRAIN_JOBS:
+            return runtimes.admit_runtime(new, old)
+        if old is None:
+            return trainjobs.admit_create(new, self._lookup, embedded=self.embedded)
+        return trainjobs.admit_update(new, old, self._lookup)

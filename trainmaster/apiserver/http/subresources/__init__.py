@@ -1,0 +1,1 @@
+"""Subresources that the registry alone cannot serve: logs, progress of training, tokens."""

@@ -1,0 +1,118 @@
+"""POST: a new object gets its metadata, passes admission and validation, and is stored.
+
+Also what is not stored: reviews (answered by `State.reviewers`) and subresources that are created (`State.creators`).
+"""
+
+from __future__ import annotations
+
+from trainmaster.api import status
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_text
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes
+from trainmaster.apiserver.contract import Call, Written
+from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.verbs import intake, metadata
+from trainmaster.client.contract import WriteOptions
+from trainmaster.store.contract import StoredRecord
+
+# Upstream draws that many names before it gives up.
+_ATTEMPTS = 8
+
+
+def create(state: RegistryState, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions) -> Written:
+    intake.check_options("CreateOptions", options)
+    intake.decode(call, kind, obj, options)
+    if kind.review:
+        return review(state, call, kind, obj)
+    intake.check_resource_version_unset(obj)
+    return store_new(state, call, kind, namespace, obj, options)
+
+
+def store_new(
+    state: RegistryState,
+    call: Call,
+    kind: Kind,
+    namespace: str,
+    obj: Object,
+    options: WriteOptions,
+    *,
+    applied: bool = False,
+) -> Written:
+    """Everything after decoding. `applied`: the object comes from server-side apply and carries its managedFields."""
+    meta = obj["metadata"]
+    metadata.fit_namespace(kind, meta, namespace)
+    managed = meta.get("managedFields")
+    metadata.complete_new(meta, state.ids.uid(), state.now(), generation=kind.generation)
+    if applied:
+        meta["managedFields"] = managed
+    if kind.status:
+        obj.pop("status", None)
+    intake.default(kind, obj)
+    if not applied:
+        # Before admission and `prepare`: what the server fills in afterwards belongs to nobody, as upstream.
+        intake.track(state, call, kind, None, obj, options)
+    attributes = Attributes(
+        call, kind, AdmissionOperation.CREATE, namespace, read_text(meta, "name"), obj, None, dry_run=options.dry_run
+    )
+    state.admission.mutate(attributes)
+    name_new(state, kind, obj)
+    # Needs the name (a Job's labels) and what admission decided (a Pod's class of service).
+    kind.prepare(obj)
+    attributes.name = read_text(meta, "name")
+    intake.validate(kind, obj, None)
+    call.warnings.extend(kind.warnings(obj, None))
+    standing = state.find(kind, namespace, meta["name"])
+    if standing is not None:
+        raise occupied(kind, standing, meta["name"])
+    # Last, because a quota that lets the object in takes note of it.
+    state.admission.validate(attributes)
+    if options.dry_run:
+        return Written(state.show_unwritten(obj, None), 0, created=True)
+    record = state.put(kind, obj, None)
+    return Written(state.show(kind, record), record.revision, created=True)
+
+
+def name_new(state: RegistryState, kind: Kind, obj: Object) -> None:
+    """Draws a name for generateName. Without either, validation reports that one is required."""
+    meta = obj["metadata"]
+    base = meta.get("generateName")
+    if meta.get("name") or not base:
+        return
+    for _ in range(_ATTEMPTS):
+        meta["name"] = metadata.generate_name(base, state.ids)
+        if state.find(kind, meta.get("namespace", ""), meta["name"]) is None:
+            return
+
+
+def occupied(kind: Kind, standing: StoredRecord, name: str) -> status.AlreadyExists:
+    error = status.already_exists(kind.gvr, name)
+    if not stored.peek_deletion(standing.value):
+        return error
+    return status.AlreadyExists(409, error.reason, f"object is being deleted: {error.message}", details=error.details)
+
+
+def review(state: RegistryState, call: Call, kind: Kind, obj: Object) -> Written:
+    reviewer = state.reviewers.get(kind.gvr)
+    if reviewer is None:
+        raise status.method_not_allowed()
+    intake.validate(kind, obj, None)
+    return Written(stored.dump(reviewer(call, obj)), 0, created=True)
+
+
+def create_subresource(
+    state: RegistryState,
+    call: Call,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    subresource: str,
+    obj: Object,
+    options: WriteOptions,
+) -> Written:
+    creator = state.creators.get((kind.gvr, subresource))
+    if creator is None:
+        raise status.method_not_allowed()
+    intake.check_options("CreateOptions", options)
+    return creator(call, kind, namespace, name, obj, options)

@@ -1,0 +1,190 @@
+"""PUT, and the half of PATCH that follows once the new object is known.
+
+`replace` is the only way an existing object changes: optimistic lock, protected metadata, status apart from the rest,
+generation, admission, validation, field ownership. A write that changes nothing keeps the revision and makes no event.
+An object that was deleted and lost its last finalizer by the write is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainmaster.api import fields, status
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.patches import managed_fields
+from trainmaster.api.reading import read_text
+from trainmaster.apiserver import stored
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes
+from trainmaster.apiserver.contract import Call, Written
+from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.verbs import intake, metadata
+from trainmaster.apiserver.verbs.create import store_new
+from trainmaster.client.contract import WriteOptions
+from trainmaster.store.contract import StoredRecord
+
+
+@dataclass(slots=True)
+class ObjectUpdate:
+    """One update of one object: where it stands, what it was, what it shall be."""
+
+    kind: Kind
+    record: StoredRecord
+    old: Object
+    new: Object
+    subresource: str = ""
+    applied: bool = False
+    """From server-side apply: managedFields are already right."""
+
+
+def update(
+    state: RegistryState,
+    call: Call,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    obj: Object,
+    options: WriteOptions,
+    *,
+    subresource: str = "",
+) -> Written:
+    intake.check_options("UpdateOptions", options)
+    check_subresource(kind, subresource)
+    intake.decode(call, kind, obj, options)
+    metadata.check_name(obj["metadata"], name)
+    metadata.fit_namespace(kind, obj["metadata"], namespace)
+    record = state.find(kind, namespace, name)
+    if record is None:
+        if kind.updates.creates and not subresource:
+            intake.check_resource_version_unset(obj)
+            return store_new(state, call, kind, namespace, obj, options)
+        raise status.not_found(kind.gvr, name)
+    old = state.read(kind, record)
+    check_uid(kind, obj, old)
+    return replace(state, call, ObjectUpdate(kind, record, old, obj, subresource), options)
+
+
+def check_subresource(kind: Kind, subresource: str) -> None:
+    if subresource and not (subresource == "status" and kind.status):
+        raise status.unknown_path()
+
+
+def check_uid(kind: Kind, new: Object, old: Object) -> None:
+    """A PUT that names a uid means that object and no successor of the same name."""
+    uid = new["metadata"].get("uid")
+    if not uid or uid == old["metadata"]["uid"]:
+        return
+    meta = old["metadata"]
+    place = [kind.group] if kind.custom else []
+    place += [kind.plural, *([meta["namespace"]] if kind.namespaced else []), meta["name"]]
+    raise status.conflict(
+        kind.gvr,
+        meta["name"],
+        f"StorageError: invalid object, Code: 4, Key: /registry/{'/'.join(place)}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}",
+    )
+
+
+def check_resource_version(kind: Kind, new: Object, old: Object) -> None:
+    asked = read_text(new["metadata"], "resourceVersion")
+    name = old["metadata"]["name"]
+    if asked in ("", "0"):
+        if kind.custom or kind.updates.needs_version:
+            error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise status.invalid(kind.group, kind.plural, name, [error])
+        return
+    if asked == old["metadata"]["resourceVersion"]:
+        return
+    if not asked.isdigit():
+        raise status.bad_request(f"strconv.ParseUint: parsing {fields.render_value(asked)}: invalid syntax")
+    raise status.conflict(kind.gvr, name)
+
+
+def replace(state: RegistryState, call: Call, change: ObjectUpdate, options: WriteOptions) -> Written:
+    kind, old, new = change.kind, change.old, change.new
+    check_resource_version(kind, new, old)
+    keep_apart(change)
+    metadata.keep_immutable(new["metadata"], old["metadata"])
+    if not change.subresource:
+        intake.default(kind, new)
+        count_generation(kind, new, old)
+    if not change.applied:
+        # Before admission: what it changes belongs to nobody, as upstream.
+        intake.track(state, call, kind, old, new, options, subresource=change.subresource)
+    meta = old["metadata"]
+    attributes = Attributes(
+        call,
+        kind,
+        AdmissionOperation.UPDATE,
+        meta.get("namespace", ""),
+        meta["name"],
+        new,
+        old,
+        change.subresource,
+        options.dry_run,
+    )
+    state.admission.mutate(attributes)
+    errors = metadata.update_errors(new["metadata"], meta)
+    intake.validate(kind, new, old, subresource=change.subresource, errors=errors)
+    call.warnings.extend(kind.warnings(new, old))
+    state.admission.validate(attributes)
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    change.new = managed_fields.keep_times(old, new)
+    return store_change(state, change, dry_run=options.dry_run)
+
+
+def store_change(state: RegistryState, change: ObjectUpdate, *, dry_run: bool = False) -> Written:
+    """Stores what `change.new` says, or removes the object when nothing holds it any more."""
+    kind, record, new = change.kind, change.record, change.new
+    new["metadata"]["resourceVersion"] = change.old["metadata"]["resourceVersion"]
+    if new == change.old:
+        return Written(state.show(kind, record), record.revision)
+    if dry_run:
+        return Written(state.show_unwritten(new, record), 0)
+    if metadata.is_deletable(kind, new):
+        # The answer shows the object as it was written last; watchers see the deletion under its own revision.
+        gone = state.remove(kind, new, record)
+        return Written(stored.dump(new), gone.revision)
+    written = state.put(kind, new, record)
+    return Written(state.show(kind, written), written.revision)
+
+
+def keep_apart(change: ObjectUpdate) -> None:
+    """Status is written through /status alone, and everything else not through it."""
+    kind, old, new = change.kind, change.old, change.new
+    if change.subresource == "status":
+        _keep_all_but_status(kind, old, new)
+    elif kind.status:
+        _copy_field(old, new, "status")
+    if kind.updates.keeps_spec:
+        _copy_field(old, new, "spec")
+
+
+def _keep_all_but_status(kind: Kind, old: Object, new: Object) -> None:
+    for name in set(old) | set(new):
+        if name not in ("metadata", "status"):
+            _copy_field(old, new, name)
+    meta = new["metadata"]
+    if kind.custom:
+        # Of the metadata of custom kinds only the field ownership follows a status write.
+        kept = {**old["metadata"], "resourceVersion": meta.get("resourceVersion", "")}
+        if "managedFields" in meta:
+            kept["managedFields"] = meta["managedFields"]
+        if meta.get("uid"):
+            kept["uid"] = meta["uid"]
+        new["metadata"] = kept
+        return
+    for name in kind.updates.status_keeps:
+        _copy_field(old["metadata"], meta, name)
+
+
+def _copy_field(source: Object, target: Object, name: str) -> None:
+    if name in source:
+        target[name] = source[name]
+    else:
+        target.pop(name, None)
+
+
+def count_generation(kind: Kind, new: Object, old: Object) -> None:
+    if kind.generation and metadata.differs_outside_metadata(kind, new, old):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

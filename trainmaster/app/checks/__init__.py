@@ -1,0 +1,1 @@
+"""What looks at an installation or tries objects, and changes nothing."""

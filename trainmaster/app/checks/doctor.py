@@ -1,0 +1,212 @@
+"""What `trainmaster doctor` looks at: a list of checks, one function each, none of which changes anything.
+
+A check returns findings: a name, a state, what was seen, and what to do about it when it is not well. To add one, write
+a function and put it in `CHECKS`. A server need not run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import trainmaster
+from trainmaster.app.home.folder import Home
+from trainmaster.app.home.removal import list_live_pods
+from trainmaster.app.settings import Settings
+from trainmaster.node.host.isolation import IsolationError, decide_level, run_probe
+from trainmaster.shim import probe
+from trainmaster.shim.probe import IsolationFinding
+from trainmaster.shim.protocol import PLAIN
+from trainmaster.shim.sandbox import linux
+from trainmaster.store.damages import list_damages
+
+State = Literal["ok", "note", "problem"]
+_GIB = 1 << 30
+_LITTLE_DISK = 2 * _GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    check: str
+    state: State
+    seen: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    home: Home
+    settings: Settings
+    findings: tuple[IsolationFinding, ...]
+    """Of the probe, which runs once for all checks."""
+
+
+Check = Callable[[Patient], list[Diagnosis]]
+
+_ADVICE = {
+    probe.USER_NAMESPACE: "allow user namespaces for ordinary users, or run the server as root",
+    probe.MOUNTS: "run as root, or where ordinary users may make user namespaces",
+    probe.OVERLAY: "needs Linux 5.11 for ordinary users; without it mount points cost a little more",
+    probe.PROCESSES: "in a nested container, /proc must not be masked",
+    probe.NETWORK: "the kernel needs veth and bridge; without them jobs share one network",
+    probe.GROUPS: "run as root, or let the service manager delegate control groups; limits are watched until then",
+    probe.KILL: "needs Linux 5.14 and a writable unified hierarchy",
+    probe.SECCOMP: "",
+}
+
+
+async def examine(home: Home, settings: Settings) -> list[Diagnosis]:
+    patient = Patient(home, settings, tuple(await run_probe()))
+    return [line for check in CHECKS for line in check(patient)]
+
+
+def check_isolation(patient: Patient) -> list[Diagnosis]:
+    wanted = patient.settings.node.isolation
+    try:
+        found = decide_level(wanted, os.geteuid(), patient.findings)
+    except IsolationError as error:
+        return [Diagnosis("isolation", "problem", str(error), "set node.isolation to auto")]
+    weak = found.level == PLAIN and wanted == "auto"
+    advice = "jobs run, but share one network and see the machine's files; see docs/isolation.md" if weak else ""
+    return [Diagnosis("isolation", "note" if weak else "ok", f"{found.level}: {found.why}", advice)]
+
+
+def check_probes(patient: Patient) -> list[Diagnosis]:
+    if not patient.findings:
+        return [Diagnosis("probe", "note", f"nothing could be tried on {platform.system()}")]
+    return [
+        Diagnosis(one.name, "ok", one.detail or "works")
+        if one.works
+        else Diagnosis(one.name, "note", one.detail, _ADVICE.get(one.name, ""))
+        for one in patient.findings
+    ]
+
+
+def check_gpus(patient: Patient) -> list[Diagnosis]:
+    found = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
+    if not found:
+        return [Diagnosis("gpus", "ok", "none")]
+    if not os.access(f"/dev/{found[0]}", os.R_OK | os.W_OK):
+        advice = "add this user to the group that owns the device files"
+        return [Diagnosis("gpus", "problem", f"{', '.join(found)} cannot be opened", advice)]
+    return [Diagnosis("gpus", "ok", ", ".join(found))]
+
+
+def check_warm(patient: Patient) -> list[Diagnosis]:
+    wanted = patient.settings.node.warm
+    if wanted == "off":
+        return [Diagnosis("warm start", "ok", "off (node.warm)")]
+    if importlib.util.find_spec("torch") is None:
+        seen = "auto, but this environment has no torch: only Pods with one that has it begin warm"
+        return [Diagnosis("warm start", "note", seen, "see docs/warm-start.md")]
+    return [Diagnosis("warm start", "ok", "auto: Python programs begin with torch imported")]
+
+
+def check_disk(patient: Patient) -> list[Diagnosis]:
+    place = patient.home.root
+    while not place.exists():
+        place = place.parent
+    usage = shutil.disk_usage(place)
+    seen = f"{usage.free / _GIB:.1f} GiB free of {usage.total / _GIB:.1f} GiB at {place}"
+    if usage.free < _LITTLE_DISK:
+        return [Diagnosis("disk", "problem", seen, "free some, or choose another home with --home")]
+    return [Diagnosis("disk", "ok", seen)]
+
+
+def check_store(patient: Patient) -> list[Diagnosis]:
+    """What starts of the server did not find again."""
+    advice = "look over your jobs, or `trainmaster restore` a backup; then remove the damage-* files there"
+    return [
+        Diagnosis("store", "problem", f"{damage.found}: {damage.describe()}", advice)
+        for damage in list_damages(patient.home.store)
+    ]
+
+
+def check_clock(_: Patient) -> list[Diagnosis]:
+    if platform.system() != "Linux":
+        return []
+    if linux.is_clock_synchronised():
+        return [Diagnosis("clock", "ok", "synchronised")]
+    advice = "tokens and deadlines depend on it: run a time service, unless a hypervisor keeps it"
+    return [Diagnosis("clock", "note", "nobody keeps it synchronised", advice)]
+
+
+def check_home(patient: Patient) -> list[Diagnosis]:
+    root = patient.home.root
+    if not root.exists():
+        return [Diagnosis("home", "ok", f"{root} (made by the first `trainmaster up`)")]
+    if not os.access(root, os.W_OK | os.X_OK):
+        return [Diagnosis("home", "problem", f"{root} cannot be written", "choose another with --home")]
+    info = patient.home.find_running()
+    return [Diagnosis("home", "ok", f"{root}, " + (f"served by process {info.pid}" if info else "no server runs"))]
+
+
+def check_server(patient: Patient) -> list[Diagnosis]:
+    """A server of another version than this command, and Pods that wait for a server to come back."""
+    info = patient.home.find_running()
+    if info is None:
+        pods = list_live_pods(patient.home)
+        if not pods:
+            return []
+        seen = f"none runs, and {len(pods)} Pods of it live on"
+        return [Diagnosis("server", "note", seen, "`trainmaster up --detach` takes them over")]
+    if info.version and info.version != trainmaster.__version__:
+        seen = f"version {info.version} runs, this command is {trainmaster.__version__}"
+        advice = "`trainmaster down`, then `trainmaster up --detach`: Pods live on meanwhile"
+        return [Diagnosis("server", "note", seen, advice)]
+    return [Diagnosis("server", "ok", f"version {info.version} at {info.server or 'an address to come'}")]
+
+
+def check_privacy(patient: Patient) -> list[Diagnosis]:
+    """Whoever reads the kubeconfig or the keys is the owner."""
+    private = stat.S_IRWXG | stat.S_IRWXO
+    rules = {
+        patient.home.root: stat.S_IWGRP | stat.S_IWOTH,
+        patient.home.kubeconfig: private,
+        patient.home.pki: private,
+    }
+    open_to_others = [str(path) for path, bits in rules.items() if path.exists() and path.stat().st_mode & bits]
+    if not open_to_others:
+        return []
+    advice = f"chmod go-rwx {shlex.join(open_to_others)}"
+    return [Diagnosis("privacy", "problem", f"open to other users: {', '.join(open_to_others)}", advice)]
+
+
+def check_kubectl(_: Patient) -> list[Diagnosis]:
+    found = shutil.which("kubectl")
+    if found is None:
+        return [
+            Diagnosis("kubectl", "note", "not installed", "not needed: `trainmaster --help` lists our own commands")
+        ]
+    return [Diagnosis("kubectl", "ok", found)]
+
+
+def check_system(_: Patient) -> list[Diagnosis]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    seen = f"{system}, {cores} cores, uid {os.geteuid()}"
+    return [Diagnosis("system", "ok", seen)]
+
+
+CHECKS: tuple[Check, ...] = (
+    check_system,
+    check_home,
+    check_privacy,
+    check_server,
+    check_kubectl,
+    check_isolation,
+    check_probes,
+    check_gpus,
+    check_warm,
+    check_disk,
+    check_store,
+    check_clock,
+)

@@ -1,0 +1,158 @@
+"""Tries objects on a server that is made for it: in memory, empty but for the runtimes that they need.
+
+The registry is the real one, with all its admission, so what is refused here a server would refuse, in the same words.
+A TrainJob is followed one step further, to the JobSet that the controller would make of it. Objects are created in
+order: a TrainJob may use a runtime that stands before it. A namespace that nobody creates is taken to exist; so are the
+shipped runtimes, no others. Used by `trainmaster check`; nothing is written anywhere.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import orjson
+
+from trainmaster.api.admission.trainjobs import find_runtime
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import Catalogue, Kind
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, NAMESPACES, TRAIN_JOBS
+from trainmaster.api.status import AlreadyExists, StatusError
+from trainmaster.apiserver.contract import Call
+from trainmaster.apiserver.local import SYSTEM
+from trainmaster.apiserver.local_view import LocalView
+from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.client.contract import WriteOptions
+from trainmaster.controllers.frameworks.contract import FrameworkContext
+from trainmaster.controllers.frameworks.keys import KeyPair
+from trainmaster.controllers.install import list_manifests, parse_manifest
+from trainmaster.controllers.trainjob.children import Children, build_children
+from trainmaster.controllers.trainjob.reconciler import MANAGER
+from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import SystemIds
+from trainmaster.store.memory import MemoryStore
+
+_STRICT = WriteOptions(field_validation="Strict")
+_PLAIN = WriteOptions()
+
+
+@dataclass(slots=True)
+class RehearsalOutcome:
+    """What a server would say to one object."""
+
+    errors: list[tuple[str, str]] = field(default_factory=list)
+    """(path of the field, "" where it is about no field; sentence)."""
+    warnings: list[str] = field(default_factory=list)
+    exists: bool = False
+    """An object of that name stood before it: a second look at the same object, not an error of its own."""
+
+
+class Rehearsal:
+    def __init__(self, registry: ObjectRegistry) -> None:
+        self.catalogue: Catalogue = registry.catalogue
+        self._registry = registry
+        self._view = LocalView(registry)
+
+    def close(self) -> None:
+        self._view.close()
+
+    def find_kind(self, obj: Object) -> Kind | None:
+        return self.catalogue.find_type(str(obj.get("apiVersion")), str(obj.get("kind")))
+
+    def create(self, kind: Kind, given: Object, namespace: str) -> RehearsalOutcome:
+        """The object itself is not changed."""
+        outcome = RehearsalOutcome()
+        where = self._choose_namespace(kind, given, namespace)
+        if where:
+            self._ensure_namespace(where)
+        if kind.gvr == TRAIN_JOBS:
+            self._ensure_runtime(given)
+        call = Call(SYSTEM)
+        try:
+            written = self._registry.create(call, kind, where, copy.deepcopy(given), _STRICT)
+        except AlreadyExists:
+            outcome.exists = True
+        except StatusError as error:
+            outcome.errors += _list_causes(error)
+        else:
+            if kind.gvr == TRAIN_JOBS:
+                outcome.errors += self._follow(orjson.loads(written.value))
+        outcome.warnings += call.warnings
+        return outcome
+
+    def _choose_namespace(self, kind: Kind, given: Object, namespace: str) -> str:
+        if not kind.namespaced:
+            return ""
+        meta = given.get("metadata")
+        named = meta.get("namespace") if isinstance(meta, dict) else None
+        return named if isinstance(named, str) and named else namespace
+
+    def _ensure_namespace(self, name: str) -> None:
+        kind = self.catalogue.find(NAMESPACES)
+        assert kind is not None, "always served"
+        obj: Object = {"metadata": {"name": name}}
+        try:
+            self._registry.create(Call(SYSTEM), kind, "", obj, _PLAIN)
+        except StatusError:
+            return  # it exists, or its name is none: then the object itself is refused, with better words
+
+    def _ensure_runtime(self, trainjob: Object) -> None:
+        """The shipped runtime that it names, if it names one: reading all of them takes a while."""
+        spec = trainjob.get("spec")
+        reference = spec.get("runtimeRef") if isinstance(spec, dict) else None
+        if (
+            not isinstance(reference, dict)
+            or reference.get("kind", "ClusterTrainingRuntime") != "ClusterTrainingRuntime"
+        ):
+            return
+        kind = self.catalogue.find(CLUSTER_TRAINING_RUNTIMES)
+        assert kind is not None, "always served"
+        for name, text in list_manifests():
+            if name == reference.get("name") and self._view.find(CLUSTER_TRAINING_RUNTIMES, "", name) is None:
+                self._registry.create(Call(SYSTEM), kind, "", parse_manifest(text), _PLAIN)
+
+    def _follow(self, trainjob: Object) -> list[tuple[str, str]]:
+        """What the controller would find wrong with it."""
+        runtime = find_runtime(trainjob, self._view)
+        if runtime is None or trainjob["spec"].get("managedBy", MANAGER) != MANAGER:
+            return []
+        context = FrameworkContext(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
+        children = build_children(TrainJob(trainjob), runtime, context)
+        if not isinstance(children, Children):
+            return [("", children.message)]
+        kind = self.catalogue.find(JOB_SETS)
+        assert kind is not None, "always served"
+        namespace = trainjob["metadata"]["namespace"]
+        try:
+            self._registry.create(Call(SYSTEM), kind, namespace, children.jobset, _PLAIN)
+        except AlreadyExists:
+            return []
+        except StatusError as error:
+            return [("", f"the JobSet that it becomes is refused: {error.message}")]
+        return []
+
+
+@asynccontextmanager
+async def open_rehearsal(clock: Clock) -> AsyncIterator[Rehearsal]:
+    registry = ObjectRegistry(MemoryStore(), catalogue.build(), clock, SystemIds())
+    async with registry.running():
+        rehearsal = Rehearsal(registry)
+        try:
+            yield rehearsal
+        finally:
+            rehearsal.close()
+            registry.close()
+
+
+def _list_causes(error: StatusError) -> list[tuple[str, str]]:
+    """One for each field that is named; the whole sentence where none is."""
+    found = [(one["field"], one.get("message", "")) for one in error.causes if one.get("field")]
+    return found or [("", error.message)]
+
+
+def _make_no_keys() -> KeyPair:
+    return KeyPair("", "")

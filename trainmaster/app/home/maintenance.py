@@ -1,0 +1,89 @@
+"""Backup and restore of a home's objects, for the command line.
+
+A running server copies its own store (asked through the control socket); otherwise the store is opened here, with the
+home held so that no server starts meanwhile. A restore never deletes: what was there is set aside and named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from trainmaster import __version__
+from trainmaster.app.home.control import ControlError, ControlMessage, ask
+from trainmaster.app.home.folder import Home, HomeError, ServerInfo
+from trainmaster.kit.clock import SystemClock
+from trainmaster.store import backup as copies
+from trainmaster.store.contract import StoreError
+from trainmaster.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+_BACKUP_SECONDS = 3600.0
+
+
+def backup(home: Home, path: Path) -> int:
+    """Writes all objects to a new file; returns the revision it holds for certain. HomeError when it cannot."""
+    try:
+        if home.find_running() is not None:
+            request = {"operation": "backup", "path": str(path)}
+            return int(ask(home.root, request, timeout=_BACKUP_SECONDS)["revision"])
+        if not home.store.exists():
+            raise HomeError(f"there is nothing to back up in {home.root}: choose a home with --home")
+        with home.hold(_this_process(home)):
+            return asyncio.run(_backup_closed(home, path))
+    except (StoreError, ControlError) as error:
+        raise HomeError(str(error)) from error
+    except OSError as error:
+        raise HomeError(f"the backup {path} cannot be written: {error.strerror}") from error
+
+
+async def _backup_closed(home: Home, path: Path) -> int:
+    async with SqliteStore.open(home.store, SystemClock()) as store:
+        return await copies.backup(store, path)
+
+
+async def serve_backup(store: SqliteStore, request: ControlMessage) -> ControlMessage:
+    """The control operation `backup`."""
+    try:
+        return {"revision": await copies.backup(store, Path(str(request["path"])))}
+    except StoreError as error:
+        return {"error": str(error)}
+    except OSError as error:
+        return {"error": f"the backup cannot be written: {error.strerror}"}
+    except RuntimeError as error:  # the store's thread has ended
+        log.info("backup refused", exc_info=error, extra={"action": "app.backup_refused"})
+        return {"error": "the server is stopping: try again when it has ended"}
+
+
+def restore(home: Home, path: Path) -> tuple[int, Path | None]:
+    """Puts a backup in place; returns the revision it starts from, and where the former store lies now."""
+    with home.hold(_this_process(home)):
+        aside = _set_aside(home)
+        try:
+            home.store.mkdir(mode=0o700, exist_ok=True)
+            seen = copies.find_newest_revision(aside) if aside is not None else None
+            return copies.restore(path, home.store, above=seen or 0), aside
+        except (StoreError, OSError) as error:
+            if aside is not None:
+                for left in home.store.iterdir():
+                    left.unlink()
+                home.store.rmdir()
+                aside.rename(home.store)
+            raise HomeError(str(error)) from error
+
+
+def _set_aside(home: Home) -> Path | None:
+    if not home.store.exists() or not any(home.store.iterdir()):
+        return None
+    number = 1
+    while (aside := home.root / f"store.replaced-{number}").exists():
+        number += 1
+    home.store.rename(aside)
+    return aside
+
+
+def _this_process(home: Home) -> ServerInfo:
+    return ServerInfo(os.getpid(), __version__, str(home.root))

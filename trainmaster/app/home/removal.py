@@ -1,0 +1,147 @@
+"""Removing a home: what is in it, what goes, what stays, and doing it so that a crash leaves nothing half alive.
+
+Only names that a home has are ever touched; what somebody else put there stays, and so does the folder then. What is
+the owner's work (settings, templates, volumes of claims) stays unless everything is asked for. All that goes is first
+moved aside, the database before the rest, so that a server started after a crash sees a new home and no ruin; then it
+is deleted. Nothing is done while a server or a Pod of the home is alive, or while anything is mounted below it.
+Used by `trainmaster purge`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmaster.app.home.folder import Home, HomeError, ServerInfo
+from trainmaster.node.shims.found import is_locked
+from trainmaster.shim.protocol import Paths
+from trainmaster.shim.trees import TreeWalk, remove_tree
+
+STATE = {
+    "store": "all objects: jobs, runtimes, namespaces, quotas",
+    "pki": "the certificate authority, keys and tokens",
+    "kubeconfig": "the owner's credentials",
+    "pods": "working directories and logs of Pods",
+    "history": "records, logs, outputs and checkpoints of jobs",
+    "bundles": "code of jobs",
+    "environments": "Python environments made for jobs",
+    "gangs": "files shared by the Pods of a job",
+    "logs": "the server's log and the audit log",
+    "isolation.json": "what this machine can do",
+    "control.sock": "",
+    "server.json": "",
+    "port": "",
+    "rest-port": "",
+    "lock": "",
+}
+"""Name -> what it is; "" for what nobody misses. In the order in which it goes."""
+YOURS = {
+    "config.toml": "settings",
+    "templates": "templates of the REST API",
+    "volumes": "volumes of claims: data that outlives jobs",
+}
+ASIDE = ".purged"
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPart:
+    name: str
+    text: str
+    bytes: int
+    goes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPlan:
+    parts: tuple[RemovalPart, ...]
+    foreign: tuple[str, ...]
+    """What is not ours; it stays."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(part.goes for part in self.parts)
+
+
+def make_plan(home: Home, *, everything: bool = False) -> RemovalPlan:
+    """HomeError when the folder is no home."""
+    if not home.root.is_dir():
+        raise HomeError(f"there is no home {home.root}")
+    present = set(os.listdir(home.root))
+    if not present & {"store", "lock", "pki", ASIDE}:
+        raise HomeError(f"{home.root} is not a home of trainmaster: it has no store, no lock and no keys")
+    parts = [
+        RemovalPart(name, text, _measure(home.root / name), goes)
+        for table, goes in ((STATE, True), (YOURS, everything))
+        for name, text in table.items()
+        if name in present
+    ]
+    if ASIDE in present:
+        parts.append(RemovalPart(ASIDE, "what an earlier purge did not finish", _measure(home.root / ASIDE), True))
+    known = {*STATE, *YOURS, ASIDE}
+    foreign = sorted(name for name in present - known if not name.startswith(".lock"))
+    return RemovalPlan(tuple(parts), tuple(foreign))
+
+
+def list_live_pods(home: Home) -> list[str]:
+    """Uids of Pods whose shim is alive."""
+    try:
+        with os.scandir(home.pods) as entries:
+            found = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    return sorted(entry.name for entry in found if is_locked(Paths(entry.path)))
+
+
+def list_mounts(home: Home, table: str | None = None) -> list[str]:
+    """Mount points below the home, as this process sees them."""
+    text = table if table is not None else Path("/proc/self/mountinfo").read_text()
+    inside = f"{home.root.resolve()}/"
+    points = (line.split()[4].encode().decode("unicode_escape") for line in text.splitlines() if line)
+    return [point for point in points if point.startswith(inside)]
+
+
+def remove(home: Home, plan: RemovalPlan) -> None:
+    """HomeError when somebody lives in it, or something of it cannot be removed."""
+    pods = list_live_pods(home)
+    if pods:
+        raise HomeError(f"{len(pods)} Pods of {home.root} are running: stop them with `trainmaster purge --stop`")
+    mounts = list_mounts(home)
+    if mounts:
+        raise HomeError(f"{mounts[0]} is a mount below the home: unmount it first (umount {mounts[0]})")
+    aside = home.root / ASIDE
+    # State that was not there when the plan was made goes too: whoever takes the lock makes the usual folders.
+    going = dict.fromkeys((*STATE, *(part.name for part in plan.parts if part.goes)))
+    # The lock is held, so that no server starts in between; its file goes last of all.
+    with home.hold(ServerInfo(os.getpid(), "", str(home.root))):
+        try:
+            aside.mkdir(mode=0o700, exist_ok=True)
+            for name in going:
+                if name not in ("lock", "server.json", ASIDE):
+                    _move(home.root / name, aside)
+            if not remove_tree(aside):
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(aside))
+        except OSError as error:
+            text = f"{error.filename or home.root} cannot be removed: {error.strerror}"
+            raise HomeError(f"{text}: is it another user's? Do it as root; what is left lies in {aside}") from None
+        (home.root / "lock").unlink(missing_ok=True)
+    if not any(home.root.iterdir()):
+        home.root.rmdir()
+
+
+def _move(path: Path, aside: Path) -> None:
+    target = aside / path.name
+    number = 0
+    while target.exists() or target.is_symlink():  # of an earlier purge that was cut short
+        number += 1
+        target = aside / f"{path.name}.{number}"
+    if path.exists() or path.is_symlink():
+        path.rename(target)
+
+
+def _measure(path: Path) -> int:
+    if not path.is_dir() or path.is_symlink():
+        return path.lstat().st_size
+    return sum(entry.status.st_size for entry in TreeWalk(str(path)) if not stat.S_ISDIR(entry.status.st_mode))

@@ -1,0 +1,127 @@
+"""What the routes of the REST API work with, put together for either mode; loaded when it is needed.
+
+`embedded_backend` builds it on the in-process client, `cluster_rest` on an API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.resources import PODS
+from trainmaster.apiserver.http.subresources.logs import PodLogs, check_started, choose_container
+from trainmaster.apiserver.local import LogSource
+from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.app.settings import Rest
+from trainmaster.client.contract import Client, LogOptions
+from trainmaster.edge.addresses import TrustedProxies
+from trainmaster.edge.limits import EdgeLimits
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import Ids
+from trainmaster.kit.timeline import Now
+from trainmaster.rest.callers import Callers
+from trainmaster.rest.contract import Backend, Explain, RestLimits
+from trainmaster.rest.rates import Rates
+from trainmaster.rest.services.creation.guide_jobs import CreationRules, GuideJobs
+from trainmaster.rest.services.creation.new_jobs import NewJobs
+from trainmaster.rest.services.creation.server_fields import FindFields, ServerFields
+from trainmaster.rest.services.creation.templates import Templates
+from trainmaster.rest.services.history import HistoryDesk
+from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.records import ArchivedRecords, NoRecords
+from trainmaster.rest.services.streams import Streams
+from trainmaster.rest.services.tenants import TenantDesk
+
+
+def build_log_source(registry: ObjectRegistry, logs: PodLogs) -> LogSource:
+    """Logs for the in-process client, with the API server's words where there is none."""
+
+    async def read(name: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
+        kind = registry.catalogue.find(PODS)
+        assert kind is not None
+        raw: Object = orjson.loads(registry.get(kind, namespace, name).value)
+        pod = Pod(raw)
+        container = choose_container(pod, options.container)
+        if not pod.node:
+            return
+        check_started(pod, container, previous=options.previous)
+        async for piece in logs.read(raw, container, options):
+            yield piece
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    templates: Path | None
+    """The administrator's."""
+    history: Path | None
+    bundles: Path | None
+    """Where larger code is kept; None on a cluster."""
+
+
+def build_backend(
+    settings: Rest,
+    edge: EdgeLimits,
+    callers: Callers,
+    clock: Clock,
+    ids: Ids,
+    *,
+    tenants: TenantDesk,
+    folders: Folders,
+    find_fields: FindFields,
+    remind: Callable[[], None],
+    check_ready: Callable[[], Awaitable[None]],
+) -> Backend:
+    """What the routes work with, in either mode."""
+    rules = CreationRules(settings.max_nodes, settings.check_code)
+    jobs = GuideJobs(Templates(folders.templates), ServerFields(find_fields, clock), clock, rules=rules, remind=remind)
+    history = HistoryDesk(folders.history)
+    limits = RestLimits(
+        settings.max_body_bytes,
+        stranger_body_bytes=edge.stranger_body_bytes,
+        proxies=TrustedProxies(edge.trusted_proxies),
+    )
+    rates = Rates(clock, settings.requests_per_second, settings.request_burst)
+    return Backend(
+        callers,
+        clock,
+        ids,
+        jobs,
+        JobReader(NoRecords() if folders.history is None else ArchivedRecords(folders.history), clock),
+        tenants,
+        rates,
+        check_ready,
+        history,
+        build_explain(clock),
+        Streams(edge.watchers, edge.watchers_per_user),
+        NewJobs(jobs, history, folders.bundles),
+        limits,
+    )
+
+
+def _load_explain() -> None:
+    """In a thread, beside the event loop."""
+    from trainmaster.controllers.explain import gathering, reasons  # noqa: F401
+
+
+def build_explain(clock: Clock) -> Explain:
+    """The scheduler's rules are loaded when somebody asks."""
+
+    async def explain(client: Client, namespace: str, name: str) -> Fields | None:
+        await asyncio.to_thread(_load_explain)
+        from trainmaster.controllers.explain import gathering, reasons
+
+        view = await gathering.collect(client, namespace)
+        now = Now(clock.now())
+        # A long queue takes a second, and nobody else should wait for it.
+        found = await asyncio.to_thread(reasons.explain, view, namespace, name, now)
+        return None if found is None else asdict(found)
+
+    return explain

@@ -1,0 +1,83 @@
+"""When the REST API of embedded mode is there: its address at once, its code later.
+
+Every start loads this module, so it imports nothing of `rest`. The services are loaded in a thread, a moment after the
+start, for the sweep of what a crash left (nobody may ever call); the web framework at the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from trainmaster.apiserver.http.subresources.logs import PodLogs
+from trainmaster.app.rest.serving import build_tls, build_url, open_listener, serving_on_demand
+from trainmaster.auth.pki import Pki
+from trainmaster.kit.scopes import Scope
+
+if TYPE_CHECKING:
+    from trainmaster.app.embedded import ControlPlane
+    from trainmaster.rest.contract import Backend
+    from trainmaster.rest.services.creation.sweeping import Sweeper
+
+log = logging.getLogger(__name__)
+
+_SWEEP_AFTER_SECONDS = 5.0
+
+
+def _load() -> None:
+    """In a thread: the imports take a quarter of a second, and jobs go on meanwhile."""
+    import trainmaster.app.rest.embedded_backend  # noqa: F401
+
+
+class _Parts:
+    """Made once, by whoever needs them first."""
+
+    def __init__(self, api: ControlPlane, logs: PodLogs | None) -> None:
+        self._api = api
+        self._logs = logs
+        self._made: tuple[Backend, Sweeper] | None = None
+        self._making = asyncio.Lock()
+
+    async def get(self) -> tuple[Backend, Sweeper]:
+        async with self._making:
+            if self._made is None:
+                await asyncio.to_thread(_load)
+                from trainmaster.app.rest.embedded_backend import build_parts
+
+                self._made = build_parts(self._api, self._logs)
+            return self._made
+
+    async def get_backend(self) -> Backend:
+        return (await self.get())[0]
+
+    async def sweep(self) -> None:
+        await self._api.world.clock.sleep(_SWEEP_AFTER_SECONDS)
+        while True:
+            try:
+                sweeper = (await self.get())[1]
+                break
+            except OSError:
+                # No descriptor is left to read the code with: that passes, and is no reason to end everything.
+                log.exception("cannot be loaded", extra={"action": "rest.load"})
+                await self._api.world.clock.sleep(_SWEEP_AFTER_SECONDS)
+        await sweeper.run()
+
+
+@asynccontextmanager
+async def serving_rest(
+    api: ControlPlane, pki: Pki, logs: PodLogs | None, notes: list[str]
+) -> AsyncIterator[Mapping[str, str]]:
+    """Yields where it is, as `trainmaster status` tells it; adds to `notes` what its owner should know."""
+    world = api.world
+    listener, more = open_listener(world.settings.rest, world.home.find_port("rest"))
+    notes += more
+    world.home.write_port(listener.getsockname()[1], "rest")
+    parts = _Parts(api, logs)
+    tls = build_tls(str(pki.server.certificate), str(pki.server.key))
+    serving = serving_on_demand(listener, tls, parts.get_backend, world.settings.limits, world.clock, api.gatekeeper)
+    async with Scope("rest.sweep") as scope, serving:
+        scope.spawn_forever(parts.sweep(), name="rest.sweep")
+        yield {"url": build_url(listener), "ca": str(pki.ca.certificate)}

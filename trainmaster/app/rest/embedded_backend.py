@@ -1,0 +1,76 @@
+"""The REST API of embedded mode, put together: on the in-process client, with the home's templates and history.
+
+Loaded after the start (`embedded_rest`). Its own identity reviews tokens and sweeps; everything else happens as whoever
+calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from trainmaster import __version__
+from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_FIELD
+from trainmaster.apiserver.http.subresources.logs import PodLogs
+from trainmaster.apiserver.local import LocalClient
+from trainmaster.app.rest.backend import Folders, build_backend, build_log_source
+from trainmaster.app.rest.identities import add_oidc, build_sign_up
+from trainmaster.app.tenant_remains import build_remains
+from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
+from trainmaster.rest.callers import ReviewingCallers
+from trainmaster.rest.contract import Backend
+from trainmaster.rest.services.creation.sweeping import Sweeper
+from trainmaster.rest.services.tenants import TenantDesk
+
+if TYPE_CHECKING:
+    from trainmaster.app.embedded import ControlPlane
+
+
+def build_parts(api: ControlPlane, logs: PodLogs | None) -> tuple[Backend, Sweeper]:
+    client = LocalClient(
+        api.registry,
+        user_agent=f"trainmaster-rest/{__version__}",
+        authorizer=api.authorizer,
+        log_source=None if logs is None else build_log_source(api.registry, logs),
+    )
+    sweeper = Sweeper(client, api.world.clock)
+    return build_embedded_backend(api, client, sweeper), sweeper
+
+
+def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Sweeper) -> Backend:
+    world, store = api.world, api.store
+
+    def get_latest() -> int:
+        return store.revision
+
+    known = ReviewingCallers(client, lambda identity, _: client.as_user(identity), get_latest)
+    callers = add_oidc(known, world.settings.rest, client.as_user, world.clock, get_latest)
+    backend = build_backend(
+        world.settings.rest,
+        world.settings.limits,
+        callers,
+        world.clock,
+        world.ids,
+        tenants=TenantDesk(
+            client,
+            world.clock,
+            sign_up=build_sign_up(world.settings.rest),
+            on_cluster=False,
+            latest=get_latest,
+            remains=build_remains(store, world.home.history),
+        ),
+        folders=Folders(world.home.templates, world.home.history, world.home.bundles),
+        find_fields=_find_fields,
+        remind=sweeper.remind,
+        check_ready=_check_ready,
+    )
+    return replace(backend, audit=None if api.audit is None else api.audit.write)
+
+
+async def _find_fields() -> frozenset[str]:
+    """Ours have every shape."""
+    return frozenset({OVERRIDES, PATCHES, TTL_FIELD, DEADLINE_FIELD})
+
+
+async def _check_ready() -> None:
+    """The server behind is this process."""

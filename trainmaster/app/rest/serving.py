@@ -1,0 +1,144 @@
+"""The REST API of a home: its socket is open when the server is ready, its code is loaded at the first request.
+
+So whoever does not use it pays nothing (the web framework takes a quarter of a second and 35 MB), and whoever does
+finds it at an address that `trainmaster status` tells from the first moment. This module is loaded by every start, so
+it imports nothing of `rest`; `rest_backend` puts that together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import orjson
+
+from trainmaster.app.home.folder import HomeError
+from trainmaster.app.settings import Rest
+from trainmaster.edge.asgi import AsgiApplication, AsgiServer, HeaderLines
+from trainmaster.edge.gatekeeper import Gatekeeper
+from trainmaster.edge.limits import EdgeLimits
+from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.server import BACKLOG
+from trainmaster.kit.clock import Clock
+
+if TYPE_CHECKING:
+    from trainmaster.rest.contract import Backend
+
+    BuildBackend = Callable[[], Awaitable[Backend]]
+
+log = logging.getLogger(__name__)
+
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that mean all, and where a client on this machine finds what listens there."""
+
+
+def open_listener(settings: Rest, last: int | None) -> tuple[socket.socket, list[str]]:
+    """The socket, and what the owner should know about it. HomeError when there is none to be had."""
+    wanted = settings.port or last or 0
+    try:
+        return _listen(settings.address, wanted), []
+    except OSError as error:
+        if settings.port or not wanted:
+            raise _build_refusal(settings, error) from None
+    note = f"port {wanted}, where REST was served last time, is taken by another program; it has a new one"
+    try:
+        return _listen(settings.address, 0), [note]
+    except OSError as error:
+        raise _build_refusal(settings, error) from None
+
+
+def _build_refusal(settings: Rest, error: OSError) -> HomeError:
+    where = f"{settings.address} port {settings.port}"
+    return HomeError(f"cannot serve REST on {where}: {error.strerror}: choose others with rest.address and rest.port")
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def build_url(listener: socket.socket) -> str:
+    """The address for clients on this machine."""
+    host, port = listener.getsockname()[:2]
+    host = WILDCARDS.get(host, host)
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def build_tls(certificate: str, key: str) -> ssl.SSLContext:
+    """For browsers and programs alike: nobody is asked for a certificate, a token says who calls."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+@asynccontextmanager
+async def serving_on_demand(
+    listener: socket.socket,
+    tls: ssl.SSLContext,
+    build_backend: BuildBackend,
+    limits: EdgeLimits,
+    clock: Clock,
+    gatekeeper: Gatekeeper | None = None,
+) -> AsyncIterator[None]:
+    """Connections are taken at once, the code is loaded at the first request; leaving ends it all."""
+
+    async def load() -> AsgiApplication:
+        module = await asyncio.to_thread(_import_application)
+        app: AsgiApplication = module.build_app(await build_backend())
+        # What was loaded stays; full collections need not walk it.
+        gc.freeze()
+        log.info("rest is loaded", extra={"action": "rest.loaded"})
+        return app
+
+    server = AsgiServer(load, listener, encode_refusal, limits, clock, gatekeeper=gatekeeper, tls=tls)
+    try:
+        async with server:
+            yield
+    finally:
+        listener.close()
+
+
+def _import_application() -> ModuleType:
+    """In a thread: the imports take a quarter of a second, and jobs go on meanwhile."""
+    from trainmaster.rest import application
+
+    return application
+
+
+_KINDS = {
+    400: "bad-request",
+    408: "too-slow",
+    413: "too-large",
+    414: "too-large",
+    429: "too-many-requests",
+    431: "too-large",
+    500: "unexpected",
+    503: "unavailable",
+}
+
+
+def encode_refusal(refusal: EdgeRefusal) -> tuple[HeaderLines, bytes]:
+    """As a problem document (docs/rest.md), without the code of REST: it may not be loaded yet."""
+    problem = {
+        "type": f"urn:trainmaster:problem:{_KINDS.get(refusal.code, 'refused')}",
+        "title": HTTPStatus(refusal.code).phrase,
+        "status": refusal.code,
+        "detail": refusal.message,
+    }
+    headers = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store")]
+    headers.append((b"x-content-type-options", b"nosniff"))
+    if refusal.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % refusal.retry_after))
+    return headers, orjson.dumps(problem)

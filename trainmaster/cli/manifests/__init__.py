@@ -1,0 +1,1 @@
+"""Manifests from files: read, checked for their shape, put in order."""

@@ -1,0 +1,59 @@
+"""Manifests to be sent: what `documents` reads, checked for its shape, in the order in which it can be made.
+
+Everything is read and checked before anything is sent. Used by `submit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainmaster.api.meta import Object
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.manifests import documents
+
+_FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap", "PersistentVolume",
+          "PersistentVolumeClaim", "ClusterTrainingRuntime", "TrainingRuntime")  # fmt: skip
+_LAST = ("TrainJob",)
+
+
+class ManifestError(Exception):
+    """A file that cannot be used; the text says where and why."""
+
+
+@dataclass(slots=True)
+class Manifest:
+    obj: Object
+    place: str
+    """For people: `train.yaml`, `train.yaml line 12`."""
+    namespace: str = ""
+
+
+def read_manifests(context: CommandContext, names: Sequence[str]) -> list[Manifest]:
+    """In the order in which they can be made. ManifestError names the place."""
+    found = [_check(document) for document in documents.read_documents(context, names)]
+    if not found:
+        raise ManifestError(f"{', '.join(names)}: there are no objects in there")
+    return sorted(found, key=_rank)
+
+
+def _rank(manifest: Manifest) -> int:
+    kind = manifest.obj["kind"]
+    if kind in _LAST:
+        return len(_FIRST) + 1
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+def _check(document: documents.ManifestDocument) -> Manifest:
+    name = "standard input" if document.source == "-" else document.source
+    place, obj = name if document.line == 1 else f"{name} line {document.line}", document.obj
+    if document.problems or obj is None:
+        problem = document.problems[0]
+        raise ManifestError(f"{name} line {problem.line or document.line}: {problem.text}")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(obj.get(key), str) or not obj[key]:
+            raise ManifestError(f"{place}: {key} is missing; is this a Kubernetes manifest?")
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
+        raise ManifestError(f"{place}: metadata.name is missing")
+    return Manifest(obj, place)

@@ -1,0 +1,34 @@
+"""The flags that say which server a command is for. Apart from `cli.servers.connection`, which loads a client:
+`run` wants to know the home before it has loaded one."""
+
+from __future__ import annotations
+
+import argparse
+
+from trainmaster.cli.context import add_home
+
+
+def read_job(text: str) -> str:
+    """The name of a TrainJob as it is typed, or as `-o name` and kubectl print it: trainjob.GROUP/NAME."""
+    kind, slash, name = text.partition("/")
+    return name if slash and kind.partition(".")[0] in ("trainjob", "trainjobs") else text
+
+
+def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False) -> None:
+    """--home, --kubeconfig, --context, -n, and -A where all namespaces make sense."""
+    add_home(parser)
+    add_cluster(parser)
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig, else default")
+    if all_namespaces:
+        group.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="a cluster, instead of the server of a home")
+    parser.add_argument("--context", default="", metavar="NAME", help="context of that kubeconfig")
+
+
+def is_cluster(options: argparse.Namespace) -> bool:
+    """Whether a cluster was named, and not the server of a home."""
+    return bool(getattr(options, "kubeconfig", "") or getattr(options, "context", ""))

@@ -1,0 +1,1 @@
+"""GPUs of the machine, and what a container needs of them."""

@@ -1,0 +1,1 @@
+"""What containers printed: written by shims, read here."""

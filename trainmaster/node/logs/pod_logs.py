@@ -1,0 +1,126 @@
+"""The logs of Pods that run under shims, with every option of the API: `apiserver.http.subresources.logs.PodLogs`.
+
+Tail first, then time and stream, then the limit, as the kubelet does it. Followers are woken by inotify when the log
+grows or is rotated, and by the agent when the container has ended; there is no polling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from trainmaster.api import status
+from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
+from trainmaster.client.contract import LogOptions
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.kit.clock import Clock, parse_time
+from trainmaster.node.logs.entries import Renderer, find_tail, format_stamp
+from trainmaster.node.logs.files import LogPieces
+from trainmaster.node.logs.inotify import Inotify
+from trainmaster.shim.protocol import Paths
+
+_PIECE = 1 << 18
+
+FindEnd = Callable[[Pod, str, int], asyncio.Event]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    path: Path
+    follow: bool
+    tail: int | None
+    limit: int | None
+
+
+class CriLogReader:
+    """`find_end(pod, container, attempt)` is set when that attempt is over and its log complete."""
+
+    def __init__(self, root: Path, inotify: Inotify, find_end: FindEnd, clock: Clock) -> None:
+        self._root = root
+        self._inotify = inotify
+        self._find_end = find_end
+        self._clock = clock
+
+    def read(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        """Refuses at once what cannot be answered; the bytes follow."""
+        model = Pod(pod)
+        attempt = choose_attempt(model, container, previous=options.previous)
+        path = Path(Paths(str(self._root / model.uid)).log(container, attempt))
+        if not path.exists():
+            raise status.bad_request(f'container "{container}" in pod "{model.name}" has no log on this node')
+        renderer = Renderer(
+            timestamps=options.timestamps, since=self._read_since(options), stream=options.stream.lower().encode()
+        )
+        asked = _Asked(path, options.follow, options.tail_lines, options.limit_bytes)
+        return self._stream(asked, renderer, self._find_end(model, container, attempt))
+
+    def _read_since(self, options: LogOptions) -> bytes:
+        if options.since_seconds is not None:
+            return format_stamp(self._clock.now() - timedelta(seconds=options.since_seconds))
+        if not options.since_time:
+            return b""
+        try:
+            return format_stamp(parse_time(options.since_time))
+        except ValueError as error:
+            raise status.bad_request(f"sinceTime is not an RFC 3339 time: {error}") from None
+
+    async def _stream(self, asked: _Asked, renderer: Renderer, ended: asyncio.Event) -> AsyncIterator[bytes]:
+        left = asked.limit
+        pieces = self._read_pieces(asked, renderer, ended)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if left is not None:
+                    piece = piece[:left]
+                    left -= len(piece)
+                if piece:
+                    yield piece
+                if left == 0:
+                    return
+
+    async def _read_pieces(
+        self, asked: _Asked, renderer: Renderer, ended: asyncio.Event
+    ) -> AsyncGenerator[bytes, None]:
+        carry = b""
+        with self._inotify.watch(asked.path.parent) as changed:
+            log = LogPieces(asked.path)
+            try:
+                if asked.tail is not None:
+                    log.skip_to(*find_tail(log.files, asked.tail))
+                while True:
+                    changed.clear()
+                    over = ended.is_set() or not asked.follow
+                    while data := log.read(_PIECE):
+                        entries, end, carry = (carry + data).rpartition(b"\n")
+                        if end:
+                            yield renderer.render(entries + end)
+                        # A large log is handed out in pieces; others get their turn in between.
+                        await asyncio.sleep(0)
+                    if over:
+                        yield renderer.finish()
+                        return
+                    await wait_for_any(changed, ended)
+            finally:
+                log.close()
+
+
+async def wait_for_any(*events: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(event.wait()) for event in events]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+
+
+def choose_attempt(pod: Pod, container: str, *, previous: bool) -> int:
+    """Running: the current attempt; waiting after a crash: the last that ended, which has the same number."""
+    for entry in (*pod.container_statuses, *pod.init_container_statuses):
+        if entry.get("name") == container:
+            count = int(entry.get("restartCount", 0))
+            in_back_off = "waiting" in read_fields(entry, "state") and entry.get("lastState")
+            return count - 1 if previous and not in_back_off else count
+    return 0

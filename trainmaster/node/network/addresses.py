@@ -1,0 +1,232 @@
+"""Addresses and names of Pods: who is who on the switch, and what stands in each Pod's /etc/hosts.
+
+An address belongs to (gang, hostname) from the first time that either is mentioned, by the Pod itself or as somebody's
+peer, until the gang's last Pod is gone. So a gang's hosts lines are complete before its first process starts, and stay
+right when a member restarts. Leases are in memory and are rebuilt from Pod directories (`restore`).
+
+Everything but the leases is pure. On the plain level there is one address for all, and no names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainmaster.api.meta import Object
+from trainmaster.api.reading import list_items, read_fields
+from trainmaster.api.workloads import read_gang
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.launch.sandboxes import build_names
+from trainmaster.shim.protocol import Relay
+from trainmaster.shim.sandbox.egress import INTERNET
+from trainmaster.shim.sandbox.egress import NONE as NO_EGRESS
+from trainmaster.shim.sandbox.network import LONGEST_SEGMENT
+
+POD_NETWORK = "10.244.0.0/16"
+"""Of the switch, which nobody outside the Pods sees: it cannot collide with the machine's networks."""
+API_ADDRESS, API_PORT = "10.96.0.1", 443
+"""What clusters use for the Service `kubernetes`; here a relay to the API server, on each Pod's loopback."""
+PROXY_ADDRESS, PROXY_PORT = "10.96.0.2", 3128
+CLUSTER_DOMAIN = "svc.cluster.local"
+
+Line = tuple[str, ...]
+"""An address and its names."""
+
+
+class AddressesExhausted(Exception):
+    """More Pods than the network has addresses."""
+
+
+@dataclass(slots=True)
+class Addresses:
+    """Leases on the Pods' network. Goes round, so that an address rests before it is used again."""
+
+    network: str = POD_NETWORK
+    _leased: dict[tuple[str, str], str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _last: int = 1
+
+    @property
+    def prefix(self) -> int:
+        return ipaddress.ip_network(self.network).prefixlen
+
+    def lease(self, gang: str, hostname: str) -> str:
+        key = (gang, hostname)
+        if key not in self._leased:
+            self._leased[key] = self._choose()
+        return self._leased[key]
+
+    def restore(self, gang: str, hostname: str, address: str) -> None:
+        """What a Pod directory says: it outranks what was decided since."""
+        self._leased[gang, hostname] = address
+        self._taken.add(address)
+        number = int(ipaddress.ip_address(address)) - int(ipaddress.ip_network(self.network).network_address)
+        self._last = max(self._last, number)
+
+    def release(self, gang: str) -> None:
+        """When the last Pod of the gang is gone."""
+        for key in [key for key in self._leased if key[0] == gang]:
+            self._taken.discard(self._leased.pop(key))
+
+    def _choose(self) -> str:
+        network = ipaddress.ip_network(self.network)
+        size = network.num_addresses
+        for step in range(1, size):
+            number = (self._last + step) % size
+            address = str(network.network_address + number)
+            # The network's own address, the switch's and the broadcast address belong to nobody.
+            if 1 < number < size - 1 and address not in self._taken:
+                self._taken.add(address)
+                self._last = number
+                return address
+        raise AddressesExhausted(f"all addresses of {self.network} are taken")
+
+
+def get_gang(pod: Pod) -> str:
+    """Pods that know each other by name: those of one JobSet, else of one headless Service, else the Pod alone. Never
+    Pods of two namespaces."""
+    gang = read_gang(pod.raw)
+    if gang:
+        return gang
+    return f"{pod.namespace}/{pod.subdomain}" if pod.subdomain else pod.uid
+
+
+def build_segment(owner: ObjectModel) -> str:
+    """By the uid of whose it is, which nobody chooses: names could be chosen so that two of them are one."""
+    return owner.uid.replace("-", "")[:LONGEST_SEGMENT]
+
+
+def list_peer_names(jobset: JobSet) -> list[tuple[str, str]]:
+    """(hostname, subdomain) of every Pod that the JobSet makes, whether it exists already or not."""
+    name, subdomain = jobset.name, jobset.subdomain
+    found = []
+    for job in jobset.replicated_jobs:
+        inner = read_fields(job, "template", "spec")
+        pods = inner.get("parallelism", 1) if inner.get("completions") is None else inner["completions"]
+        for index in range(job.get("replicas", 1)):
+            found += [(f"{name}-{job['name']}-{index}-{rank}", subdomain) for rank in range(pods)]
+    return found
+
+
+def build_hosts(addresses: Addresses, pod: Pod, peers: Iterable[tuple[str, str]]) -> tuple[Line, ...]:
+    """The Pod's own line first, because its fully qualified name must be the first name of its own address."""
+    namespace, gang = pod.namespace, get_gang(pod)
+    hostname, domain = build_names(pod)
+    hostname = hostname.partition(".")[0]
+    own = (hostname, domain.partition(".")[0])
+    members = dict.fromkeys([own, *peers])
+    lines = [_build_line(addresses.lease(gang, host), host, sub, namespace) for host, sub in members]
+    groups: dict[str, list[str]] = {}
+    for host, sub in members:
+        if sub:
+            groups.setdefault(sub, []).append(addresses.lease(gang, host))
+    for name, members_of in groups.items():
+        lines += [(address, *build_service_names(name, namespace, namespace)) for address in members_of]
+    return tuple(lines)
+
+
+def _build_line(address: str, hostname: str, subdomain: str, namespace: str) -> Line:
+    if not subdomain:
+        return (address, hostname)
+    short = f"{hostname}.{subdomain}"
+    full = [f"{short}.{namespace}.{CLUSTER_DOMAIN}", f"{short}.{namespace}.svc", f"{short}.{namespace}"]
+    return (address, *full, short, hostname)
+
+
+def build_service_names(name: str, namespace: str, seen_from: str) -> Line:
+    """As a cluster's name service answers them, search domains included."""
+    full = (f"{name}.{namespace}.{CLUSTER_DOMAIN}", f"{name}.{namespace}.svc", f"{name}.{namespace}")
+    return (*full, name) if namespace == seen_from else full
+
+
+def build_service_lines(services: Iterable[Object], pods: Sequence[tuple[Pod, str]], seen_from: str) -> list[Line]:
+    """Services with a selector resolve to their Pods' addresses; there is no virtual address and no port mapping."""
+    lines = []
+    for service in services:
+        meta, selector = service["metadata"], read_fields(service, "spec", "selector")
+        names = build_service_names(meta["name"], meta["namespace"], seen_from)
+        for pod, address in pods if selector else ():
+            if _selects(meta["namespace"], selector, pod):
+                lines += [*_build_member(pod, address, meta["name"]), (address, *names)]
+    return lines
+
+
+def _build_member(pod: Pod, address: str, service: str) -> list[Line]:
+    """The Pod's own name below its headless Service; that of its host alone is nobody else's business."""
+    hostname = pod.spec.get("hostname")
+    if not hostname or pod.subdomain != service:
+        return []
+    return [_build_line(address, hostname, service, pod.namespace)[:-1]]
+
+
+def _selects(namespace: str, selector: Mapping[str, str], pod: Pod) -> bool:
+    labels = pod.labels
+    return pod.namespace == namespace and all(labels.get(k) == v for k, v in selector.items())
+
+
+def list_mapped_ports(service: Object) -> list[str]:
+    """Ports that a client cannot reach under the Service's own number here, in words; for an event."""
+    found = []
+    for port in list_items(service, "spec", "ports"):
+        target = port.get("targetPort", port["port"])
+        if target != port["port"]:
+            found.append(f"port {port['port']} of Service {service['metadata']['name']} is not mapped: use {target}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class WaysOut:
+    """What leads out of a Pod's own network."""
+
+    server_file: str = ""
+    """Says where the API server listens on this machine now (`server.json` of the home); empty when there is none."""
+    egress: bool = True
+    upstream: str = ""
+    """The machine's own proxy, when it has one."""
+    tenant_egress: str = INTERNET
+    """How far the proxy leads for Pods of tenants (`shim.sandbox.egress`); "none" takes it away."""
+    tenant_allow: tuple[str, ...] = ()
+    """What the owner has opened to them all the same."""
+
+    @property
+    def api(self) -> tuple[str, int] | None:
+        """Where Pods reach the API server."""
+        return (API_ADDRESS, API_PORT) if self.server_file else None
+
+    def has_proxy(self, *, tenant: bool) -> bool:
+        return self.egress and not (tenant and self.tenant_egress == NO_EGRESS and not self.tenant_allow)
+
+    def build_relays(self, *, tenant: bool = False) -> tuple[Relay, ...]:
+        relays = []
+        if self.server_file:
+            relays.append(Relay(API_ADDRESS, API_PORT, server_file=self.server_file))
+        if self.has_proxy(tenant=tenant):
+            reach, allow = (self.tenant_egress, self.tenant_allow) if tenant else ("", ())
+            relays.append(Relay(PROXY_ADDRESS, PROXY_PORT, upstream=self.upstream, reach=reach, allow=allow))
+        return tuple(relays)
+
+    def build_lines(self) -> tuple[Line, ...]:
+        if not self.server_file:
+            return ()
+        return ((API_ADDRESS, *build_service_names("kubernetes", "default", "default")),)
+
+    def build_variables(self, hosts: Sequence[Line], *, tenant: bool = False) -> dict[str, str]:
+        """For pip, curl, git and the like. Upper case only: gRPC reads the lower-case names, and must not."""
+        if not self.has_proxy(tenant=tenant):
+            return {}
+        proxy = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
+        direct = ["localhost", "127.0.0.1", "::1", API_ADDRESS, POD_NETWORK, ".svc", ".cluster.local"]
+        direct += dict.fromkeys(
+            name for line in (*self.build_lines(), *hosts[:64]) for name in line[1:] if name.count(".") < 2
+        )
+        skipped = ",".join(direct)
+        return {
+            "HTTP_PROXY": proxy,
+            "HTTPS_PROXY": proxy,
+            "ALL_PROXY": proxy,
+            "NO_PROXY": skipped,
+            "no_proxy": skipped,
+        }

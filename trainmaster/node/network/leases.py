@@ -1,0 +1,233 @@
+"""Where Pods live: addresses, names and ports of a gang, leased while it has Pods and rebuilt from Pod directories.
+
+On the plain level all Pods share the machine's loopback address, and ports for rendezvous are leased per gang. On the
+others each Pod has an address of its own, and the names of all members stand in its hosts file before it starts.
+
+Whoever shares the machine's network, a Pod on the plain level or with `hostNetwork`, reaches the API server at a port
+of loopback that is the Pod's own: its shim relays from there to wherever the server listens at that moment, so a server
+that comes back at another port still hears it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from trainmaster.api.reading import read_text
+from trainmaster.api.resources import JOB_SETS, NAMESPACES
+from trainmaster.api.status import NotFound
+from trainmaster.api.tenancy import is_tenant
+from trainmaster.api.workloads import build_gang
+from trainmaster.client.contract import Client
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
+from trainmaster.node.launch.sandboxes import build_aliases, build_names, build_sandbox
+from trainmaster.node.network.addresses import (
+    Addresses,
+    Line,
+    WaysOut,
+    build_hosts,
+    build_segment,
+    get_gang,
+    list_peer_names,
+)
+from trainmaster.node.network.ports import PortLeases, find_free
+from trainmaster.node.shims.found import FoundPod
+from trainmaster.node.workloads import Workloads
+from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec, write_whole
+
+_PORTS = "ports.json"
+
+
+@dataclass(slots=True)
+class Places:
+    root: Path
+    client: Client
+    workloads: Workloads
+    level: str = PLAIN
+    ways_out: WaysOut = field(default_factory=WaysOut)
+    hide: tuple[str, ...] = ()
+    services: dict[str, tuple[Line, ...]] = field(default_factory=dict)
+    """By namespace: what Pods there find of its Services (`service_names` keeps it)."""
+    _given: dict[str, tuple[Line, ...]] = field(default_factory=dict)
+    """Which of those lines a Pod has, by uid."""
+    _ports: PortLeases = field(default_factory=PortLeases)
+    _api_ports: dict[str, int] = field(default_factory=dict)
+    """By uid of a Pod on the machine's network: the port of its relay to the API server; 0 where it has none."""
+    _addresses: Addresses = field(default_factory=Addresses)
+    _members: dict[str, set[str]] = field(default_factory=dict)
+    _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    _segments: dict[str, str] = field(default_factory=dict)
+
+    def restore(self, pod: Pod, found: FoundPod) -> None:
+        """What the Pod's directory says it was given."""
+        gang, uid = get_gang(pod), pod.uid
+        self._members.setdefault(gang, set()).add(uid)
+        for asked, leased in self._read_ports(uid).items():
+            self._ports.restore(gang, asked, leased)
+        if found.pod is not None and found.pod.network == HOST_NETWORK:
+            self._api_ports[uid] = next((relay.port for relay in found.pod.relays), 0)
+        if found.pod is not None and found.pod.network == OWN_NETWORK:
+            self._addresses.restore(gang, found.pod.hostname.partition(".")[0], found.pod.address)
+
+    async def build_site(self, pod: Pod, variables: Mapping[str, str]) -> Site:
+        gang, uid = get_gang(pod), pod.uid
+        directory = str(self.root / uid)
+        self._members.setdefault(gang, set()).add(uid)
+        if self.level == PLAIN:
+            lease = functools.partial(self._ports.lease, gang)
+            return Site(directory, lease_port=lease, api=self._find_api(uid), variables=variables)
+        if pod.uses_host_network:
+            return Site(directory, self.level, api=self._find_api(uid), variables=variables)
+        hosts = await self._build_hosts(pod)
+        is_tenants = bool(await self._find_segment(pod))
+        proxied = {**self.ways_out.build_variables(hosts, tenant=is_tenants), **variables}
+        return Site(directory, self.level, address=hosts[0][0], api=self.ways_out.api, variables=proxied)
+
+    def _find_api(self, uid: str) -> tuple[str, int] | None:
+        """On the machine's own network: the Pod's relay."""
+        if not self.ways_out.server_file:
+            return None
+        if uid not in self._api_ports:
+            self._api_ports[uid] = find_free(taken=self._api_ports.values())
+        port = self._api_ports[uid]
+        return (LOOPBACK, port) if port else self._find_server()
+
+    def _find_server(self) -> tuple[str, int] | None:
+        """Where it listens now: for a Pod whose shim an earlier version started."""
+        try:
+            raw = orjson.loads(Path(self.ways_out.server_file).read_bytes())
+        except (OSError, ValueError):
+            return None
+        found = urllib.parse.urlsplit(read_text(raw, "server"))
+        return (found.hostname, found.port) if found.hostname and found.port else None
+
+    def _build_host_relays(self, pod: Pod) -> tuple[Relay, ...]:
+        port = self._api_ports.get(pod.uid, 0)
+        return (Relay(LOOPBACK, port, server_file=self.ways_out.server_file),) if port else ()
+
+    async def build_sandbox(self, pod: Pod, prepared: Prepared) -> SandboxSpec:
+        self._write_ports(pod)
+        group = self._name_group(pod)
+        if self.level == PLAIN:
+            return build_sandbox(pod, prepared, cgroup=group, relays=self._build_host_relays(pod))
+        if pod.uses_host_network:
+            relays = self._build_host_relays(pod)
+            return build_sandbox(pod, prepared, cgroup=group, hide=self.hide, relays=relays)
+        hosts = await self._build_all_hosts(pod)
+        self.note_given(pod)
+        segment = await self._find_segment(pod)
+        relays = self.ways_out.build_relays(tenant=bool(segment))
+        return build_sandbox(
+            pod,
+            prepared,
+            hosts=hosts,
+            prefix=self._addresses.prefix,
+            cgroup=group,
+            hide=self.hide,
+            relays=relays,
+            segment=segment,
+        )
+
+    async def _find_segment(self, pod: Pod) -> str:
+        """Which part of the switch the Pod is on: in a tenant's namespace, one that it has for itself; else ""."""
+        gang, name = get_gang(pod), pod.namespace
+        if gang not in self._segments:
+            try:
+                namespace = await self.client.get(NAMESPACES, name)
+            except NotFound:
+                # Whoever it belonged to: it is on its way out, and alone until then.
+                self._segments[gang] = build_segment(pod)
+            else:
+                self._segments[gang] = build_segment(ObjectModel(namespace)) if is_tenant(namespace) else ""
+        return self._segments[gang]
+
+    async def _build_all_hosts(self, pod: Pod) -> tuple[Line, ...]:
+        own = await self._build_hosts(pod)
+        return (*own, *self.ways_out.build_lines(), *self.services.get(pod.namespace, ()))
+
+    async def build_lines(self, pod: Pod) -> tuple[Line, ...]:
+        """All that stands in the Pod's hosts file, as of now."""
+        return (*await self._build_all_hosts(pod), *build_aliases(pod))
+
+    def note_given(self, pod: Pod, *, known: bool = True) -> None:
+        """The Pod has the lines of now; or it is not known which it has."""
+        self._given.pop(pod.uid, None)
+        if known:
+            self._given[pod.uid] = self.services.get(pod.namespace, ())
+
+    def is_current(self, pod: Pod) -> bool:
+        """Whether the Pod is known to have the lines of its namespace's Services."""
+        given = self._given.get(pod.uid)
+        return given is not None and given == self.services.get(pod.namespace, ())
+
+    def _name_group(self, pod: Pod) -> str:
+        """Of this home: another one on the machine may hold a Pod of the same uid (a restored copy, a test)."""
+        return f"{name_home(self.root)}-{pod.uid}"
+
+    def find_address(self, pod: Pod) -> str:
+        """The Pod's own, as its status says it."""
+        if self.level == PLAIN or pod.uses_host_network:
+            return LOOPBACK
+        return self._addresses.lease(get_gang(pod), build_names(pod)[0].partition(".")[0])
+
+    def release(self, pod: Pod) -> None:
+        """With its last Pod the gang gives everything back."""
+        gang = get_gang(pod)
+        self._given.pop(pod.uid, None)
+        self._api_ports.pop(pod.uid, None)
+        members = self._members.get(gang, set())
+        members.discard(pod.uid)
+        if not members:
+            self._members.pop(gang, None)
+            self._peers.pop(gang, None)
+            self._segments.pop(gang, None)
+            self._ports.release(gang)
+            self._addresses.release(gang)
+
+    async def _build_hosts(self, pod: Pod) -> tuple[Line, ...]:
+        gang = get_gang(pod)
+        if gang not in self._peers:
+            self._peers[gang] = await self._list_peers(pod)
+        return build_hosts(self._addresses, pod, self._peers[gang])
+
+    async def _list_peers(self, pod: Pod) -> list[tuple[str, str]]:
+        """All members of the gang, also those that do not exist yet; a lone Pod has none."""
+        jobset = await self._find_jobset(pod)
+        return [] if jobset is None else list_peer_names(jobset)
+
+    async def _find_jobset(self, pod: Pod) -> JobSet | None:
+        workload = await self.workloads.resolve(pod.raw)
+        if not workload.gang or build_gang(workload.namespace, workload.gang) != get_gang(pod):
+            return None
+        try:
+            return JobSet(await self.client.get(JOB_SETS, workload.gang_name, workload.namespace))
+        except NotFound:
+            return None
+
+    def _write_ports(self, pod: Pod) -> None:
+        ports = self._ports.list_leases(get_gang(pod))
+        if ports:
+            path = self.root / pod.uid / _PORTS
+            write_whole(os.fspath(path), orjson.dumps(ports, option=orjson.OPT_NON_STR_KEYS))
+
+    def _read_ports(self, uid: str) -> dict[int, int]:
+        try:
+            raw = orjson.loads((self.root / uid / _PORTS).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return {int(asked): int(leased) for asked, leased in raw.items()}
+
+
+def name_home(root: Path) -> str:
+    """What the names of this home's control groups begin with. `root` holds its Pod directories."""
+    return hashlib.sha256(os.fspath(root.resolve()).encode()).hexdigest()[:8]

@@ -1,0 +1,157 @@
+"""Names of Services inside Pods: keeps the lines in /etc/hosts of all running Pods as Services and Pods come and go.
+
+The agent tells of Pods; Services are watched here. A Service resolves to the addresses of those of its Pods that are
+ready (all that run, if it publishes them), as seen from the Pods of its namespace. The headless Services of JobSets are
+left out: their members know each other from the start (`network.build_hosts`), and nobody else's file has to change
+for every job that comes and goes. What a Pod was given may be old after a crash, so an adopted Pod is written to once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
+from trainmaster.api.resources import SERVICES
+from trainmaster.api.status import StatusError
+from trainmaster.client.contract import Client, ListOptions, WatchEvent
+from trainmaster.client.follow import follow
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.kit.clock import Clock
+from trainmaster.node.network.addresses import Line, build_service_lines
+from trainmaster.node.network.leases import Places
+from trainmaster.shim.protocol import PLAIN
+from trainmaster.shim.sandbox.etc import rewrite_hosts
+
+log = logging.getLogger(__name__)
+
+_PAUSE = 0.02
+"""Seconds in which changes gather: a Service whose Pods become ready together is written once."""
+
+
+@dataclass(slots=True)
+class ServiceNames:
+    client: Client
+    clock: Clock
+    places: Places
+    list_pods: Callable[[], Iterable[Pod]]
+    """Of this node, as the API has them."""
+    _services: dict[tuple[str, str], Object] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)
+    """Namespaces whose lines may be others now."""
+    _unsure: dict[str, Pod] = field(default_factory=dict)
+    """By uid: Pods that may have been given other lines than their namespace has now."""
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def load(self) -> None:
+        """Before the first Pod is started: so that it finds what is there."""
+        await self._take_all((await self.client.list(SERVICES, "", ListOptions())).items)
+
+    async def follow(self) -> None:
+        async def change(event: WatchEvent) -> None:
+            self._take(event.object, gone=event.type == "DELETED")
+
+        await follow(self.client, self.clock, SERVICES, self._take_all, change)
+
+    async def _take_all(self, services: list[Object]) -> None:
+        self._changed |= {namespace for namespace, _ in self._services}
+        self._services = {_get_key(service): service for service in services if is_followed(service)}
+        self._changed |= {namespace for namespace, _ in self._services}
+        self._news.set()
+
+    def _take(self, service: Object, *, gone: bool) -> None:
+        key = _get_key(service)
+        known = key in self._services
+        if gone or not is_followed(service):
+            self._services.pop(key, None)
+        else:
+            self._services[key] = service
+        if known or key in self._services:
+            self._changed.add(key[0])
+            self._news.set()
+
+    def note(self, pod: Pod) -> None:
+        """The Pod came, changed or went."""
+        namespace, labels = pod.namespace, pod.labels
+        for (where, _), service in self._services.items():
+            # A selector that no longer matches is seen by the key alone.
+            if where == namespace and any(key in labels for key in service["spec"]["selector"]):
+                self._changed.add(namespace)
+                self._news.set()
+                return
+
+    def check(self, pod: Pod) -> None:
+        """The Pod has started, or was found running: it may have been given what was true a moment ago."""
+        if self.places.level != PLAIN and not pod.uses_host_network and not self.places.is_current(pod):
+            self._unsure[pod.uid] = pod
+            self._news.set()
+
+    async def work(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.clock.sleep(_PAUSE)
+            try:
+                await self.refresh()
+            except (StatusError, OSError) as error:
+                # Whatever changes next tries again, and so does the next start of the node.
+                log.warning("names of services not written", extra={"error": str(error)})
+
+    async def refresh(self) -> None:
+        changed, self._changed = self._changed, set()
+        pods = [pod for pod in self.list_pods() if not _has_no_hosts(pod)] if changed else []
+        for namespace in sorted(changed):
+            members = [pod for pod in pods if pod.namespace == namespace]
+            lines = self._build_lines(namespace, members)
+            if lines != self.places.services.get(namespace, ()):
+                self.places.services[namespace] = lines
+                self._unsure.update((pod.uid, pod) for pod in members)
+        unsure, self._unsure = self._unsure, {}
+        for pod in unsure.values():
+            if not self.places.is_current(pod):
+                await self._rewrite(pod)
+                await asyncio.sleep(0)
+
+    def _build_lines(self, namespace: str, pods: Iterable[Pod]) -> tuple[Line, ...]:
+        members = [pod for pod in pods if _is_running(pod)]
+        found: list[Line] = []
+        for (where, _), service in sorted(self._services.items(), key=lambda item: item[0]):
+            if where == namespace:
+                shown = [(pod, self.places.find_address(pod)) for pod in members if _is_published(service, pod)]
+                found += build_service_lines([service], shown, namespace)
+        return tuple(found)
+
+    async def _rewrite(self, pod: Pod) -> None:
+        lines = await self.places.build_lines(pod)
+        self.places.note_given(pod)
+        try:
+            rewrite_hosts(str(self.places.root / pod.uid), lines)
+        except FileNotFoundError:
+            # Over, or about to begin, with lines of a moment ago perhaps: then it is looked at again.
+            self.places.note_given(pod, known=False)
+
+
+def is_followed(service: Object) -> bool:
+    selector = read_fields(service, "spec", "selector")
+    return bool(selector) and JOBSET_NAME not in selector
+
+
+def _is_published(service: Object, pod: Pod) -> bool:
+    return bool(service["spec"].get("publishNotReadyAddresses")) or pod.is_ready
+
+
+def _has_no_hosts(pod: Pod) -> bool:
+    """Nobody reads it any more, or it has no hosts file of ours."""
+    return pod.is_over or pod.uses_host_network
+
+
+def _is_running(pod: Pod) -> bool:
+    return pod.is_running and not pod.is_deleting
+
+
+def _get_key(obj: Object) -> tuple[str, str]:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]

@@ -1,0 +1,128 @@
+"""Programs of ours that run in the place of a Pod, before it does: in a sandbox like its own, and with its rights.
+
+An errand is a Pod without an object: a shim runs it, as the Pod's user, with the Pod's limits (or moderate ones where
+it has none), on the network of its namespace, and with nothing of its volumes. It does not outlive the agent: what a
+crash left behind is swept away with other strays before Pods are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.images.contract import Check, Errand, ErrandReport, ImageError
+from trainmaster.node.launch.budgets import find_budget
+from trainmaster.node.launch.contract import LaunchError, Prepared, Site, get_container
+from trainmaster.node.launch.limits import build_pod_limits
+from trainmaster.node.launch.security import decide_privileges
+from trainmaster.node.network.leases import Places
+from trainmaster.node.shims.link import ShimError
+from trainmaster.node.shims.supervisor import AttemptEnded, Happening, Lost, Supervisor, SupervisorError
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, ResourceLimits, SandboxSpec
+
+_CONTAINER = "errand"
+_CHECK_SECONDS = 2.0
+_MEMORY = 4 << 30
+_PIDS = 512
+
+
+class ErrandRunner:
+    """`images.contract.Errands`."""
+
+    def __init__(self, supervisor: Supervisor, places: Places, server_uid: int) -> None:
+        self._supervisor = supervisor
+        self._places = places
+        self._server_uid = server_uid
+        self._running: dict[str, asyncio.Future[Exited]] = {}
+
+    def list_uids(self) -> set[str]:
+        """Of the directories that belong to no Pod and are in use."""
+        return set(self._running)
+
+    def take(self, happening: Happening) -> bool:
+        """Whether it was about an errand."""
+        done = self._running.get(happening.uid)
+        if done is not None and not done.done():
+            if isinstance(happening, AttemptEnded):
+                done.set_result(happening.exited)
+            elif isinstance(happening, Lost):
+                done.set_result(Exited(137, 0.0, error="it was killed"))
+        return done is not None
+
+    async def run(self, pod: Pod, errand: Errand, check: Check) -> ErrandReport:
+        """ImageError when it cannot be run, or must be ended."""
+        uid = errand.name
+        helper = _build_helper(pod, uid)
+        self._running[uid] = asyncio.get_running_loop().create_future()
+        try:
+            await self._clear(uid)
+            site = await self._places.build_site(helper, {})
+            spec = self._build_spec(pod, errand, site)
+            budget = await find_budget(self._places.client, pod.namespace)
+            sandbox = await self._places.build_sandbox(helper, Prepared(site, budget=budget))
+            await self._supervisor.create(uid, _fit(sandbox, errand, spec.limits), [spec])
+            exited = await self._wait(self._running[uid], errand, check)
+        except (SupervisorError, ShimError, LaunchError) as error:
+            raise ImageError(str(error)) from None
+        finally:
+            try:
+                await self._clear(uid)
+            finally:
+                self._places.release(helper)
+                self._running.pop(uid, None)
+        if exited.oom_killed:
+            return ErrandReport(exited.code, "ERROR: it needs more memory than the Pod may have")
+        return ErrandReport(exited.code, exited.message or exited.error)
+
+    async def _wait(self, done: asyncio.Future[Exited], errand: Errand, check: Check) -> Exited:
+        left = errand.seconds
+        while left > 0:
+            await asyncio.wait([done], timeout=_CHECK_SECONDS)
+            if done.done():
+                return done.result()
+            left -= _CHECK_SECONDS
+            if why := await check():
+                raise ImageError(why)
+        raise ImageError(f"it took longer than {errand.seconds:.0f} s")
+
+    async def _clear(self, uid: str) -> None:
+        """Everything of it is dead, and its directory gone."""
+        await self._supervisor.close(uid)
+        await self._supervisor.remove(uid)
+
+    def _build_spec(self, pod: Pod, errand: Errand, site: Site) -> ContainerSpec:
+        privileges = decide_privileges(pod, get_container(pod, errand.container), site.level, self._server_uid)
+        ways = site.variables if errand.egress else {}
+        return ContainerSpec(
+            name=_CONTAINER,
+            attempt=0,
+            argv=errand.argv,
+            env={**ways, **errand.env, "TRAINMASTER_POD_UID": errand.name},
+            directory=errand.directory,
+            mounts=() if site.level == PLAIN else errand.mounts,
+            run_as_user=privileges.user,
+            run_as_group=privileges.group,
+            groups=privileges.groups,
+            log_max_bytes=1 << 20,
+            log_keep=1,
+            message_from_logs=True,
+            limits=decide_limits(pod),
+        )
+
+
+def _build_helper(pod: Pod, uid: str) -> Pod:
+    """In the Pod's namespace, and known to nobody."""
+    meta = {"uid": uid, "name": uid, "namespace": pod.namespace}
+    return Pod({"metadata": meta, "spec": {"containers": [{"name": _CONTAINER}]}})
+
+
+def _fit(sandbox: SandboxSpec, errand: Errand, limits: ResourceLimits) -> SandboxSpec:
+    relays = sandbox.relays if errand.egress else ()
+    return replace(sandbox, limits=limits, relays=relays, hide=(*sandbox.hide, *errand.hide))
+
+
+def decide_limits(pod: Pod) -> ResourceLimits:
+    """What the Pod has been given while its containers do not run; never without any."""
+    found = build_pod_limits(pod)
+    return replace(found, memory=found.memory or _MEMORY, pids=found.pids or _PIDS)

@@ -1,0 +1,275 @@
+"""The zygote of a home: found or started, and replaced when it has died or runs other code than ours.
+
+The zygote is started with `posix_spawn` (the control plane never forks), isolated from the environment's Python path,
+and detaches itself. Which code it runs is told by a fingerprint of the shim's sources: after an upgrade the old zygote
+is told to retire, its shims go on, and new Pods come from a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+
+import trainmaster
+from trainmaster.node.shims.warm import WarmZygote
+from trainmaster.shim import wire
+from trainmaster.shim.processes import kill_quietly
+from trainmaster.shim.zygote import FOLDER, SOCKET
+
+log = logging.getLogger(__name__)
+
+_START_LIMIT = 30.0
+_WARM_LIMIT = 180.0
+_MOST_WARM = 4
+"""Warm zygotes at one time: each has the memory of its imports."""
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from trainmaster.shim.zygote import main; sys.exit(main(sys.argv[1:]))"
+)
+_PACKAGE = str(Path(trainmaster.__file__).resolve().parent.parent)
+
+
+class ZygoteError(Exception):
+    """No zygote can be had; the text says why."""
+
+
+class Zygotes:
+    def __init__(self, root: Path, level: str) -> None:
+        self._root = root
+        self._level = level
+        self._link: socket.socket | None = None
+        self._turn = asyncio.Lock()
+        self._warm: dict[str, socket.socket | None] = {}
+        """Warm zygotes by key, the one used last at the end; None: it is on its way, or cannot be had."""
+
+    def close(self) -> None:
+        """Lets go of the zygote, which lives on while it has shims."""
+        if self._link is not None:
+            asyncio.get_running_loop().remove_reader(self._link.fileno())
+            self._link.close()
+            self._link = None
+        # They live in the namespaces of that zygote; those of the next one may be others.
+        for key in tuple(self._warm):
+            self._drop_warm(key)
+
+    # Warm ones
+
+    def needs_warm(self, wish: WarmZygote) -> bool:
+        return wish.key not in self._warm
+
+    def send_warm(self, wish: WarmZygote, message: wire.Message, fd: int) -> bool:
+        """False: there is none yet, or it has gone; the Pod comes from the ordinary one."""
+        link = self._warm.get(wish.key)
+        if link is None:
+            return False
+        try:
+            wire.send(link, message, [fd])
+        except OSError:
+            self._drop_warm(wish.key)
+            return False
+        self._warm[wish.key] = self._warm.pop(wish.key)
+        return True
+
+    async def start_warm(self, wish: WarmZygote) -> None:
+        """Finds or starts it; takes as long as its imports. What goes wrong is logged, and not tried again."""
+        self._warm[wish.key] = None
+        base = await self.connect()
+        try:
+            link = await self._find_or_start_warm(wish)
+        except (ZygoteError, OSError, wire.WireError) as error:
+            log.warning("no warm start", extra={"action": "node.no_warm", "label": wish.label, "error": str(error)})
+            return
+        if self._link is not base:
+            link.close()
+            self._warm.pop(wish.key, None)
+            return
+        self._warm[wish.key] = link
+        asyncio.get_running_loop().add_reader(link.fileno(), self._drop_warm, wish.key)
+        while len(self._warm) > _MOST_WARM:
+            self._drop_warm(next(iter(self._warm)))
+
+    async def _find_or_start_warm(self, wish: WarmZygote) -> socket.socket:
+        folder = str(self._root / FOLDER)
+        with wire.connect_in(folder, SOCKET) as asking:
+            hello = await _ask(asking, {"op": "hello"}) or {}
+            name = f"warm-{wish.key}-{hello.get('token')}.sock"
+            try:
+                return wire.connect_in(folder, name)
+            except (FileNotFoundError, ConnectionRefusedError):
+                log.debug("starting a warm zygote", extra={"label": wish.label})
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            try:
+                fields = {"prefix": wish.prefix, "imports": list(wish.imports), "label": wish.label}
+                message = {"op": "warm", "socket": name, "key": wish.key, "package": _PACKAGE, **fields}
+                wire.send(asking, message, [writer])
+                os.close(writer)
+                writer = -1
+                os.set_blocking(reader, False)
+                words = await _read_to_end(reader, _WARM_LIMIT)
+            except TimeoutError:
+                raise ZygoteError(f"imports took longer than {_WARM_LIMIT:.0f} s") from None
+            finally:
+                os.close(reader)
+                if writer >= 0:
+                    os.close(writer)
+        if b'"ready"' not in words:
+            raise ZygoteError(words.decode(errors="replace").strip()[-500:] or "it ended without a word")
+        return wire.connect_in(folder, name)
+
+    def _drop_warm(self, key: str) -> None:
+        link = self._warm.pop(key, None)
+        if link is not None:
+            asyncio.get_running_loop().remove_reader(link.fileno())
+            link.close()
+
+    async def send(self, message: wire.Message, fd: int) -> None:
+        """Hands a request and a descriptor to a living zygote. ZygoteError when none can be started."""
+        for _ in range(3):
+            link = await self.connect()
+            try:
+                wire.send(link, message, [fd])
+                return
+            except BlockingIOError:
+                await _wait_writable(link)
+            except ConnectionError:
+                self.close()
+        raise ZygoteError("the zygote dies as soon as it is asked for anything; see its log")
+
+    async def connect(self) -> socket.socket:
+        if self._link is not None:
+            return self._link
+        async with self._turn:
+            if self._link is None:
+                self._link = await self._find_or_start()
+                asyncio.get_running_loop().add_reader(self._link.fileno(), self._note)
+            return self._link
+
+    def _note(self) -> None:
+        """The zygote says nothing unasked: something to read means that it has gone."""
+        self.close()
+
+    async def _find_or_start(self) -> socket.socket:
+        folder = self._root / FOLDER
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        wanted = get_fingerprint()
+        for _ in range(5):
+            try:
+                link = wire.connect_in(str(folder), SOCKET)
+            except (FileNotFoundError, ConnectionRefusedError):
+                await self._start(wanted)
+                continue
+            try:
+                found = await _ask(link, {"op": "hello"})
+                if found is not None and found.get("fingerprint") == wanted:
+                    return link
+                if found is not None:
+                    log.info("zygote of another version retired", extra={"action": "node.zygote_retired"})
+                    await _ask(link, {"op": "retire"})
+                    (folder / SOCKET).unlink(missing_ok=True)
+            except BaseException:
+                link.close()
+                raise
+            link.close()
+        raise ZygoteError(f"no zygote can be started; {folder}/zygote.log may say why")
+
+    async def _start(self, fingerprint: str) -> None:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            pid = _spawn([str(self._root), self._level, fingerprint], writer)
+            os.close(writer)
+            writer = -1
+            os.set_blocking(reader, False)
+            try:
+                words = await _read_to_end(reader)
+            finally:
+                _wait(pid)
+        except TimeoutError:
+            raise ZygoteError(f"the zygote did not start within {_START_LIMIT:.0f} s") from None
+        except OSError as error:
+            raise ZygoteError(f"the zygote cannot be started: {error.strerror}") from error
+        finally:
+            os.close(reader)
+            if writer >= 0:
+                os.close(writer)
+        if b'"ready"' not in words and b'"held"' not in words:
+            raise ZygoteError(f"the zygote did not start: {words.decode(errors='replace').strip()[-500:]}")
+
+
+def _spawn(arguments: list[str], output: int) -> int:
+    """With the interpreter itself, not a link or a script that leads to it, and nothing of the environment's paths."""
+    python = os.path.realpath(sys.executable)
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, output, 1),
+        (os.POSIX_SPAWN_DUP2, output, 2),
+    ]
+    argv = [python, "-I", "-S", "-c", _PROGRAM, _PACKAGE, *arguments]
+    return os.posix_spawn(python, argv, os.environ, file_actions=actions)
+
+
+def _wait(pid: int) -> None:
+    """For the process that has already handed over to the detached one; or that nobody waits for any more."""
+    kill_quietly(pid)
+    os.waitpid(pid, 0)
+
+
+async def _read_to_end(fd: int, limit: float = _START_LIMIT) -> bytes:
+    """Everything until the last writer has closed its end: the zygote does so when it is ready."""
+    loop = asyncio.get_running_loop()
+    words = b""
+    async with asyncio.timeout(limit):
+        while True:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(fd, _settle, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_reader(fd)
+            piece = os.read(fd, 65536)
+            if not piece:
+                return words
+            words += piece
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+async def _ask(link: socket.socket, message: wire.Message) -> wire.Message | None:
+    """None: it has gone, or does not answer in time."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(link.fileno(), _settle, ready)
+    try:
+        wire.send(link, message)
+        async with asyncio.timeout(_START_LIMIT):
+            await ready
+        return wire.receive(link)[0]
+    except (OSError, wire.WireError, TimeoutError):
+        return None
+    finally:
+        loop.remove_reader(link.fileno())
+
+
+async def _wait_writable(link: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(link.fileno(), _settle, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_writer(link.fileno())
+
+
+def get_fingerprint() -> str:
+    """Of the code that zygote and shims run."""
+    total = hashlib.sha256(sys.version.encode())
+    for path in sorted((Path(trainmaster.__file__).parent / "shim").rglob("*.py")):
+        total.update(path.read_bytes())
+    return total.hexdigest()[:16]

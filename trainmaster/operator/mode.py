@@ -1,0 +1,289 @@
+"""Operator mode, put together: our controllers on a Kubernetes cluster.
+
+    client -> watch caches -> status server -> leader lease -> shipped runtimes -> history -> controllers
+
+The TrainJob controller in place of upstream's, and retention beside it; or, as a companion, retention alone beside
+upstream's manager. The same controllers as embedded, with a watch cache as their view, plans carried out in order over
+HTTP, and somebody else's JobSet, Job and scheduler below. Nothing but a history, where one is asked for, is kept on
+this machine: the rest is read from the cluster, so the operator may die at any point. Caches are filled before the
+lease is asked for, so a successor starts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from trainmaster import __version__
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import (
+    CONFIG_MAPS,
+    COSCHEDULING_POD_GROUPS,
+    JOB_SETS,
+    JOBS,
+    PODS,
+    SECRETS,
+    TRAIN_JOBS,
+    VOLCANO_POD_GROUPS,
+)
+from trainmaster.app.loops import find_loop_factory
+from trainmaster.app.signals import stop_on_signals
+from trainmaster.client.cache import Slim, WatchCache
+from trainmaster.client.contract import Client
+from trainmaster.client.events import BufferedEventRecorder
+from trainmaster.client.http import HttpClient
+from trainmaster.client.kubeconfig import ClusterConfig
+from trainmaster.client.view import View
+from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
+from trainmaster.controllers.install import install_runtimes
+from trainmaster.controllers.lifecycle import derived
+from trainmaster.controllers.lifecycle.contract import LifecycleContext
+from trainmaster.controllers.lifecycle.finish import is_policy
+from trainmaster.controllers.lifecycle.retention import ARCHIVE
+from trainmaster.controllers.trainjob.reconciler import build_controller
+from trainmaster.engine.apply import apply_one_by_one
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.events import QueuedRecorder
+from trainmaster.engine.lease import Lease, LeaseSettings
+from trainmaster.engine.manager import Manager
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.kit import logs
+from trainmaster.kit.clock import Clock, SystemClock
+from trainmaster.kit.ids import Ids, SystemIds
+from trainmaster.kit.metrics import Metrics
+from trainmaster.kit.scopes import Scope
+from trainmaster.operator.lifecycle import (
+    READ,
+    Hand,
+    build_lifecycle,
+    find_knows_retention,
+    running_cluster_history,
+)
+from trainmaster.operator.status_keys import StatusKeys, ensure_keys
+from trainmaster.operator.status_server import StatusServer
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "trainmaster-operator"
+COMPANION_LEASE_NAME = "trainmaster-companion"
+_KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
+POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
+"""Read where a cluster has them; each is served only where its scheduler is installed."""
+OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
+"""Of these only what belongs to a JobSet is followed, to say who failed; a cluster has many others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSettings:
+    """Where training code reports to."""
+
+    url: str
+    """What Pods are told: https, a name that resolves for them, a port."""
+    namespace: str
+    """Of the Secret with the certificate."""
+    host: str = ""
+    """To listen on; "" is everywhere."""
+    port: int = 10443
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    namespace: str = ""
+    """The only namespace to work in; "" is all."""
+    lease_namespace: str = ""
+    """Where the leader's Lease lives; "" means that nobody is elected, and only one operator may run."""
+    runtimes: bool = True
+    """Install the shipped ClusterTrainingRuntimes at start."""
+    counts_delay: float = 2.0
+    """Seconds by which `jobsStatus` may lag behind a running JobSet. It reports in bursts; one pass answers a burst."""
+    companion: bool = False
+    """Only retention: upstream's manager, or somebody else, runs the TrainJobs."""
+    history: Path | None = None
+    """Directory of the archive; None: there is none, and nothing waits for it."""
+    progress: ProgressSettings | None = None
+    """None: containers are told of no status server. Upstream's gate `TrainJobStatus`, off."""
+    workers: int = 8
+    """TrainJobs that are worked on at the same time; each waits for the API server most of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    cache: WatchCache
+    manager: Manager
+
+
+@asynccontextmanager
+async def running_operator(
+    client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids, metrics: Metrics | None = None
+) -> AsyncIterator[Operator]:
+    """Entering returns once it leads and works. LeaseLost ends the body."""
+    async with AsyncExitStack() as stack:
+        progress = None if settings.companion else settings.progress
+        keys = None if progress is None else await find_keys(client, progress, clock)
+        told = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
+        operated = () if settings.companion else (build_operated_controller(settings, told), derived.CONTROLLER)
+        cache = build_cache(client, list_collections(operated), settings, clock=clock, ids=ids)
+        await stack.enter_async_context(cache)
+        await cache.wait_synced()
+        if progress is not None and keys is not None:
+            server = StatusServer(client, cache, clock)
+            await stack.enter_async_context(server.listening(keys.build_tls(), progress.host, progress.port))
+        if settings.lease_namespace:
+            name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
+            lease = LeaseSettings(settings.lease_namespace, name, build_identity(ids))
+            await stack.enter_async_context(Lease(client, lease, clock=clock, ids=ids).held())
+        if settings.runtimes and not settings.companion:
+            await install_runtimes(client)
+        hand = Hand(apply_one_by_one(client))
+        keeper = None
+        if settings.history is not None:
+            history = running_cluster_history(settings.history, client, clock, hand, settings.namespace)
+            keeper = await stack.enter_async_context(history)
+        lifecycle = LifecycleContext(ledger=keeper, publish=await find_knows_retention(client))
+        queue = BufferedEventRecorder(client, clock=clock, component="trainmaster-operator")
+        manager = Manager(
+            [*operated, *build_lifecycle(lifecycle, settings.workers)],
+            view=cache,
+            feed=cache,
+            apply=hand.apply,
+            recorder=QueuedRecorder(await stack.enter_async_context(queue)),
+            clock=clock,
+            metrics=metrics,
+            effects={} if keeper is None else {ARCHIVE: keeper.archive},
+        )
+        await stack.enter_async_context(manager.running())
+        log.info("operating", extra={"action": "operator.ready", "namespace": settings.namespace or "(all)"})
+        yield Operator(cache, manager)
+
+
+def list_collections(operated: Sequence[Controller]) -> list[GVR]:
+    """What is kept in memory: what the controllers are told of, and for our TrainJob controller what it looks up."""
+    sources = [source.gvr for controller in operated for source in controller.sources]
+    return [*sources, *READ, *((*POD_GROUPS, PODS) if operated else ())]
+
+
+async def find_keys(client: Client, progress: ProgressSettings, clock: Clock) -> StatusKeys:
+    host = urlsplit(progress.url).hostname or ""
+    return await ensure_keys(client, progress.namespace, [host], clock)
+
+
+def build_operated_controller(settings: OperatorSettings, progress: ProgressServer | None = None) -> Controller:
+    """The TrainJob controller, with as many workers and as few passes as suit a server that is far away."""
+    news = ChangeDelays(settings.counts_delay)
+    controller = build_controller(FrameworkContext(on_cluster=True, progress=progress))
+    delays = dict.fromkeys((CONFIG_MAPS, SECRETS, JOB_SETS), news.delay_child) | {TRAIN_JOBS: news.delay_trainjob}
+    sources = [
+        dataclasses.replace(source, delay=delays[source.gvr]) if source.gvr in delays else source
+        for source in controller.sources
+    ]
+    return dataclasses.replace(controller, sources=tuple(sources), workers=settings.workers)
+
+
+class ChangeDelays:
+    """Which changes can wait: those that can only be counts of a running JobSet, or an echo of our own writes.
+
+    A delay only postpones a look, so being wrong here costs time and nothing else.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._generations: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def delay_trainjob(self, view: View, trainjob: Object) -> float:
+        """A TrainJob whose spec is as it was has only a new status or new labels."""
+        meta = trainjob["metadata"]
+        key = (meta["namespace"], meta["name"])
+        if view.find(TRAIN_JOBS, *key) is None:
+            self._generations.pop(key, None)
+            return 0.0
+        seen, now = self._generations.get(key), (meta["uid"], meta.get("generation", 0))
+        self._generations[key] = now
+        return self._seconds if seen == now else 0.0
+
+    def delay_child(self, view: View, child: Object) -> float:
+        jobset = JobSet(child)
+        gvr = _KINDS.get(jobset.kind, JOB_SETS)
+        if jobset.is_deleting or view.find(gvr, jobset.namespace, jobset.name) is None:
+            return 0.0
+        return 0.0 if jobset.is_finished or jobset.is_suspended else self._seconds
+
+
+def build_cache(
+    client: Client, collections: list[GVR], settings: OperatorSettings, *, clock: Clock, ids: Ids
+) -> WatchCache:
+    slim: dict[GVR, Slim] = dict.fromkeys(collections, drop_ownership)
+    slim |= {CONFIG_MAPS: drop_content_of_others, SECRETS: drop_content_of_others, JOBS: drop_spec, PODS: drop_spec}
+    return WatchCache(
+        client,
+        collections,
+        clock=clock,
+        ids=ids,
+        namespace=settings.namespace,
+        cluster_scoped=frozenset(kind.gvr for kind in catalogue.build().kinds if not kind.namespaced),
+        optional=POD_GROUPS,
+        slim=slim,
+        selectors=OF_JOB_SETS,
+    )
+
+
+def drop_spec(obj: Object) -> Object:
+    """Of Jobs and Pods only labels, owner and status are read."""
+    return {key: value for key, value in drop_ownership(obj).items() if key != "spec"}
+
+
+def drop_ownership(obj: Object) -> Object:
+    """managedFields are half of many objects, and no reconciler reads them."""
+    meta = obj["metadata"]
+    if "managedFields" not in meta:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+
+
+def drop_content_of_others(obj: Object) -> Object:
+    """Of ConfigMaps and Secrets that belong to no TrainJob only the name and the owner matter; all of the policy."""
+    if is_policy(obj) or any(owner.get("kind") == "TrainJob" for owner in ObjectModel(obj).owners):
+        return drop_ownership(obj)
+    kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
+    meta = {key: value for key, value in obj["metadata"].items() if key in kept}
+    return {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", ""), "metadata": meta}
+
+
+def build_identity(ids: Ids) -> str:
+    """In a Pod the host name is the Pod's; the suffix tells two processes of one machine apart."""
+    return f"{socket.gethostname()}_{os.getpid()}_{ids.suffix(8)}"
+
+
+def run(config: ClusterConfig, settings: OperatorSettings, *, log_level: str, log_form: str) -> None:
+    """Works until SIGTERM or SIGINT. LeaseLost when another process has taken over."""
+    logs.setup(level=log_level, form=log_form)
+    with asyncio.Runner(loop_factory=find_loop_factory(True)) as runner:
+        runner.run(_work_until_stopped(config, settings))
+
+
+async def _work_until_stopped(config: ClusterConfig, settings: OperatorSettings) -> None:
+    clock = SystemClock()
+    client = HttpClient(config, clock=clock, user_agent=f"trainmaster-operator/{__version__}")
+    try:
+        with stop_on_signals() as stop:
+            # A task of its own: a stop must also end the wait for the cluster and for the lease.
+            async with Scope("operator") as scope:
+                scope.spawn_forever(_work(client, settings, clock), name="operator.work")
+                log.info("stopping", extra={"action": "operator.stopping", "signal": await stop.wait()})
+    finally:
+        await client.close()
+
+
+async def _work(client: Client, settings: OperatorSettings, clock: Clock) -> None:
+    async with running_operator(client, settings, clock=clock, ids=SystemIds()):
+        await asyncio.get_running_loop().create_future()

@@ -1,0 +1,164 @@
+"""The REST API alone, before any Kubernetes API server (`trainmaster rest`): a cluster, or the server of a home.
+
+Two identities: its own, from the kubeconfig or the Pod's service account, reviews tokens, reads what the server offers
+and sweeps; everything that a request does is sent with the caller's own token, so the cluster decides. (Callers of a
+foreign identity provider have none; for them it impersonates.) Nothing but certificates and the port is kept here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from trainmaster import __version__
+from trainmaster.apiserver.http.limits import ApiLimits
+from trainmaster.app.home.folder import Home, HomeError
+from trainmaster.app.loops import find_loop_factory
+from trainmaster.app.process_limits import raise_descriptor_limit
+from trainmaster.app.rest.backend import Folders, build_backend
+from trainmaster.app.rest.identities import add_oidc, build_sign_up
+from trainmaster.app.rest.serving import WILDCARDS, build_tls, build_url, open_listener, serving_on_demand
+from trainmaster.app.settings import Rest
+from trainmaster.app.signals import stop_on_signals
+from trainmaster.auth.pki import Pki
+from trainmaster.client.contract import ActingIdentity
+from trainmaster.client.http import HttpClient
+from trainmaster.client.kubeconfig import ClusterConfig
+from trainmaster.client.kubeconfig import build_tls as build_client_tls
+from trainmaster.client.transport import Transport
+from trainmaster.edge.gatekeeper import Gatekeeper
+from trainmaster.kit import logs
+from trainmaster.kit.clock import Clock, SystemClock
+from trainmaster.kit.ids import SystemIds
+from trainmaster.kit.scopes import Scope
+from trainmaster.rest.callers import ReviewingCallers
+from trainmaster.rest.contract import Backend
+from trainmaster.rest.oidc import AUTHENTICATED
+from trainmaster.rest.services.creation.server_fields import DOCUMENT_PATH, list_fields
+from trainmaster.rest.services.creation.sweeping import Sweeper
+from trainmaster.rest.services.tenants import TenantDesk
+
+log = logging.getLogger(__name__)
+
+_AGENT = f"trainmaster-rest/{__version__}"
+Ready = Callable[[str, str], None]
+"""Told once, when requests are taken: the address, and the file with its CA ("" for a certificate that was given)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    state: Path
+    """Certificates and the port of the last start."""
+    rest: Rest = field(default_factory=Rest)
+    limits: ApiLimits = field(default_factory=ApiLimits)
+    names: tuple[str, ...] = ()
+    """Further names for the certificate."""
+    certificate: str = ""
+    """Files with a certificate chain and its key, instead of one of our own."""
+    key: str = ""
+    templates: Path | None = None
+    history: Path | None = None
+
+
+def run(config: ClusterConfig, options: Options, ready: Ready, *, log_level: str, log_form: str) -> None:
+    """Serves until SIGTERM or SIGINT. HomeError with one sentence when it cannot start."""
+    logs.setup(level=log_level, form=log_form)
+    with asyncio.Runner(loop_factory=find_loop_factory(True)) as runner:
+        runner.run(_serve_until_stopped(config, options, ready))
+
+
+async def _serve_until_stopped(config: ClusterConfig, options: Options, ready: Ready) -> None:
+    with stop_on_signals() as stop:
+        async with serving_rest(config, options, SystemClock()) as (url, ca):
+            ready(url, ca)
+            log.info("stopping", extra={"action": "rest.stopping", "signal": await stop.wait()})
+
+
+@asynccontextmanager
+async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) -> AsyncIterator[tuple[str, str]]:
+    """The address and the file with its CA."""
+    # Before it says that it is there: whoever starts it alone wants it.
+    import trainmaster.rest.application  # noqa: F401
+
+    certificate, key, ca = _find_certificate(options, clock)
+    home = Home(options.state)
+    listener, notes = open_listener(options.rest, home.find_port("rest"))
+    for note in notes:
+        log.warning("another port", extra={"action": "rest.port", "note": note})
+    home.write_port(listener.getsockname()[1], "rest")
+    client = HttpClient(config, clock=clock, user_agent=_AGENT)
+    # Without a client certificate: a server that knows one would take every caller for us.
+    bare = dataclasses.replace(config, certificate_pem="", key_pem="", token="", token_file="")
+    shared = Transport(config.server, tls=build_client_tls(bare), server_name=config.tls_server_name, most=128)
+    sweeper = Sweeper(client, clock)
+    backend = _build(options, client, bare, shared, sweeper, clock)
+
+    async def get_backend() -> Backend:
+        return backend
+
+    tls = build_tls(certificate, key)
+    gatekeeper = Gatekeeper(options.limits, descriptors=raise_descriptor_limit())
+    try:
+        async with (
+            Scope("rest.sweep") as scope,
+            serving_on_demand(listener, tls, get_backend, options.limits, clock, gatekeeper),
+        ):
+            scope.spawn_forever(sweeper.run(), name="rest.sweep")
+            yield build_url(listener), ca
+    finally:
+        shared.close()
+        await client.close()
+
+
+def _build(
+    options: Options, client: HttpClient, bare: ClusterConfig, shared: Transport, sweeper: Sweeper, clock: Clock
+) -> Backend:
+    def act(identity: ActingIdentity, token: str) -> HttpClient:
+        own = dataclasses.replace(bare, token=token)
+        return HttpClient(own, clock=clock, user_agent=_AGENT, transport=shared)
+
+    def act_as(identity: ActingIdentity) -> HttpClient:
+        """By impersonation. The cluster adds the group of all who are authenticated, and lets nobody claim it."""
+        groups = tuple(group for group in identity.groups if group != AUTHENTICATED)
+        return client.as_user(dataclasses.replace(identity, groups=groups))
+
+    async def find_fields() -> frozenset[str]:
+        return list_fields(orjson.loads((await client.request("GET", DOCUMENT_PATH)).body))
+
+    async def check_ready() -> None:
+        await client.request("GET", "/version")
+
+    return build_backend(
+        options.rest,
+        options.limits,
+        add_oidc(ReviewingCallers(client, act), options.rest, act_as, clock),
+        clock,
+        SystemIds(),
+        tenants=TenantDesk(client, clock, sign_up=build_sign_up(options.rest), on_cluster=True),
+        folders=Folders(options.templates, options.history, None),
+        find_fields=find_fields,
+        remind=sweeper.remind,
+        check_ready=check_ready,
+    )
+
+
+def _find_certificate(options: Options, clock: Clock) -> tuple[str, str, str]:
+    """(certificate, key, CA) as files; an own CA where none are given."""
+    try:
+        options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if options.certificate:
+            return options.certificate, options.key, ""
+        address = options.rest.address
+        pki = Pki(options.state / "pki", clock)
+        pki.ensure([*options.names, *([] if address in WILDCARDS else [address])])
+    except OSError as error:
+        text = f"the port and certificates cannot be kept in {options.state}: {error.strerror}: choose --state"
+        raise HomeError(text) from None
+    return str(pki.server.certificate), str(pki.server.key), str(pki.ca.certificate)

@@ -1,0 +1,123 @@
+"""The same job again, after it has ended: under a new name, with a copy of its code that is its own.
+
+A job that the REST API made mounts the ConfigMap `{job}-script`, which goes when that job goes. So the new one gets a
+copy first, in the order of `guide_jobs`: the copy, the TrainJob, the owner. What a crash leaves the sweep finds.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any
+
+from trainmaster.api.labels import SCRIPT_OF
+from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_labels
+from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
+from trainmaster.client.contract import Client, DeleteOptions
+from trainmaster.jobs.control import build_rerun, list_new_names
+from trainmaster.rest.problems import Problem
+from trainmaster.rest.services.creation.guide_jobs import WRITES, adopt
+from trainmaster.rest.services.creation.naming import get_job_script
+
+log = logging.getLogger(__name__)
+
+_COPIED = ("apiVersion", "kind", "data", "binaryData")
+KEY_LABEL = "trainmaster.dev/idempotency-key"
+"""Label on TrainJobs and scripts, by the REST API: the Idempotency-Key of the request that made it, hashed."""
+
+
+async def rerun(client: Client, job: Object, new_name: str | None, key: str) -> Object:
+    """The new TrainJob. `key`: asking again with the same one answers with the same job."""
+    meta = job["metadata"]
+    if key:
+        # One name for one key: whoever asks again meets what was made.
+        names = [new_name or f"{meta['name'][:35].rstrip('-')}-{key[:8]}"]
+    else:
+        names = [new_name] if new_name else list_new_names(meta["name"])
+    script = await _find_script(client, job)
+    for name in names:
+        made = await _make(client, job, name, script, key)
+        if made is not None:
+            return made
+    taken = new_name or f"{meta['name']}-2 and the following"
+    raise Problem(409, "already-exists", f"{taken}: this name is taken", hint="send another `name`")
+
+
+async def _find_script(client: Client, job: Object) -> Object | None:
+    name = get_job_script(job["metadata"]["name"])
+    try:
+        script = await client.get(CONFIG_MAPS, name, job["metadata"]["namespace"])
+    except NotFound:
+        return None
+    return script if read_labels(script).get(SCRIPT_OF) == job["metadata"]["name"] else None
+
+
+async def _make(client: Client, job: Object, name: str, script: Object | None, key: str) -> Object | None:
+    namespace = job["metadata"]["namespace"]
+    manifest = build_rerun(job, name)
+    labels = {**read_labels(manifest), KEY_LABEL: key}
+    manifest["metadata"]["labels"] = {label: value for label, value in labels.items() if value}
+    own: Object | None = None
+    if script is not None:
+        own = await _copy_script(client, script, name, key)
+        if own is None:
+            return None
+        manifest["spec"] = _rename(manifest["spec"], script["metadata"]["name"], own["metadata"]["name"])
+    try:
+        made = await client.create(TRAIN_JOBS, manifest, namespace, options=WRITES)
+    except AlreadyExists:
+        made = await client.get(TRAIN_JOBS, name, namespace)
+        if not key or read_labels(made).get(KEY_LABEL) != key:
+            await _remove(client, own)
+            return None
+    except StatusError as error:
+        if error.code < 500:
+            await _remove(client, own)
+        raise
+    if own is not None:
+        await adopt(client, own, made)
+    return made
+
+
+async def _copy_script(client: Client, script: Object, trainjob: str, key: str) -> Object | None:
+    """None when the name is taken."""
+    namespace = script["metadata"]["namespace"]
+    labels = {**read_labels(script), SCRIPT_OF: trainjob, KEY_LABEL: key}
+    meta = {"name": get_job_script(trainjob), "namespace": namespace}
+    meta_labels = {label: value for label, value in labels.items() if value}
+    fresh = {field: value for field, value in script.items() if field in _COPIED}
+    body: Object = {**fresh, "metadata": {**meta, "labels": meta_labels}, "immutable": True}
+    try:
+        return await client.create(CONFIG_MAPS, body, namespace, options=WRITES)
+    except AlreadyExists:
+        present = await client.get(CONFIG_MAPS, meta["name"], namespace)
+        same = key and read_labels(present).get(KEY_LABEL) == key
+        return present if same else None
+
+
+async def _remove(client: Client, script: Object | None) -> None:
+    if script is None or script["metadata"].get("ownerReferences"):
+        return
+    meta = script["metadata"]
+    try:
+        await client.delete(CONFIG_MAPS, meta["name"], meta["namespace"], DeleteOptions(uid=meta["uid"]))
+    except (NotFound, Conflict):
+        log.debug("the script is gone already", extra={"action": "rest.leftover", "script": meta["name"]})
+
+
+def _rename(spec: Object, old: str, new: str) -> Object:
+    """The spec with every volume of the one ConfigMap being one of the other."""
+    changed: Object = copy.deepcopy(spec)
+    stack: list[Any] = [changed]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            source = item.get("configMap")
+            if isinstance(source, dict) and source.get("name") == old:
+                source["name"] = new
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item
+    return changed

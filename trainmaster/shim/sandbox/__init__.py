@@ -1,0 +1,1 @@
+"""The sandbox of a Pod: namespaces, root, network, control groups, seccomp. Standard library only."""

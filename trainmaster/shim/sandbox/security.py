@@ -1,0 +1,272 @@
+"""Who a container's process is and what it may still ask of the kernel. The last steps before exec.
+
+A root Pod of a root server keeps the capabilities that container runtimes grant by default, less those that reach out
+of the Pod: without CAP_SYS_PTRACE it cannot follow /proc/1/root into the shim's file system, without CAP_MKNOD it
+cannot make the disk's device node. The seccomp filter is a deny list: it makes exotic calls fail, and is no boundary
+of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import platform
+import re
+import resource
+import struct
+from collections.abc import Iterable
+
+from trainmaster.shim.protocol import ContainerSpec
+from trainmaster.shim.sandbox import linux
+
+_KEPT_NAMES = {
+    "chown": 0,
+    "dac_override": 1,
+    "fowner": 3,
+    "fsetid": 4,
+    "kill": 5,
+    "setgid": 6,
+    "setuid": 7,
+    "setpcap": 8,
+    "net_bind_service": 10,
+    "net_raw": 13,
+    "sys_chroot": 18,
+    "audit_write": 29,
+    "setfcap": 31,
+}
+KEPT_CAPABILITIES = sum(1 << number for number in _KEPT_NAMES.values())
+
+_NONE = -1
+# name: (x86-64, arm64)
+DENIED = {
+    # File systems and what a process sees of them: the Pod's root is made before.
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "open_by_handle_at": (304, 265),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "fanotify_init": (300, 262),
+    # Namespaces.
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    # The kernel itself, its log and its keys.
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "bpf": (321, 280),
+    "syslog": (103, 116),
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "iopl": (172, _NONE),
+    "ioperm": (173, _NONE),
+    # Large, and the way of most escapes of the last years.
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "kcmp": (312, 272),
+    "vhangup": (153, 58),
+    # Left over from other times.
+    "lookup_dcookie": (212, 18),
+    "nfsservctl": (180, 42),
+    "create_module": (174, _NONE),
+    "get_kernel_syms": (177, _NONE),
+    "query_module": (178, _NONE),
+    "uselib": (134, _NONE),
+    "ustat": (136, _NONE),
+    "sysfs": (139, _NONE),
+    "_sysctl": (156, _NONE),
+    "vserver": (236, _NONE),
+}
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+_CLONE3 = 435
+_FIRST_UNKNOWN = 470
+"""Calls of kernels to come are not there, as on a kernel of today. The x32 calls of x86-64 have such numbers too."""
+_CLONE, _SOCKET, _PERSONALITY = (56, 220), (41, 198), (135, 92)
+_NEW_NAMESPACES = 0x7E020000
+"""The flags of clone that make namespaces; those of clone3 cannot be seen by a filter."""
+_FAMILIES = (38, 40)
+"""AF_ALG (the kernel's ciphers) and AF_VSOCK, which no network namespace holds."""
+_ASK_PERSONALITY, _PERSONALITIES = 0xFFFFFFFF, 0x0008 | 0x20000 | 0x40000
+"""32-bit names, old version numbers, and no randomised addresses, as debuggers ask for."""
+_LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_ANY, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
+"""Where seccomp shows them; of the first argument the lower half."""
+
+_Step = tuple[int, int, str, str]
+"""(operation, value, where to go if it holds, where else); "" is the next one."""
+
+
+def build_filter(machine: str) -> bytes:
+    """A seccomp program for this machine; empty where we do not know the numbers."""
+    if machine not in _ARCHITECTURES:
+        return b""
+    column, architecture = _ARCHITECTURES[machine]
+    steps: list[_Step] = [
+        (_LOAD, _ARCHITECTURE, "", ""),
+        # Another architecture's calls have other numbers: let none of them through.
+        (_JUMP_EQUAL, architecture, "", "unknown"),
+        (_LOAD, _NUMBER, "", ""),
+        (_JUMP_AT_LEAST, _FIRST_UNKNOWN, "unknown", ""),
+        # The C library falls back from clone3 to clone, whose flags can be read.
+        (_JUMP_EQUAL, _CLONE3, "unknown", ""),
+        (_JUMP_EQUAL, _CLONE[column], "clone", ""),
+        (_JUMP_EQUAL, _SOCKET[column], "socket", ""),
+        (_JUMP_EQUAL, _PERSONALITY[column], "personality", ""),
+    ]
+    for first, last in _find_ranges(sorted(pair[column] for pair in DENIED.values() if pair[column] != _NONE)):
+        steps += [(_JUMP_AT_LEAST, first, "", "allow"), (_JUMP_ABOVE, last, "", "deny")]
+    parts: dict[str, list[_Step]] = {
+        "allow": [(_RETURN, _ALLOW, "", "")],
+        "deny": [(_RETURN, _ERRNO | errno.EPERM, "", "")],
+        "unknown": [(_RETURN, _ERRNO | errno.ENOSYS, "", "")],
+        "clone": [(_LOAD, _ARGUMENT, "", ""), (_JUMP_ANY, _NEW_NAMESPACES, "deny2", "allow2")],
+        "socket": [
+            (_LOAD, _ARGUMENT, "", ""),
+            *((_JUMP_EQUAL, family, "family", "") for family in _FAMILIES),
+            (_RETURN, _ALLOW, "", ""),
+        ],
+        "family": [(_RETURN, _ERRNO | errno.EAFNOSUPPORT, "", "")],
+        "personality": [
+            (_LOAD, _ARGUMENT, "", ""),
+            (_JUMP_EQUAL, _ASK_PERSONALITY, "allow2", ""),
+            (_JUMP_ANY, ~_PERSONALITIES & 0xFFFFFFFF, "deny2", "allow2"),
+        ],
+        # Jumps lead forward only.
+        "allow2": [(_RETURN, _ALLOW, "", "")],
+        "deny2": [(_RETURN, _ERRNO | errno.EPERM, "", "")],
+    }
+    return _assemble(steps, parts)
+
+
+def _find_ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges
+
+
+def _assemble(steps: list[_Step], parts: dict[str, list[_Step]]) -> bytes:
+    places: dict[str, int] = {}
+    for name, part in parts.items():
+        places[name] = len(steps)
+        steps = [*steps, *part]
+    packed = []
+    for position, (operation, value, then, otherwise) in enumerate(steps, 1):
+        jumps = [places[name] - position if name else 0 for name in (then, otherwise)]
+        # struct sock_filter: how far the jumps go fits into a byte.
+        packed.append(struct.pack("HBBI", operation, *jumps, value))
+    return b"".join(packed)
+
+
+FILTER = build_filter(platform.machine())
+
+
+def change_identity(container: ContainerSpec) -> None:
+    """To the container's uid, as root of the machine. Capabilities go with the uid, or are cut down here."""
+    user = container.run_as_user or 0
+    group = container.run_as_group if container.run_as_group is not None else user
+    _hand_over_output(user, group)
+    os.setgroups(container.groups)
+    os.setresgid(group, group, group)
+    # The bounding set is cut for ordinary users as well: a setuid program of the machine would bring the rest back.
+    linux.keep_capabilities(KEPT_CAPABILITIES)
+    if user:
+        os.setresuid(user, user, user)
+
+
+def map_identity(container: ContainerSpec, own_user: int, own_group: int) -> None:
+    """To the container's uid as it is seen inside; outside, files belong to the server's user, whoever runs here.
+
+    A user namespace of the container's own: in it the process has no power over the shim, the mounts or the network.
+    """
+    user = own_user if container.run_as_user is None else container.run_as_user
+    group = container.run_as_group
+    if group is None:
+        group = own_group if container.run_as_user is None else user
+    outer_user, outer_group = os.geteuid(), os.getegid()
+    linux.unshare(linux.CLONE_NEWUSER)
+    linux.write_id_maps(user, outer_user, group, outer_group)
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
+    if user == 0:
+        linux.keep_capabilities(KEPT_CAPABILITIES)
+
+
+def drop_after_join(container: ContainerSpec) -> None:
+    """In the container's user namespace, joined with all capabilities: as `map_identity` left the first process."""
+    if container.run_as_user == 0:
+        linux.keep_capabilities(KEPT_CAPABILITIES)
+    else:
+        linux.keep_capabilities(0)
+
+
+def limit(container: ContainerSpec) -> None:
+    """Before the change of user: an exec fails when the user has more processes than it may."""
+    _set_limits(container.rlimits)
+
+
+def limit_inside(container: ContainerSpec, pids: int) -> None:
+    """In the container's own user namespace, where the kernel counts its processes by themselves; what is set before
+    that namespace is made counts all processes of the server's user. So the Pod's `pids` are the container's here."""
+    inside = [(number, most) for number, most in container.rlimits if number != resource.RLIMIT_NPROC]
+    if pids and _COUNTS_INSIDE:
+        inside.append((resource.RLIMIT_NPROC, pids))
+    _set_limits(inside)
+
+
+def counts_by_namespace(release: str) -> bool:
+    """Linux 5.14 and later; before, the limit was on all processes of the server's user, wherever they are."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return found is not None and (int(found[1]), int(found[2])) >= (5, 14)
+
+
+_COUNTS_INSIDE = counts_by_namespace(platform.release())
+
+
+def _set_limits(limits: Iterable[tuple[int, int]]) -> None:
+    for number, most in limits:
+        soft, hard = resource.getrlimit(number)
+        ceiling = most if hard == resource.RLIM_INFINITY else min(hard, most)
+        resource.setrlimit(number, (ceiling if soft == resource.RLIM_INFINITY else min(soft, ceiling), ceiling))
+
+
+def seal(container: ContainerSpec) -> None:
+    """Nothing that is executed from here on gains anything."""
+    if not container.new_privileges:
+        linux.set_no_new_privileges()
+        if container.seccomp and FILTER:
+            linux.install_seccomp(FILTER)
+
+
+def _hand_over_output(user: int, group: int) -> None:
+    """Programs open /dev/stdout by name, which needs the permission that the descriptor itself does not."""
+    if user:
+        for handle in (1, 2):
+            with contextlib.suppress(OSError):
+                os.fchown(handle, user, group)
