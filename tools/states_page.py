@@ -1,8 +1,8 @@
 """Makes docs/states.md: every state that a TrainJob can show, what it means, and what to do.
 
 The reasons are read from the code of the controllers (`collect`), the words about them stand in
-`trainmaster/api/states.py`. A unit test fails when a controller can write a reason that has no words, when words are
-left over, or when the page is not up to date.
+`trainmaster/api/state_texts.py`. A unit test fails when a controller can write a reason that has no words, when words
+are left over, or when the page is not up to date.
 
     python tools/states_page.py
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.api.states import CONDITIONS, WAITING
+from trainmaster.api.state_texts import CONDITIONS, WAITING
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ROOT / "trainmaster" / "controllers"

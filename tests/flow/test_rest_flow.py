@@ -25,7 +25,7 @@ from trainmaster.rest.services.creation.server_fields import ServerFields
 from trainmaster.rest.services.creation.sweeping import LEFT_SECONDS, NET_SECONDS, Sweeper
 from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.deleting import delete_job
-from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.records import NoRecords
 from trainmaster.testing.virtual import run_virtual
 

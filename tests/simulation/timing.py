@@ -14,7 +14,7 @@ from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 from trainmaster.client.view import View
-from trainmaster.controllers.job.books import read_books
+from trainmaster.controllers.job.expected_pods import read_books
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.batch import Job
 from trainmaster.kit.clock import parse_time

@@ -14,8 +14,8 @@ from typing import Any
 
 from trainmaster.api import status
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, JOBSET_UID, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.client.contract import DeleteOptions, LogOptions, PatchType, WatchEvent, WatchOptions, WatchStream
 from trainmaster.client.http import Unreachable

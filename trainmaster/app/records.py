@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Object
-from trainmaster.api.places import find_place
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.local import LocalClient
@@ -26,7 +26,7 @@ from trainmaster.app.settings import History
 from trainmaster.controllers.lifecycle.contract import HistoryLedger
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, ArchiveError
-from trainmaster.history.gather import ViewGather
+from trainmaster.history.gathering import ViewGather
 from trainmaster.history.keeper import HistoryLimits, Keeper
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics

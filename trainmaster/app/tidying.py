@@ -30,7 +30,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.bundles import BundleStore
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.history.archive import ArchiveError
-from trainmaster.history.mentions import find_mentioned
+from trainmaster.history.code_mentions import find_mentioned
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 

@@ -40,7 +40,8 @@ from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
-from trainmaster.history import holdings, logs
+from trainmaster.history import disk_holdings as holdings
+from trainmaster.history import logs
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics

@@ -13,8 +13,8 @@ from trainmaster.api.code import CODE_DIGEST, GIT_COMMIT, GIT_DIRTY
 from trainmaster.api.labels import RERUN_OF
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
+from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import Object
-from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS
 from trainmaster.cli import terminal
 from trainmaster.cli.context import CommandContext

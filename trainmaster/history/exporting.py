@@ -17,7 +17,7 @@ from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import AlreadyExists
 from trainmaster.api.training import snapshots
 from trainmaster.client.contract import Client
-from trainmaster.history import show
+from trainmaster.history import rendering
 from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
@@ -60,7 +60,11 @@ def write(path: Path, record: JobRecord, logs: Sequence[ArchivedLog], points: Se
     try:
         with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             option = orjson.OPT_INDENT_2
-            _add(archive, f"{root}/record.json", orjson.dumps(show.to_full_data(record, logs, points), option=option))
+            _add(
+                archive,
+                f"{root}/record.json",
+                orjson.dumps(rendering.to_full_data(record, logs, points), option=option),
+            )
             manifest = build_manifest(record, record.name)
             _add(archive, f"{root}/trainjob.json", orjson.dumps(manifest, option=option))
             if record.document.get("runtime"):

@@ -28,7 +28,7 @@ from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.history import logs, purging
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
-from trainmaster.history.gather import Gather
+from trainmaster.history.gathering import Gather
 from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, build_record, merge
 from trainmaster.history.series import Point, read_point
 from trainmaster.jobs.models.jobsets import JobSet

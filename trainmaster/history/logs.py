@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.api.places import PodPlace, parse_place
+from trainmaster.api.log_paths import PodPlace, parse_place
 
 FOLDER = "logs"
 

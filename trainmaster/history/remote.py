@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.places import find_place
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
 from trainmaster.api.status import NotFound, StatusError
@@ -30,7 +30,7 @@ _MOST_EVENTS_OF = 100
 
 
 class ClientGather:
-    """`history.gather.Gather`. `directory` is the archive's."""
+    """`history.gathering.Gather`. `directory` is the archive's."""
 
     def __init__(self, client: Client, directory: Path) -> None:
         self._client = client

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.places import find_place
 from trainmaster.api.resources import JOB_SETS, PODS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training.snapshots import find_runtime_gvr

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import orjson
 
 from trainmaster import checkpoint
-from trainmaster.api.places import PodPlace, find_place
+from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
@@ -54,7 +54,7 @@ _SCRATCH = ("volumes", "scratch", "work")
 """Below a Pod's directory."""
 
 KeepLogs: TypeAlias = Callable[[str, Path], object]
-"""(place, Pod directory): see `api.places`. Called in a thread."""
+"""(place, Pod directory): see `api.log_paths`. Called in a thread."""
 ListKept: TypeAlias = Callable[[str], Sequence[Path]]
 """(namespace): directories. Called in a thread."""
 

@@ -32,9 +32,9 @@ from trainmaster.client.contract import (
     WatchStream,
     WriteOptions,
 )
+from trainmaster.rest.audit_trail import Deed, Trail
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.creation.naming import make_user
-from trainmaster.rest.trail import Deed, Trail
 
 TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")
 ACCESS_REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from trainmaster.rest.audit_trail import Trail
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend
-from trainmaster.rest.trail import Trail
 
 
 # Coroutines, because the framework runs plain functions in threads.

@@ -13,15 +13,15 @@ from trainmaster.client.contract import Client
 from trainmaster.edge.addresses import TrustedProxies
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
+from trainmaster.rest.audit_trail import Write
 from trainmaster.rest.callers import Callers
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creation.guide_jobs import GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.history import HistoryDesk
-from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantDesk
-from trainmaster.rest.trail import Write
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.api.status import StatusError
 from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.rest.audit_trail import Trail
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.problems import Problem, build_unexpected, from_status
-from trainmaster.rest.trail import Trail
 
 log = logging.getLogger(__name__)
 

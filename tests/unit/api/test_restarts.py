@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.api.labels import FIRST_ATTEMPT, RESTART
+from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Object
-from trainmaster.api.places import find_place
 from trainmaster.api.training.restarts import decide_next, is_asked_for
 
 pytestmark = pytest.mark.unit

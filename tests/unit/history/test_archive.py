@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.places import PodPlace, find_place, parse_place
+from trainmaster.api.log_paths import PodPlace, find_place, parse_place
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.record import DELETED, JobRecord, RecordedDeletion, RecordSources, build_record, merge

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.history.test_archive import make_record
 from trainmaster.history.archive import Archive
-from trainmaster.history.holdings import list_directories
+from trainmaster.history.disk_holdings import list_directories
 
 pytestmark = pytest.mark.unit
 

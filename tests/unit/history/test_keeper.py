@@ -18,7 +18,7 @@ from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.history.archive import Archive, Filter
-from trainmaster.history.gather import ViewGather
+from trainmaster.history.gathering import ViewGather
 from trainmaster.history.keeper import UNSEEN, Keeper
 from trainmaster.history.record import JobRecord, RecordSources, build_record
 from trainmaster.kit.scopes import Scope

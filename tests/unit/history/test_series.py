@@ -17,7 +17,7 @@ from tests.unit.history.test_archive import make_record
 from tests.unit.history.test_keeper import run, wait_for_record
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.client.contract import PatchType
-from trainmaster.history import series, show
+from trainmaster.history import rendering, series
 from trainmaster.history.archive import FILE, Archive
 from trainmaster.history.series import LIMIT, Point, choose_dropped, list_courses, read_point
 
@@ -102,10 +102,10 @@ def test_courses_and_words() -> None:
         ("loss", 2.0, 0.5, 0.5, 2.0, 2),
         ("accuracy", 0.9, 0.9, 0.9, 0.9, 1),
     ]
-    lines = list(show.describe(make_record(), (), points))
+    lines = list(rendering.describe(make_record(), (), points))
     assert "Progress:   90 %, 3 points kept: `-o json` shows them" in lines
     assert "  loss      2 -> 0.5  (least 0.5, most 2)" in lines
-    data = show.to_full_data(make_record(), (), points)["progress"]
+    data = rendering.to_full_data(make_record(), (), points)["progress"]
     assert data == series.to_data(points)
     assert data[1] == {
         "at": "1970-01-01T00:00:05Z",
@@ -145,7 +145,7 @@ def test_a_failed_job_says_who_failed_and_its_last_words_once() -> None:
     record = make_record()
     trainjob = {**record.document["trainjob"], "status": {"conditions": [condition], "failure": failure}}
     record = replace(record, state="Failed", document={**record.document, "trainjob": trainjob})
-    lines = list(show.describe(record, ()))
+    lines = list(rendering.describe(record, ()))
     at = lines.index("Last words:")
     assert lines[at - 1] == "Why:        rank 1: exit code 1: ValueError:  [2Jbad"
     assert lines[at + 1 : at + 3] == ["  step", "  ValueError:  [2Jbad"]

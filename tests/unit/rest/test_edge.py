@@ -30,7 +30,7 @@ from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.creation.server_fields import ServerFields
 from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.history import HistoryDesk
-from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.records import NoRecords
 from trainmaster.rest.services.sign_up import SignUpRules
 from trainmaster.rest.services.streams import Streams

@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.history.archive import Archive
 from trainmaster.history.record import JobRecord, RecordedDeletion
-from trainmaster.rest.services.reading import describe_record
+from trainmaster.rest.services.job_reader import describe_record
 from trainmaster.rest.services.records import ArchivedRecords, NoRecords, keep_end
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ import pytest
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
-from trainmaster.rest.services.views import JobFacts, build_detail
+from trainmaster.rest.services.job_views import JobFacts, build_detail
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools.states_page import PAGE, SAYERS, collect, render
-from trainmaster.api.states import CONDITIONS, WAITING
+from trainmaster.api.state_texts import CONDITIONS, WAITING
 from trainmaster.controllers.trainjob.reconciler import MISSING
 from trainmaster.controllers.trainjob.runtimes import NOT_FOUND
 

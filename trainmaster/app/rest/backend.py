@@ -33,7 +33,7 @@ from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.creation.server_fields import FindFields, ServerFields
 from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.history import HistoryDesk
-from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.records import ArchivedRecords, NoRecords
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantDesk

@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Object
-from trainmaster.api.places import find_place
 from trainmaster.api.resources import PODS
 from trainmaster.api.training.steps import NODE
 from trainmaster.cli import exits, streams

@@ -21,7 +21,7 @@ from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.spans import parse_span
-from trainmaster.history import exporting, purging, show
+from trainmaster.history import exporting, purging, rendering
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.logs import ArchivedLog, list_logs, read_lines
 from trainmaster.history.record import JobRecord
@@ -116,12 +116,12 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 def _list(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     found = archive.select(Filter(options.namespace, state=options.state or "", limit=options.limit))
     if options.output != "table":
-        print_data(context, [show.to_data(line) for line in found], options.output)
+        print_data(context, [rendering.to_data(line) for line in found], options.output)
         return exits.OK
     if not found:
         context.note("no records")
         return exits.OK
-    print_table(context, show.COLUMNS, [show.to_row(line) for line in found])
+    print_table(context, rendering.COLUMNS, [rendering.to_row(line) for line in found])
     return exits.OK
 
 
@@ -130,9 +130,9 @@ def _get(options: argparse.Namespace, context: CommandContext, archive: Archive)
     logs = list_logs(archive.directory, archive.list_jobsets(record.uid))
     points = archive.list_points(record.uid)
     if options.output != "table":
-        print_data(context, show.to_full_data(record, logs, points), options.output)
+        print_data(context, rendering.to_full_data(record, logs, points), options.output)
         return exits.OK
-    for line in show.describe(record, logs, points):
+    for line in rendering.describe(record, logs, points):
         context.say(line)
     if left := list_outputs(archive.directory, record.uid):
         where = "" if record.namespace == "default" else f" -n {record.namespace}"
@@ -148,10 +148,10 @@ def _logs(options: argparse.Namespace, context: CommandContext, archive: Archive
         raise exits.Failure(f"no logs of {record.namespace}/{record.name} were kept: its Pods never started")
     chosen = [log for log in kept if _wanted(options, log, kept)]
     if not chosen:
-        raise exits.Failure(f"no such log; there are: {show.name_logs(kept)}")
+        raise exits.Failure(f"no such log; there are: {rendering.name_logs(kept)}")
     lone = len({(log.place.attempt, log.place.pod, log.container) for log in chosen}) == 1
     for log in chosen:
-        prefix = b"" if lone else f"[{show.name_log(log)}] ".encode()
+        prefix = b"" if lone else f"[{rendering.name_log(log)}] ".encode()
         for moment, _, text in read_lines(log):
             head = f"{moment} ".encode() if options.timestamps else b""
             context.write(prefix + head + text + b"\n")
@@ -212,7 +212,7 @@ def _purge(options: argparse.Namespace, context: CommandContext, archive: Archiv
     if not found:
         context.note("nothing to forget: only records of deleted jobs can be purged")
         return exits.OK
-    print_table(context, show.COLUMNS, [show.to_row(line) for line in found])
+    print_table(context, rendering.COLUMNS, [rendering.to_row(line) for line in found])
     if not options.yes:
         context.note(f"{len(found)} records would be forgotten with their logs; add --yes to do it")
         return exits.OK

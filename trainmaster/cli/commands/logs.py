@@ -33,7 +33,7 @@ from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
 from trainmaster.kit.clock import SystemClock, format_time
 
 if TYPE_CHECKING:
-    from trainmaster.history.kept import KeptLogs
+    from trainmaster.history.kept_logs import KeptLogs
 
 _RANK_COLOURS = ("36", "35", "34", "33", "32", "31")
 
@@ -132,7 +132,7 @@ async def _print_all(entries: AsyncGenerator[Entry, None], printer: Printer) -> 
 
 def _open_kept(options: argparse.Namespace, context: CommandContext) -> KeptLogs:
     # SQLite is loaded only for a home that has a history.
-    from trainmaster.history.kept import KeptLogs
+    from trainmaster.history.kept_logs import KeptLogs
 
     return KeptLogs(context.home(options).history)
 

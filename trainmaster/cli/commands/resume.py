@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from trainmaster.cli import toggling
+from trainmaster.cli import suspending as toggling
 from trainmaster.cli.context import CommandContext
 
 add_arguments = toggling.add_arguments

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from trainmaster.api.devices import list_shares
 from trainmaster.api.formats import quantity
 from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import GVR, Fields, Object
-from trainmaster.api.places import find_place
 from trainmaster.api.pods.requests import CPU, GPU, count_requests, read_amounts
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.resources import PODS

@@ -71,7 +71,7 @@ def _find_kept(home: Home | None, *, fresh: bool) -> Kept | None:
         return None
     if fresh:
         return FreshLogs(home.history)
-    from trainmaster.history.kept import KeptLogs
+    from trainmaster.history.kept_logs import KeptLogs
 
     return KeptLogs(home.history)
 

@@ -28,7 +28,7 @@ from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.frameworks.keys import KeyPair
 from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.reconciler import NODE
-from trainmaster.controllers.scheduler.words import name_amount
+from trainmaster.controllers.scheduler.sentences import name_amount
 from trainmaster.controllers.trainjob.children import Children, build_children
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod

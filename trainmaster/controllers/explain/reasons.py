@@ -20,16 +20,16 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS, TRAIN_JOBS
-from trainmaster.api.states import WAITING as WORDS
+from trainmaster.api.state_texts import WAITING as WORDS
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import Questions, UnblockingChange
 from trainmaster.controllers.explain.world import read_ledger
 from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
-from trainmaster.controllers.scheduler.look import SchedulingPass, SchedulingVerdict, VerdictKind
+from trainmaster.controllers.scheduler.free_amounts import NodeRoom, make_room
+from trainmaster.controllers.scheduler.queue_pass import SchedulingPass, SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.reconciler import NODE
-from trainmaster.controllers.scheduler.room import NodeRoom, make_room
-from trainmaster.controllers.scheduler.words import describe as describe_verdict
+from trainmaster.controllers.scheduler.sentences import describe as describe_verdict
 from trainmaster.controllers.trainjob.verdict import describe as describe_failure
 from trainmaster.jobs.janitor import describe_age
 from trainmaster.jobs.models.jobsets import JobSet

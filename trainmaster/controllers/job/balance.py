@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.api.reading import read_text
-from trainmaster.controllers.job.books import Slot
+from trainmaster.controllers.job.expected_pods import Slot
+from trainmaster.controllers.job.pod_counts import Tally
 from trainmaster.controllers.job.pods import count_restarts, find_index
-from trainmaster.controllers.job.tally import Tally
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 BOOKS = "trainmaster.dev/pods"
-"""On unfinished Jobs: which Pods are expected to exist and how often each index was tried (see `books`)."""
+"""On unfinished Jobs: which Pods are expected to exist and how often each index was tried (see `expected_pods`)."""
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 """On Pods of Jobs with backoffLimitPerIndex: how many Pods of the index had failed before. Users read it."""
 IGNORED_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"

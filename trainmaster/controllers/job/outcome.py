@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.api.reading import read_spec
+from trainmaster.controllers.job.pod_counts import Tally
 from trainmaster.controllers.job.pods import count_restarts
 from trainmaster.controllers.job.success_policy import find_success
-from trainmaster.controllers.job.tally import Tally
 from trainmaster.jobs.models.batch import Job
 from trainmaster.kit.timeline import Now
 

@@ -13,12 +13,12 @@ from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.controllers.job import outcome as ends
 from trainmaster.controllers.job.balance import MOST, find_missing, list_surplus
-from trainmaster.controllers.job.books import FIRST, render_books
 from trainmaster.controllers.job.claims import Claims, build_release
+from trainmaster.controllers.job.expected_pods import FIRST, render_books
 from trainmaster.controllers.job.keys import BOOKS
 from trainmaster.controllers.job.outcome import JobOutcome
+from trainmaster.controllers.job.pod_counts import Tally
 from trainmaster.controllers.job.pods import build_pod, build_pod_name
-from trainmaster.controllers.job.tally import Tally
 from trainmaster.engine.plan import Note, Plan
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.pods import Pod

@@ -15,7 +15,7 @@ from trainmaster.api import labels
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_annotations, read_labels, read_metadata
-from trainmaster.controllers.job.books import Slot
+from trainmaster.controllers.job.expected_pods import Slot
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.jobs.models.batch import Job

@@ -18,13 +18,13 @@ from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
-from trainmaster.controllers.job.books import Slot, read_books
 from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, map_job, map_pod
+from trainmaster.controllers.job.expected_pods import Slot, read_books
 from trainmaster.controllers.job.facts import PodFactsMemo
 from trainmaster.controllers.job.fields import JOB
 from trainmaster.controllers.job.passes import Pass
+from trainmaster.controllers.job.pod_counts import count_pods
 from trainmaster.controllers.job.pods import build_pod_name
-from trainmaster.controllers.job.tally import count_pods
 from trainmaster.controllers.job.ttl import expire
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller

@@ -10,7 +10,7 @@ from trainmaster.api import labels
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields, read_labels, read_metadata, read_spec
 from trainmaster.controllers.jobset import volumes
-from trainmaster.controllers.jobset.places import (
+from trainmaster.controllers.jobset.job_places import (
     JobPlace,
     count_replicas,
     find_coordinator,

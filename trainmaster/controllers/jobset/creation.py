@@ -10,7 +10,7 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Write
 from trainmaster.controllers.jobset import leftovers, startup, volumes
 from trainmaster.controllers.jobset.children import ChildJobs, build_job, build_service, find_placement
-from trainmaster.controllers.jobset.places import JobPlace, get_job_name, list_places
+from trainmaster.controllers.jobset.job_places import JobPlace, get_job_name, list_places
 from trainmaster.controllers.jobset.status import Draft
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.jobs.models.jobsets import JobSet

@@ -14,7 +14,7 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.jobset.children import ChildJobs
-from trainmaster.controllers.jobset.places import count_replicas
+from trainmaster.controllers.jobset.job_places import count_replicas
 from trainmaster.engine.plan import Note
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet

@@ -1,7 +1,8 @@
 """Whether the node would take a Pod at all; if not, why, in the words of upstream's scheduler and in words that help.
 
 Looked at, in upstream's order: whether the node is cordoned, its taints, node selector and required node affinity,
-spreading. Whether there is room is another question (`room`). What a Pod prefers makes no difference with one node.
+spreading. Whether there is room is another question (`free_amounts`). What a Pod prefers makes no difference with one
+node.
 """
 
 from __future__ import annotations

@@ -26,11 +26,18 @@ from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NAMESPACES, NODES, 
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch, Write, WriteRefusal
+from trainmaster.controllers.scheduler.free_amounts import make_room
 from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, LedgerEntry, SchedulingLedger
-from trainmaster.controllers.scheduler.look import ENOUGH, REFUSED, Look, SchedulingPass, SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.placement import list_unmet
-from trainmaster.controllers.scheduler.room import make_room
-from trainmaster.controllers.scheduler.words import describe
+from trainmaster.controllers.scheduler.queue_pass import (
+    ENOUGH,
+    REFUSED,
+    Look,
+    SchedulingPass,
+    SchedulingVerdict,
+    VerdictKind,
+)
+from trainmaster.controllers.scheduler.sentences import describe
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan

@@ -9,8 +9,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import Object
-from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, LogOptions
 from trainmaster.jobs.logs.contract import (

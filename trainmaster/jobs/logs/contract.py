@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from trainmaster.api.places import PodPlace
+from trainmaster.api.log_paths import PodPlace
 from trainmaster.api.status import StatusError
 from trainmaster.jobs.logs.lines import Position, Stamped
 from trainmaster.kit.clock import Clock
@@ -89,7 +89,7 @@ class KeptLog(Protocol):
 
 
 class Kept(Protocol):
-    """Logs that outlived their Pods: `trainmaster.history.kept`."""
+    """Logs that outlived their Pods: `trainmaster.history.kept_logs`."""
 
     def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
         """Of the TrainJob with that uid; `jobsets` are uids that the caller knows besides."""

@@ -13,8 +13,8 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from trainmaster.api.labels import JOBSET_NAME
+from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import GVR, Fields, Object
-from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, LogOptions, WatchEvent

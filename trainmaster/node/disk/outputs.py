@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from trainmaster.api.places import find_place
+from trainmaster.api.log_paths import find_place
 from trainmaster.bundles.store import BundleStore
 from trainmaster.bundles.views import LEFT_OUT, is_inside, is_same_file, is_same_link
 from trainmaster.history.results import ABOUT, FILES, WORKDIRS

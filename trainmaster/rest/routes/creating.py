@@ -17,7 +17,7 @@ from trainmaster.rest.routes.jobs import Key
 from trainmaster.rest.services.creation.keys import hash_body, hash_key
 from trainmaster.rest.services.creation.new_job_request import check_new_job
 from trainmaster.rest.services.creation.new_jobs import Ticket
-from trainmaster.rest.services.spaces import find_namespace
+from trainmaster.rest.services.namespaces import find_namespace
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 

@@ -12,8 +12,8 @@ from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.history import LogLines, RecordDetail, Records, RecordSummary
 from trainmaster.rest.routes.jobs import Attempt, Continue, Limit, Namespace, Tail, Worker
 from trainmaster.rest.services.history import RecordsWanted
-from trainmaster.rest.services.printed import read_end
-from trainmaster.rest.services.spaces import check_reader, find_namespace
+from trainmaster.rest.services.log_answers import read_end
+from trainmaster.rest.services.namespaces import check_reader, find_namespace
 
 router = APIRouter(prefix="/api/v1/history", tags=["history"])
 

@@ -29,8 +29,8 @@ from trainmaster.rest.problems import not_found
 from trainmaster.rest.services import jobs
 from trainmaster.rest.services.creation.keys import hash_key
 from trainmaster.rest.services.deleting import delete_job
-from trainmaster.rest.services.printed import read_end
-from trainmaster.rest.services.spaces import find_namespace
+from trainmaster.rest.services.log_answers import read_end
+from trainmaster.rest.services.namespaces import find_namespace
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 

@@ -15,7 +15,7 @@ from trainmaster.rest.openapi import Responses
 from trainmaster.rest.routes.jobs import Name, Namespace, Worker
 from trainmaster.rest.services import event_stream, log_stream
 from trainmaster.rest.services.jobs import check_worker, get_job
-from trainmaster.rest.services.spaces import check_reader, find_namespace
+from trainmaster.rest.services.namespaces import check_reader, find_namespace
 from trainmaster.rest.sse import MEDIA_TYPE, EventStream
 
 router = APIRouter(prefix="/api/v1", tags=["streams"])

@@ -15,7 +15,7 @@ from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.services.creation import naming
-from trainmaster.rest.services.reading import JobReader
+from trainmaster.rest.services.job_reader import JobReader
 
 
 @dataclass(frozen=True, slots=True)

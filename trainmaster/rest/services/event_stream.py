@@ -27,8 +27,8 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.problems import FieldProblem, invalid
+from trainmaster.rest.services.job_views import build_progress, read_state
 from trainmaster.rest.services.streams import encode
-from trainmaster.rest.services.views import build_progress, read_state
 
 _QUEUE = 200
 _LINGER_SECONDS = 2.0

@@ -16,19 +16,19 @@ from typing import TypeVar
 
 import orjson
 
+from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.places import find_place
 from trainmaster.api.reading import list_items, read_fields, read_status, read_text
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
-from trainmaster.history.kept import KeptLogs
+from trainmaster.history.kept_logs import KeptLogs
 from trainmaster.history.record import JobRecord
 from trainmaster.jobs.logs.contract import Kept, NothingKept
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
-from trainmaster.rest.services.reading import describe_record
-from trainmaster.rest.services.views import build_verdict, build_worker
+from trainmaster.rest.services.job_reader import describe_record
+from trainmaster.rest.services.job_views import build_verdict, build_worker
 
 T = TypeVar("T")
 _EVENTS = 500

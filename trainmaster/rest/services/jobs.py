@@ -36,8 +36,8 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.creation.rerunning import rerun
-from trainmaster.rest.services.reading import count_workers
-from trainmaster.rest.services.views import JobFacts, build_detail, build_summary, read_state
+from trainmaster.rest.services.job_reader import count_workers
+from trainmaster.rest.services.job_views import JobFacts, build_detail, build_summary, read_state
 
 _TRIES = 5
 _LOOKED_AT = 5_000

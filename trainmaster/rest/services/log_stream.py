@@ -27,9 +27,9 @@ from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
-from trainmaster.rest.services.printed import build_line
+from trainmaster.rest.services.job_views import read_state
+from trainmaster.rest.services.log_answers import build_line
 from trainmaster.rest.services.streams import encode
-from trainmaster.rest.services.views import read_state
 
 _VERSION = 1
 ID_LENGTH = 32_768

@@ -12,12 +12,12 @@ from trainmaster.api.resources import NODES
 from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, Allowance
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
+from trainmaster.rest.audit_trail import Trail
 from trainmaster.rest.callers import Caller, Latest, SeenClient, always_durable
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.sign_up import Door, SignUpRules
 from trainmaster.rest.services.streams import Streams
-from trainmaster.rest.trail import Trail
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.tenancy.invitations import Invitations
 from trainmaster.tenancy.register import Remains

@@ -11,7 +11,7 @@ from tests.unit.controllers.world import NOW, World
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
-from trainmaster.api.states import WAITING
+from trainmaster.api.state_texts import WAITING
 from trainmaster.controllers.explain.changes import find_most
 from trainmaster.controllers.explain.reasons import JobExplanation, explain, list_waiting
 from trainmaster.kit.clock import format_time

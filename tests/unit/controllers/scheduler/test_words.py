@@ -8,7 +8,7 @@ from tests.unit.controllers.scheduler.stage import Stage
 from trainmaster.api import tenancy
 from trainmaster.api.devices import Device
 from trainmaster.api.resources import NAMESPACES, PODS
-from trainmaster.controllers.scheduler.words import join
+from trainmaster.controllers.scheduler.sentences import join
 from trainmaster.controllers.waiting import find_annotated
 
 pytestmark = pytest.mark.unit

@@ -1,8 +1,8 @@
 """One look at the queue: who starts now, who waits, and for what. Pure; `reconciler` turns it into writes.
 
 The queue is walked from its head. A gang that fits is admitted, a gang that does not has what it asks for set aside
-(`room`). Gangs that time alone cannot help (too large for the machine, kept off by a selector) are passed over, so
-they keep nobody waiting. The walk ends early once nothing is left that anybody behind could use.
+(`free_amounts`). Gangs that time alone cannot help (too large for the machine, kept off by a selector) are passed over,
+so they keep nobody waiting. The walk ends early once nothing is left that anybody behind could use.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from trainmaster.api.node_policy import NO_POLICY, NodePolicy
 from trainmaster.api.pods.requests import GPU
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
+from trainmaster.controllers.scheduler.free_amounts import NodeRoom
 from trainmaster.controllers.scheduler.ledger import Gang, GangPart, LedgerEntry, SchedulingLedger
 from trainmaster.controllers.scheduler.placement import find_misfit
-from trainmaster.controllers.scheduler.room import NodeRoom
 from trainmaster.controllers.scheduler.shapes import GangRole
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.nodes import Node

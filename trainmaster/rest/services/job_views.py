@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from trainmaster.api.labels import REST_FRAMEWORK, USER
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import EffectiveTerm, find_deadline, find_ttl
+from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.places import PodPlace, find_place
 from trainmaster.api.reading import list_items
 from trainmaster.api.training.steps import LAUNCHER, NODE
 from trainmaster.jobs.models import trainjobs

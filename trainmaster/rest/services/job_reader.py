@@ -23,8 +23,8 @@ from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import COMPLETE, TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
+from trainmaster.rest.services.job_views import ON_HOLD
 from trainmaster.rest.services.records import TAIL_BYTES, RecordSource, keep_end
-from trainmaster.rest.services.views import ON_HOLD
 
 State = Literal["Running", "Complete", "Failed"]
 RUNNING: State = "Running"

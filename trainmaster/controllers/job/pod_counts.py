@@ -12,7 +12,7 @@ from datetime import datetime
 
 from trainmaster.api.jobs.indexes import parse_indexes
 from trainmaster.api.reading import read_text
-from trainmaster.controllers.job.books import Books, Slot, make_slot, read_books
+from trainmaster.controllers.job.expected_pods import Books, Slot, make_slot, read_books
 from trainmaster.controllers.job.facts import PodFacts
 from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, PodFailureVerdict, judge
 from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time
