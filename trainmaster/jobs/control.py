@@ -17,6 +17,7 @@ from trainmaster.api.status import AlreadyExists
 from trainmaster.api.training.restarts import decide_next
 from trainmaster.client.contract import Client, PatchType
 from trainmaster.jobs.manifests import build_manifest
+from trainmaster.jobs.models.objects import ObjectModel
 
 _NAMES = 1000
 
@@ -38,8 +39,7 @@ async def ask_for_attempt(
     was read: the revision proves that it has not ended, and that nobody else just asked."""
     meta = job["metadata"]
     attempt = decide_next(job, jobset)
-    head = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-    patch = {"metadata": {**head, "annotations": {**(annotations or {}), RESTART: str(attempt)}}}
+    patch = {"metadata": {**ObjectModel(job).head, "annotations": {**(annotations or {}), RESTART: str(attempt)}}}
     await client.patch(TRAIN_JOBS, meta["name"], PatchType.MERGE, patch, meta["namespace"])
     return attempt
 

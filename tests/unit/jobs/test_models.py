@@ -95,6 +95,10 @@ def test_ownership_is_by_uid_of_the_controller() -> None:
     assert one.is_owned_by("boss") and not one.is_owned_by("friend") and not one.is_owned_by("one")
 
 
+def test_the_head_of_a_patch_names_one_version_of_one_object() -> None:
+    assert ObjectModel(build(resourceVersion="7")).head == {"uid": "u1", "resourceVersion": "7"}
+
+
 def test_the_end_of_a_trainjob_and_of_its_children() -> None:
     at = "2026-01-01T00:00:00Z"
     done = build({"conditions": [build_condition("Complete", lastTransitionTime=at)]})

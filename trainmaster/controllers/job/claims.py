@@ -80,7 +80,7 @@ def _is_orphan(pod: Pod) -> bool:
 
 def _build_adoption(job: Job, pod: Pod, serial: int) -> Object:
     owners = [*pod.owners, build_owner_reference(job.raw)]
-    head: Object = {"uid": pod.uid, "resourceVersion": pod.resource_version, "ownerReferences": owners}
+    head: Object = {**pod.head, "ownerReferences": owners}
     if not job.is_indexed and find_number(pod, labels.POD_ATTEMPT) is None:
         head["annotations"] = {labels.POD_ATTEMPT: str(serial)}
     return {"metadata": head}
@@ -88,7 +88,7 @@ def _build_adoption(job: Job, pod: Pod, serial: int) -> Object:
 
 def build_release(job: Job, pod: Pod) -> Patch:
     owners = [owner for owner in pod.owners if owner.get("uid") != job.uid]
-    head = {"uid": pod.uid, "resourceVersion": pod.resource_version, "ownerReferences": owners or None}
+    head = {**pod.head, "ownerReferences": owners or None}
     return Patch(PODS, pod.namespace, pod.name, {"metadata": head})
 
 

@@ -262,7 +262,7 @@ class Pass:
         if not changed and not annotations:
             return None
         job = self._job
-        head: Object = {"uid": job.uid, "resourceVersion": job.resource_version}
+        head: Object = job.head
         if annotations:
             head["annotations"] = annotations
         return Patch(JOBS, job.namespace, job.name, {"metadata": head, "status": changed}, "status")

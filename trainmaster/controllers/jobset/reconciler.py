@@ -120,7 +120,7 @@ def _handle_failure(jobset: JobSet, buckets: ChildJobs, draft: Draft, previous: 
 
 
 def _note_progress(jobset: JobSet, draft: Draft) -> Patch:
-    head = {"uid": jobset.uid, "resourceVersion": jobset.resource_version}
+    head = jobset.head
     return _patch(jobset, {"metadata": {**head, "annotations": {RESTART_SERIES: str(draft.restarts)}}})
 
 

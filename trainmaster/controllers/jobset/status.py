@@ -77,7 +77,7 @@ class Draft:
         if not changed:
             return None
         jobset = self._jobset
-        head = {"uid": jobset.uid, "resourceVersion": jobset.resource_version}
+        head = jobset.head
         return Patch(JOB_SETS, jobset.namespace, jobset.name, {"metadata": head, "status": changed}, "status")
 
 

@@ -99,7 +99,7 @@ def _publish(
     if after == before:
         return None
     removed = dict.fromkeys(trainjob.retention, None)
-    head = {"uid": trainjob.uid, "resourceVersion": trainjob.resource_version}
+    head = trainjob.head
     body = {"metadata": head, "status": {"retention": None if after is None else {**removed, **after}}}
     return Patch(TRAIN_JOBS, trainjob.namespace, trainjob.name, body, "status")
 

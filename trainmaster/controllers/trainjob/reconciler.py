@@ -250,7 +250,7 @@ def _report(
     changed: Object = {key: after.get(key) for key in [*before, *after] if before.get(key) != after.get(key)}
     # An empty status is invalid (the schema wants a field): when the last field goes, the status goes.
     body = changed if after else None
-    head = {"uid": trainjob.uid, "resourceVersion": trainjob.resource_version}
+    head = trainjob.head
     status = Patch(TRAIN_JOBS, trainjob.namespace, trainjob.name, {"metadata": head, "status": body}, "status")
     return Plan(writes, status, notes, wake)
 

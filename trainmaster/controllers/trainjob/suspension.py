@@ -40,7 +40,7 @@ def build_update(jobset: JobSet, wanted: JobSet) -> Patch | None:
     metadata = _list_changed(jobset, wanted.meta)
     if not spec and not metadata:
         return None
-    head = {"uid": jobset.uid, "resourceVersion": jobset.resource_version, **metadata}
+    head = {**jobset.head, **metadata}
     body: Object = {"metadata": head}
     if spec:
         body["spec"] = spec

@@ -151,7 +151,7 @@ def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume, storage_class:
     """First the volume says whose it is, then the claim says what it has: the next pass sees a crash in between."""
     writes: list[Write] = []
     if volume.claim.get("uid") != claim.uid:
-        head = {"uid": volume.uid, "resourceVersion": volume.resource_version}
+        head = volume.head
         body = {"metadata": head, "spec": {"claimRef": build_reference(claim)}}
         writes.append(Patch(PERSISTENT_VOLUMES, "", volume.name, body))
     if claim.volume != volume.name or BIND_COMPLETED not in claim.annotations:

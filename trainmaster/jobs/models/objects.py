@@ -49,6 +49,11 @@ class ObjectModel:
         return str(self.meta.get("resourceVersion", ""))
 
     @property
+    def head(self) -> Object:
+        """The metadata of a patch that changes this version of this object, and nothing else under its name."""
+        return {"uid": self.uid, "resourceVersion": self.resource_version}
+
+    @property
     def created_at(self) -> str:
         return str(self.meta.get("creationTimestamp", ""))
 

@@ -55,7 +55,7 @@ class Reclaimer:
                 await asyncio.get_running_loop().run_in_executor(None, _remove, directory)
                 log.info("volume removed", extra={"action": "volumes.removed", "volume": volume.name})
         left = [name for name in volume.finalizers if name != FINALIZER]
-        meta = {"uid": volume.uid, "resourceVersion": volume.resource_version, "finalizers": left or None}
+        meta = {**volume.head, "finalizers": left or None}
         patch = {"metadata": meta}
         try:
             await self._client.patch(PERSISTENT_VOLUMES, volume.name, PatchType.MERGE, patch, options=_OPTIONS)
