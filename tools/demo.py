@@ -49,7 +49,7 @@ class Tour:
 
     def show(self, line: str) -> None:
         print(f"\n$ {line}", flush=True)
-        code = subprocess.run(shlex.split(line), env=self.environ, cwd=self._find_folder()).returncode
+        code = subprocess.run(shlex.split(line), env=self.environ, cwd=self._get_folder()).returncode
         if code:
             raise DemoError(f"that failed with exit code {code}")
 
@@ -57,13 +57,13 @@ class Tour:
         """As `show`, without a word on the screen."""
         command = shlex.split(line)
         done = subprocess.run(
-            command, env=self.environ, cwd=self._find_folder(), input=stdin, capture_output=True, text=True
+            command, env=self.environ, cwd=self._get_folder(), input=stdin, capture_output=True, text=True
         )
         if done.returncode:
             raise DemoError(f"`{line}` failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
-    def _find_folder(self) -> Path:
+    def _get_folder(self) -> Path:
         return self.project if self.project.is_dir() else self.project.parent
 
 

@@ -113,14 +113,14 @@ def _compare_answers(moment: str, path: str, want: Object | None, got: StatusErr
     if want is None or got is None:
         same = want is None and got is None
     else:
-        same = not find_missing(want, got)
+        same = not list_missing(want, got)
     if same:
         return []
     shown = ["let in" if want is None else "; ".join(want["texts"]), "let in" if got is None else got.message]
     return [Difference(moment, "TrainJob", "", path, shown[0], shown[1])]
 
 
-def find_missing(answer: Mapping[str, Any], ours: StatusError) -> list[str]:
+def list_missing(answer: Mapping[str, Any], ours: StatusError) -> list[str]:
     """Texts of upstream's answer that ours does not contain."""
     heard = "\n".join([ours.message, *(f"{cause.get('field')}: {cause.get('message')}" for cause in ours.causes)])
     heard = mask_text(heard)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.golden import cases, pending
 from tests.golden.differences import find_answer
-from tests.golden.harness import ask_refusals, find_missing
+from tests.golden.harness import ask_refusals, list_missing
 
 pytestmark = pytest.mark.golden
 
@@ -32,5 +32,5 @@ def find_problem(name: str) -> str:
         return "" if ours is None else f"should be let in, and is refused: {ours.message}"
     if ours is None:
         return "let in; should say: " + "; ".join(want["texts"])
-    missing = find_missing(want, ours)
+    missing = list_missing(want, ours)
     return f"does not say: {'; '.join(missing)}\nsays: {ours.message}" if missing else ""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.golden import cases, pending
 from tests.golden.differences import find_refused, list_unexpected
-from tests.golden.harness import compare_case, find_missing, run_case
+from tests.golden.harness import compare_case, list_missing, run_case
 
 pytestmark = pytest.mark.golden
 
@@ -27,5 +27,5 @@ def list_problems(name: str) -> list[str]:
     ours = run_case(name).refusal
     if ours is None:
         return [f"let in; the answer should name {', '.join(refused.texts)}"]
-    missing = find_missing({"texts": refused.texts}, ours)
+    missing = list_missing({"texts": refused.texts}, ours)
     return [f"the answer does not say {text!r}: {ours.message}" for text in missing]

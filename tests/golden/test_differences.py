@@ -9,7 +9,7 @@ import pytest
 from tests.golden import cases, pending
 from tests.golden.comparison import matches
 from tests.golden.differences import ANSWERS, FIELDS, REFUSED, Answer, Field, render
-from tests.golden.harness import ask_refusals, compare_case, find_missing
+from tests.golden.harness import ask_refusals, compare_case, list_missing
 from tests.golden.test_answers import NAMES
 from tests.golden.test_not_the_model import LINES
 
@@ -41,7 +41,7 @@ def test_no_entry_lets_everything_pass() -> None:
 def test_a_listed_answer_is_still_another(entry: Answer) -> None:
     version, _, case = entry.case.partition("/")
     upstream, ours = cases.load_refusals(version)[case]["answer"], ask_refusals(version)[case]
-    same = ours is None if upstream is None else ours is not None and not find_missing(upstream, ours)
+    same = ours is None if upstream is None else ours is not None and not list_missing(upstream, ours)
     assert not same or entry.case in pending.ANSWERS, "the answer is upstream's: remove the entry"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.golden import cases, pending
 from tests.golden.differences import find_refused
-from tests.golden.harness import find_missing, run_case, submit
+from tests.golden.harness import list_missing, run_case, submit
 from tests.golden.masking import Object
 
 pytestmark = pytest.mark.golden
@@ -33,7 +33,7 @@ def check_refused(case: str) -> None:
     listed, ours = find_refused(case), run_case(case).refusal
     assert listed is not None
     assert ours is not None, f"{case} is let in"
-    assert not find_missing({"texts": listed.texts}, ours), ours.message
+    assert not list_missing({"texts": listed.texts}, ours), ours.message
 
 
 def find_objects(case: str, moment: str, kind: str) -> list[Object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ SOURCES = sorted((ROOT / "trainmaster").rglob("*.py"))
 MOST_MODULES = 20
 MOST_GUARDS = 30
 MOST_ANY = 160
+MOST_SURE_FINDS = 39
 _GUARD = re.compile(r"""\.get\([^()]*\) or (\{\}|\[\]|\(\)|"")""")
 _ANY = re.compile(r"\bAny\b")
 
@@ -52,3 +54,15 @@ def test_types_say_what_they_mean() -> None:
     """`Fields` and `Object` are objects of the API. What is left are callbacks and formats of others."""
     found = list_lines(_ANY, "trainmaster/api/")
     assert len(found) <= MOST_ANY, "\n".join(found)
+
+
+def test_what_is_looked_for_may_not_be_there() -> None:
+    """`find_` says so with None, or with an empty text; `get_` raises, `list_` returns however many there are."""
+    found = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.lstrip("_").startswith("find_"):
+                returned = "" if node.returns is None else ast.unparse(node.returns)
+                if "None" not in returned and returned != "str":
+                    found.append(f"{name(path)}: {node.name} -> {returned}")
+    assert len(found) <= MOST_SURE_FINDS, "\n".join(found)

@@ -215,7 +215,7 @@ def test_exec_joins_the_container(folder: Path, level: str, mark: str) -> None:
             ]
             request = {"container": "main", "argv": argv, "tty": False}
             content, _ = await it.supervisor.request(pod.uid, "exec", fds=[silence, writer, writer], **request)
-            code = await it.supervisor.find_exec_exit(pod.uid, content["exec_id"])
+            code = await it.supervisor.get_exec_exit(pod.uid, content["exec_id"])
         finally:
             os.close(writer)
             os.close(silence)

@@ -250,7 +250,7 @@ def test_a_program_run_inside_a_container_has_its_environment_and_reports_its_co
             "u", "exec", [silence, writer, silence], container="main", argv=argv, env={"MORE": "more"}
         )
         os.close(writer)
-        assert await shims.supervisor.find_exec_exit("u", answer["exec_id"]) == 6
+        assert await shims.supervisor.get_exec_exit("u", answer["exec_id"]) == 6
         assert os.read(reader, 100) == b"own more\n"
         with pytest.raises(ShimError, match="executable file not found"):
             await shims.supervisor.request("u", "exec", [silence] * 3, container="main", argv=["no-such-program"])
@@ -271,7 +271,7 @@ def test_a_program_with_a_terminal_sees_its_size(tmp_path: Path) -> None:
         session = answer["exec_id"]
         await shims.supervisor.request("u", "resize", exec_id=session, rows=33, cols=77)
         os.write(ours, b"\n")
-        assert await shims.supervisor.find_exec_exit("u", session) == 0
+        assert await shims.supervisor.get_exec_exit("u", session) == 0
         assert b"33 77" in os.read(ours, 1000)
         os.close(ours)
         os.close(theirs)
@@ -337,7 +337,7 @@ def test_a_program_of_a_client_ends_with_the_control_plane_and_a_hook_does_not(t
         async with Shims(tmp_path).supervisor as other:
             await other.adopt("u")
             shims.supervisor._forget("u")  # as when the control plane is killed
-            ended = other.find_exec_exit("u", answer["exec_id"])
+            ended = other.get_exec_exit("u", answer["exec_id"])
             if bound:
                 assert await asyncio.wait_for(ended, 30) == 137
             else:

@@ -46,10 +46,10 @@ class RemoteClient(LocalClient):
     """`crash`: how the process of this client dies; only a client with one is met by faults at its writes."""
 
     def __init__(
-        self, world: World, find_server: FindServer, who: str, *, crash: Callable[[], None] | None = None
+        self, world: World, get_server: FindServer, who: str, *, crash: Callable[[], None] | None = None
     ) -> None:
         self._world = world
-        self._find = find_server
+        self._find = get_server
         self._who = who
         self._crash = crash
         self.stale: Callable[[], bool] = lambda: False
@@ -255,12 +255,12 @@ class Operator(Life):
     Those for TrainJobs are wired as on a cluster, with a watch cache; the others see the past (`lagging`).
     """
 
-    def __init__(self, world: World, find_server: FindServer, crash: Callable[[], None]) -> None:
+    def __init__(self, world: World, get_server: FindServer, crash: Callable[[], None]) -> None:
         super().__init__(world, "operator")
-        self._find = find_server
+        self._find = get_server
         self._crash = crash
         self._clients = {
-            item.name: RemoteClient(world, find_server, item.name, crash=crash) for item in world.controllers
+            item.name: RemoteClient(world, get_server, item.name, crash=crash) for item in world.controllers
         }
         watched = dict.fromkeys([*(source.gvr for item in world.controllers for source in item.sources), *_ALSO_READ])
         self._gvrs: Sequence[GVR] = tuple(gvr for gvr in watched if world.catalogue.find(gvr) is not None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.simulation.acting import SERVER
 from tests.simulation.book import Looks
-from tests.simulation.timing import Timers, find_end, find_pause, get_start
+from tests.simulation.timing import Timers, find_end, get_pause, get_start
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
@@ -300,7 +300,7 @@ def check_pause_before_replacement(step: Step) -> str | None:
     if step.bucket != PODS or step.before is not None or step.after is None or step.actor != "job":
         return None
     job = step.find_owner(step.after)
-    pause = find_pause(job) if job is not None else None
+    pause = get_pause(job) if job is not None else None
     if pause is None:
         return None
     key, failures = pause

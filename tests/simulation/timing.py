@@ -76,7 +76,7 @@ def _list_times(controller: str, view: View, request: Request) -> Iterator[Key]:
             yield from (end for end in ends if end is not None)
         case "job":
             job = view.find(JOBS, request.namespace, request.name)
-            pause = find_pause(job) if job is not None else None
+            pause = get_pause(job) if job is not None else None
             if pause is not None:
                 yield pause[0]
 
@@ -95,7 +95,7 @@ def find_end(obj: Object, kind: str) -> Key | None:
     return obj["metadata"]["uid"], kind, condition["lastTransitionTime"]
 
 
-def find_pause(job: Object) -> tuple[Key, int] | None:
+def get_pause(job: Object) -> tuple[Key, int] | None:
     """(since when the Pods of a Job wait, how many have failed); None when they do not."""
     books = read_books(Job(job))
     return ((job["metadata"]["uid"], f"failure {books.failures}", books.at), books.failures) if books.at else None

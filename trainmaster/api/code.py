@@ -48,6 +48,6 @@ def find_digest(volume: Mapping[str, Any]) -> str | None:
     return str((source.get("volumeAttributes") or {}).get(DIGEST) or "")
 
 
-def find_mentions(raw: bytes) -> set[str]:
+def list_mentions(raw: bytes) -> set[str]:
     """All digests in the JSON of an object, wherever they stand: what is mentioned is needed."""
     return {text.decode().replace("-", ":") for text in _MENTION.findall(raw)}

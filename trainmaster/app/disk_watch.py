@@ -36,7 +36,7 @@ def decide_floor(total: int, reserve: int) -> int:
     return min(reserve, total // _SHARE)
 
 
-def find_space(path: Path) -> tuple[int, int]:
+def read_space(path: Path) -> tuple[int, int]:
     """(free, all) bytes of the disk."""
     disk = os.statvfs(path)
     return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
@@ -75,7 +75,7 @@ class DiskWatch:
         return self.shortage
 
     def look(self) -> None:
-        free, total = find_space(self._home.root)
+        free, total = read_space(self._home.root)
         floor = decide_floor(total, self._reserve)
         # Some way above the floor before all is well again, so that it does not flicker.
         if free >= (2 * floor if self.shortage else floor):
@@ -93,7 +93,7 @@ class DiskWatch:
     async def _put_aside(self) -> None:
         if self.shortage or not self._reserve:
             return
-        free, total = find_space(self._home.root)
+        free, total = read_space(self._home.root)
         if free > _SMALL_DISK and self._clock.monotonic() - self._began < _WAIT_SECONDS:
             return
         self._home.make_reserve()

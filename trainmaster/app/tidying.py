@@ -15,7 +15,7 @@ from pathlib import Path
 
 import orjson
 
-from trainmaster.api.code import find_mentions
+from trainmaster.api.code import list_mentions
 from trainmaster.api.meta import GVR
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -30,7 +30,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.bundles import BundleStore
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.history.archive import ArchiveError
-from trainmaster.history.code_mentions import find_mentioned
+from trainmaster.history.code_mentions import list_mentioned
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
@@ -76,20 +76,20 @@ class Tidier:
         left = set(await asyncio.to_thread(self._store.list_unused, (), before=before))
         try:
             if left:
-                left -= await self._find_in_use()
-            left -= await asyncio.to_thread(find_mentioned, self._history, left)
+                left -= await self._list_in_use()
+            left -= await asyncio.to_thread(list_mentioned, self._history, left)
         except ArchiveError as error:
             log.warning("history cannot be asked", extra={"action": "bundles.failed", "error": str(error)})
             return []
         return await asyncio.to_thread(self._store.forget, sorted(left), before=before)
 
-    async def _find_in_use(self) -> set[str]:
+    async def _list_in_use(self) -> set[str]:
         found: set[str] = set()
         for gvr in _PLACES:
             token = ""
             while True:
                 page = await self._client.list(gvr, "", ListOptions(limit=_PAGE, continue_token=token))
-                found |= find_mentions(orjson.dumps(page.items))
+                found |= list_mentions(orjson.dumps(page.items))
                 token = page.continue_token
                 if not token:
                     break

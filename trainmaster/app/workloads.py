@@ -46,7 +46,7 @@ from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
-from trainmaster.node.host.isolation import IsolationError, find_isolation
+from trainmaster.node.host.isolation import IsolationError, choose_isolation
 from trainmaster.node.machine.outcome import RestartRules
 from trainmaster.node.network.addresses import WaysOut
 from trainmaster.node.runner import NodeSettings
@@ -137,7 +137,7 @@ def _list_kept(home: Home, namespace: str) -> list[Path]:
 async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]) -> NodeSettings:
     """HomeError when the level that was asked for cannot be had."""
     try:
-        isolation = await find_isolation(home.root / "isolation.json", settings.node.isolation)
+        isolation = await choose_isolation(home.root / "isolation.json", settings.node.isolation)
     except IsolationError as error:
         raise HomeError(str(error)) from None
     wanted = settings.node

@@ -91,7 +91,7 @@ def parse(output: bytes) -> GitState:
 
 def read_commit(repository: Path) -> str:
     """From HEAD and the references; empty where there is no commit yet."""
-    folder = _find_folder(repository)
+    folder = _get_folder(repository)
     head = _read_text(folder / "HEAD")
     if not head.startswith("ref: "):
         return head if _COMMIT.fullmatch(head) else ""
@@ -107,7 +107,7 @@ def read_commit(repository: Path) -> str:
     return ""
 
 
-def _find_folder(repository: Path) -> Path:
+def _get_folder(repository: Path) -> Path:
     """`.git` is a file in worktrees and submodules: it names the folder."""
     place = repository / ".git"
     named = _read_text(place).removeprefix("gitdir: ") if place.is_file() else ""

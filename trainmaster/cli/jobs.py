@@ -67,7 +67,7 @@ async def build_missing(client: Client, namespace: str, name: str) -> exits.Fail
         return exits.Failure(
             f"{text}; there is one in {', '.join(elsewhere)}: add `-n {elsewhere[0]}`", exits.NOT_FOUND
         )
-    near = find_near(name, [job["metadata"]["name"] for job in found if job["metadata"]["namespace"] == namespace])
+    near = list_near(name, [job["metadata"]["name"] for job in found if job["metadata"]["namespace"] == namespace])
     if near:
         return exits.Failure(f"{text}; did you mean {' or '.join(near)}?", exits.NOT_FOUND)
     return exits.Failure(
@@ -76,7 +76,7 @@ async def build_missing(client: Client, namespace: str, name: str) -> exits.Fail
     )
 
 
-def find_near(name: str, names: Iterable[str]) -> list[str]:
+def list_near(name: str, names: Iterable[str]) -> list[str]:
     """Names that a mistyped one may have meant."""
     import difflib
 

@@ -75,7 +75,7 @@ def build_tls(config: ClusterConfig) -> ssl.SSLContext | None:
     return context
 
 
-def find_config(
+def choose_config(
     *, path: str = "", context: str = "", environ: Mapping[str, str], home: Path | None = None
 ) -> ClusterConfig:
     """As kubectl: the named file, else KUBECONFIG, else ~/.kube/config, else the mounted service account."""

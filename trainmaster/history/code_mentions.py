@@ -14,7 +14,7 @@ import apsw
 from trainmaster.history.archive import FILE, ArchiveError
 
 
-def find_mentioned(directory: Path, texts: Collection[str]) -> set[str]:
+def list_mentioned(directory: Path, texts: Collection[str]) -> set[str]:
     """Those of the texts that stand anywhere in the archive. ArchiveError when it cannot be read."""
     path = directory / FILE
     if not path.exists() or not texts:

@@ -119,14 +119,14 @@ def choose(outputs: Sequence[Output], asked: Sequence[str]) -> tuple[list[Output
     missing = []
     for name in asked:
         plain = os.path.normpath(name)
-        found = _find_below(outputs, plain) or _find_below(outputs, f"{WORKDIR}/{plain}")
+        found = _select_below(outputs, plain) or _select_below(outputs, f"{WORKDIR}/{plain}")
         if not found:
             missing.append(name)
         chosen.update({output.path: output for output in found})
     return list(chosen.values()), missing
 
 
-def _find_below(outputs: Sequence[Output], name: str) -> list[Output]:
+def _select_below(outputs: Sequence[Output], name: str) -> list[Output]:
     if name == ".":
         return list(outputs)
     return [output for output in outputs if output.path == name or output.path.startswith(f"{name}/")]

@@ -24,7 +24,7 @@ class TokenBuckets:
     def take(self, name: str) -> bool:
         """Whether there was a token left."""
         now = self._clock.monotonic()
-        level = self._find_level(name, now)
+        level = self._get_level(name, now)
         self._takes += 1
         if self._takes % _LOOK_EVERY == 0:
             self._forget(now)
@@ -37,24 +37,22 @@ class TokenBuckets:
     def charge(self, name: str, tokens: float) -> None:
         """For what turned out to cost more than one. May leave a debt of one burst, never more."""
         now = self._clock.monotonic()
-        self._levels[name] = (max(-self._burst, self._find_level(name, now) - tokens), now)
+        self._levels[name] = (max(-self._burst, self._get_level(name, now) - tokens), now)
 
-    def find_wait(self, name: str) -> float:
+    def get_wait(self, name: str) -> float:
         """Seconds until there is a token; 0 when there is one."""
-        return max(0.0, 1.0 - self._find_level(name, self._clock.monotonic())) / self._rate
+        return max(0.0, 1.0 - self._get_level(name, self._clock.monotonic())) / self._rate
 
     def count_taken(self, name: str) -> int:
         """Tokens that are missing from a full bucket."""
-        return math.ceil(self._burst - self._find_level(name, self._clock.monotonic()))
+        return math.ceil(self._burst - self._get_level(name, self._clock.monotonic()))
 
     def __len__(self) -> int:
         return len(self._levels)
 
-    def _find_level(self, name: str, now: float) -> float:
+    def _get_level(self, name: str, now: float) -> float:
         known = self._levels.get(name)
         return self._burst if known is None else min(self._burst, known[0] + (now - known[1]) * self._rate)
 
     def _forget(self, now: float) -> None:
-        self._levels = {
-            name: known for name, known in self._levels.items() if self._find_level(name, now) < self._burst
-        }
+        self._levels = {name: known for name, known in self._levels.items() if self._get_level(name, now) < self._burst}

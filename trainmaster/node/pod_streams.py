@@ -159,7 +159,7 @@ class ExecutedProgram:
 
     async def wait(self) -> int:
         try:
-            code = await asyncio.shield(self._supervisor.find_exec_exit(self._uid, self._session))
+            code = await asyncio.shield(self._supervisor.get_exec_exit(self._uid, self._session))
         except ShimError:
             code = 137  # the Pod went, and everything in it
         self._is_over = True

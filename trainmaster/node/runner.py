@@ -210,7 +210,7 @@ class PodRunner:
         try:
             await self._begin(pod, uid, ready)
         except (SupervisorError, ShimError) as error:
-            return await self._find_unbegun(uid, ready.specs, LaunchError(CREATE_ERROR, str(error)))
+            return await self._list_unbegun(uid, ready.specs, LaunchError(CREATE_ERROR, str(error)))
         failpoints.hit("node.after_launch")
         return {}
 
@@ -229,7 +229,7 @@ class PodRunner:
             write_whole(os.fspath(self._settings.root / uid / _PLACE_FILE), str(place).encode())
         await self._supervisor.create(uid, sandbox, ready.specs, ready.wish)
 
-    async def _find_unbegun(
+    async def _list_unbegun(
         self, uid: str, specs: Sequence[ContainerSpec], error: LaunchError
     ) -> dict[Start, LaunchError]:
         """Something went wrong in the middle: only the directory knows what has begun all the same."""

@@ -63,7 +63,7 @@ def build_lifecycle(context: LifecycleContext, workers: int) -> tuple[Controller
     return tuple(dataclasses.replace(controller, workers=workers) for controller in built)
 
 
-async def find_knows_retention(client: Client) -> bool:
+async def ask_knows_retention(client: Client) -> bool:
     """Whether the cluster's TrainJobs keep `status.retention`. Who may not look at the CRD does not write it."""
     try:
         crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, _get_crd_name(TRAIN_JOBS))

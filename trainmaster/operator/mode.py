@@ -66,8 +66,8 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.operator.lifecycle import (
     READ,
     Hand,
+    ask_knows_retention,
     build_lifecycle,
-    find_knows_retention,
     running_cluster_history,
 )
 from trainmaster.operator.status_keys import StatusKeys, ensure_keys
@@ -130,7 +130,7 @@ async def running_operator(
     """Entering returns once it leads and works. LeaseLost ends the body."""
     async with AsyncExitStack() as stack:
         progress = None if settings.companion else settings.progress
-        keys = None if progress is None else await find_keys(client, progress, clock)
+        keys = None if progress is None else await get_keys(client, progress, clock)
         told = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
         operated = () if settings.companion else (build_operated_controller(settings, told), derived.CONTROLLER)
         cache = build_cache(client, list_collections(operated), settings, clock=clock, ids=ids)
@@ -150,7 +150,7 @@ async def running_operator(
         if settings.history is not None:
             history = running_cluster_history(settings.history, client, clock, hand, settings.namespace)
             keeper = await stack.enter_async_context(history)
-        lifecycle = LifecycleContext(ledger=keeper, publish=await find_knows_retention(client))
+        lifecycle = LifecycleContext(ledger=keeper, publish=await ask_knows_retention(client))
         queue = BufferedEventRecorder(client, clock=clock, component="trainmaster-operator")
         manager = Manager(
             [*operated, *build_lifecycle(lifecycle, settings.workers)],
@@ -173,7 +173,7 @@ def list_collections(operated: Sequence[Controller]) -> list[GVR]:
     return [*sources, *READ, *((*POD_GROUPS, PODS) if operated else ())]
 
 
-async def find_keys(client: Client, progress: ProgressSettings, clock: Clock) -> StatusKeys:
+async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> StatusKeys:
     host = urlsplit(progress.url).hostname or ""
     return await ensure_keys(client, progress.namespace, [host], clock)
 

@@ -87,7 +87,7 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
     # Before it says that it is there: whoever starts it alone wants it.
     import trainmaster.rest.application  # noqa: F401
 
-    certificate, key, ca = _find_certificate(options, clock)
+    certificate, key, ca = _get_certificate(options, clock)
     home = Home(options.state)
     listener, notes = open_listener(options.rest, home.find_port("rest"))
     for note in notes:
@@ -149,7 +149,7 @@ def _build(
     )
 
 
-def _find_certificate(options: Options, clock: Clock) -> tuple[str, str, str]:
+def _get_certificate(options: Options, clock: Clock) -> tuple[str, str, str]:
     """(certificate, key, CA) as files; an own CA where none are given."""
     try:
         options.state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -26,5 +26,5 @@ class Rates:
         """Problem 429 when the bucket is empty."""
         if self._buckets is None or self._buckets.take(who):
             return
-        seconds = self._buckets.find_wait(who)
+        seconds = self._buckets.get_wait(who)
         raise Problem(429, "too-many-requests", self._limit, retry_after=max(1, int(seconds + 0.999)))

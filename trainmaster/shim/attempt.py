@@ -181,7 +181,7 @@ class Attempt:
 
     def _settle_start(self) -> None:
         note, error = warm.split_report(self._reason)
-        pid = _find_machine_pid(self._sandbox, self.pid)
+        pid = _get_machine_pid(self._sandbox, self.pid)
         self.started = Started(pid, 0.0 if error else get_wall(), error, note)
         self.session = pid
         self._record_start(self.started)
@@ -381,7 +381,7 @@ def enlarge(pipe: int, size: int) -> None:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, size)
 
 
-def _find_machine_pid(sandbox: Sandbox, pid: int) -> int:
+def _get_machine_pid(sandbox: Sandbox, pid: int) -> int:
     """The number that the machine has for a child of this shim."""
     if not sandbox.owns_pids:
         return pid

@@ -197,7 +197,7 @@ class SandboxedPod:
             for attempt in self._attempts.values()
             if attempt.running
         }
-        for name, what in self._sandbox.find_over_limit(running).items():
+        for name, what in self._sandbox.list_over_limit(running).items():
             self._attempts[name].note_over_limit(what)
         self._watch_set = bool(running)
         if running:
@@ -321,14 +321,14 @@ class SandboxedPod:
             self._thaw = None
             self._sandbox.freeze(frozen=False)
 
-    def _find_running(self, request: Message) -> Attempt:
+    def _get_running(self, request: Message) -> Attempt:
         attempt = self._attempts.get(str(request["container"]))
         if attempt is None or not attempt.running:
             raise SessionError(f"container {request['container']} is not running")
         return attempt
 
     def _op_exec(self, peer: Peer, request: Message, fds: list[int]) -> None:
-        attempt = self._find_running(request)
+        attempt = self._get_running(request)
         tty = bool(request.get("tty"))
         if len(fds) != (1 if tty else 3):
             raise SessionError("exec needs three descriptors, or one terminal")
@@ -361,15 +361,15 @@ class SandboxedPod:
         self.tell({"event": "exec_exited", "exec_id": session.number, "code": code})
 
     def _op_attach(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
-        names, fds = sessions.attach(self._find_running(request), list(request.get("streams") or ()))
-        return {"streams": names, "tty": self._find_running(request).spec.tty}, fds
+        names, fds = sessions.attach(self._get_running(request), list(request.get("streams") or ()))
+        return {"streams": names, "tty": self._get_running(request).spec.tty}, fds
 
     def _op_resize(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
         if "exec_id" in request:
             found = [item for item in self._sessions.values() if item.number == request["exec_id"]]
             terminal = found[0].tty if found else -1
         else:
-            terminal = self._find_running(request).terminal
+            terminal = self._get_running(request).terminal
         sessions.resize(terminal, int(request["rows"]), int(request["cols"]))
         return {}, []
 

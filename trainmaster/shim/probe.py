@@ -49,7 +49,7 @@ def probe() -> list[IsolationFinding]:
         _find(NETWORK, lambda: first() + _try_network(may_return=as_root)),
         _find(SECCOMP, _try_seccomp),
     ]
-    return [*findings, *_find_groups()]
+    return [*findings, *_list_groups()]
 
 
 def _find(name: str, work: Callable[[], str]) -> IsolationFinding:
@@ -153,7 +153,7 @@ def _try_seccomp() -> str:
     return "calls that only a runtime makes are refused"
 
 
-def _find_groups() -> list[IsolationFinding]:
+def _list_groups() -> list[IsolationFinding]:
     hierarchies = cgroups.read_hierarchies()
     group = cgroups.PodGroup(hierarchies, f"probe-{os.getpid()}")
     limited = ", ".join(sorted(hierarchies.limits - {"cpuacct"}))

@@ -88,7 +88,7 @@ class Window:
     def needs_trim(self) -> bool:
         return len(self._events) - self._head > self.max_events or self.size > self.max_bytes
 
-    def find_position(self, after: int) -> int:
+    def get_position(self, after: int) -> int:
         """Where the first event above that revision is, or will be."""
         return self._swept + bisect_right(self._events, after, lo=self._head, key=_revision_of)
 
@@ -127,7 +127,7 @@ class BucketWatch:
         self._window = window
         self._progress = progress
         self.durable = durable
-        self._cursor = window.find_position(after)
+        self._cursor = window.get_position(after)
         self._waiter: asyncio.Future[None] | None = None
         self._listener: Callable[[], bool] | None = None
         self._called = False

@@ -112,7 +112,7 @@ class Register:
 
     async def _take_user(self, name: str) -> int:
         for _ in range(_TRIES):
-            user = await self._find_free_user()
+            user = await self._choose_free_user()
             if user > tenancy.LAST_USER:
                 raise TenantError(f"all user ids up to {tenancy.LAST_USER} are taken")
             try:
@@ -122,7 +122,7 @@ class Register:
             return user
         raise _too_busy()
 
-    async def _find_free_user(self) -> int:
+    async def _choose_free_user(self) -> int:
         """Numbers are given in order and never taken back, so the first free one is found by halving."""
         given, step = tenancy.FIRST_USER - 1, 1
         while given + step <= tenancy.LAST_USER and await self._is_given(given + step):

@@ -12,7 +12,7 @@ from trainmaster.api.labels import PACKAGES
 from trainmaster.api.meta import GVR
 from trainmaster.api.resources import JOB_SETS, JOBS, NAMESPACES, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import Invalid
-from trainmaster.apiserver.admission.tenant_packages import find_problems
+from trainmaster.apiserver.admission.tenant_packages import list_problems
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -139,4 +139,4 @@ def test_deep_objects_are_walked_without_recursion() -> None:
     deep: dict[str, Any] = {"metadata": NOTES}
     for _ in range(50_000):
         deep = {"x": [deep]}
-    assert len(find_problems({"kind": "TrainJob", "spec": deep})) == 2
+    assert len(list_problems({"kind": "TrainJob", "spec": deep})) == 2

@@ -16,7 +16,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.client.view import View
 from trainmaster.client.writes import Applied, Delete, Write
-from trainmaster.operator.lifecycle import Hand, find_knows_retention
+from trainmaster.operator.lifecycle import Hand, ask_knows_retention
 from trainmaster.operator.manifests import COMPANION_RULES, RULES, build_manifests
 from trainmaster.operator.mode import (
     OperatorSettings,
@@ -161,7 +161,7 @@ class Definitions:
 @pytest.mark.parametrize(("status", "known"), [({"retention": {}}, True), ({"conditions": {}}, False), (None, False)])
 def test_the_time_of_deletion_is_published_where_the_crd_keeps_it(status: Object | None, known: bool) -> None:
     client = cast(Client, Definitions(status))
-    assert asyncio.run(find_knows_retention(client)) is known
+    assert asyncio.run(ask_knows_retention(client)) is known
 
 
 def test_who_deleted_is_remembered_before_the_answer_comes() -> None:

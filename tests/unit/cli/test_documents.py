@@ -34,10 +34,10 @@ spec:
 def test_every_field_knows_its_line() -> None:
     first, second = parse("f", TWO)
     assert (first.line, second.line) == (1, 10)
-    assert first.find_line("metadata.name") == 4
-    assert second.find_line("spec.containers[0].image") == 14
-    assert second.find_line("spec.containers[0].ports[2].name") == 13, "the nearest above"
-    assert second.find_line("status.phase") == 10
+    assert first.get_line("metadata.name") == 4
+    assert second.get_line("spec.containers[0].image") == 14
+    assert second.get_line("spec.containers[0].ports[2].name") == 13, "the nearest above"
+    assert second.get_line("status.phase") == 10
 
 
 def test_dates_stay_text_and_empty_documents_are_passed_over() -> None:
@@ -49,7 +49,7 @@ def test_a_list_is_taken_apart_with_its_lines() -> None:
     text = "kind: List\napiVersion: v1\nitems:\n- kind: Pod\n  metadata: {name: a}\n- 7\n"
     first, second = parse("f", text)
     assert first.obj == {"kind": "Pod", "metadata": {"name": "a"}}
-    assert first.find_line("metadata.name") == 5
+    assert first.get_line("metadata.name") == 5
     assert [one.text for one in second.problems] == ["items[1] is not an object"]
 
 

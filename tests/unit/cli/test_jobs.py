@@ -15,7 +15,7 @@ from tests.unit.cli.test_output import Terminal
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.failures import find_error, find_traceback, summarize_failure
+from trainmaster.api.training.failures import find_error, read_traceback, summarize_failure
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.commands.list import Watcher
 from trainmaster.cli.commands.logs import Printer, add_arguments, read_wanted
@@ -170,7 +170,7 @@ def test_the_error_of_a_rank_is_not_that_of_its_launcher() -> None:
     both = [line for pair in zip(rank, [*other, "", ""], strict=True) for line in pair if line]
     for lines in ([*rank, *log, *launcher], [*both, *log, *launcher], [*TRACE.splitlines(), *log, *launcher]):
         assert find_error(lines) == "ValueError: broken data in shard 3"
-        assert find_traceback(lines) == TRACE.splitlines()
+        assert read_traceback(lines) == TRACE.splitlines()
     assert find_error(launcher).endswith("ChildFailedError:"), "where nothing else is known"
     assert find_error(["Traceback (most recent call last):", "KeyError: 1", *TRACE.splitlines()])[:10] == "ValueError"
     assert find_error(["loss 3", "Segmentation fault", "======", ""]) == "Segmentation fault"

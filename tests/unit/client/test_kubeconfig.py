@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trainmaster.client.kubeconfig import ConfigError, find_config, load_in_cluster, load_kubeconfig
+from trainmaster.client.kubeconfig import ConfigError, choose_config, load_in_cluster, load_kubeconfig
 
 pytestmark = pytest.mark.unit
 
@@ -82,8 +82,8 @@ def test_contexts_that_lead_nowhere_say_so(tmp_path: Path, context: str, want: s
 def test_the_first_file_to_set_something_wins(tmp_path: Path) -> None:
     first, second = write(tmp_path / "one"), write(tmp_path / "two", {"token": "other"})
     listed = {"KUBECONFIG": f"{first}:{second}:{tmp_path / 'missing'}"}
-    assert find_config(environ=listed, home=tmp_path).read_token() == "t"
-    assert find_config(path=str(second), environ=listed, home=tmp_path).read_token() == "other"
+    assert choose_config(environ=listed, home=tmp_path).read_token() == "t"
+    assert choose_config(path=str(second), environ=listed, home=tmp_path).read_token() == "other"
 
 
 def test_a_pod_uses_its_mounted_service_account(tmp_path: Path) -> None:
@@ -97,4 +97,4 @@ def test_a_pod_uses_its_mounted_service_account(tmp_path: Path) -> None:
 
 def test_without_anything_the_error_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no kubeconfig was found"):
-        find_config(environ={}, home=tmp_path)
+        choose_config(environ={}, home=tmp_path)

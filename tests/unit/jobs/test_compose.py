@@ -14,7 +14,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 from trainmaster.cli.launch.manifests import SHAPE, list_local
 from trainmaster.jobs.compose import names
-from trainmaster.jobs.compose.refusals import RefusedPart, find_cause, is_denied, list_refused_parts
+from trainmaster.jobs.compose.refusals import RefusedPart, is_denied, judge_refusal, list_refused_parts
 from trainmaster.jobs.compose.request import JobRequest, MountedCode, RequestedMount, SecretVariable
 from trainmaster.jobs.compose.trainjob import OVERRIDES, TrainJobShape, complete, compose, escape
 from trainmaster.node.launch.expansion import expand
@@ -258,6 +258,6 @@ def test_the_usual_causes_of_a_refusal_are_told_apart() -> None:
         StatusError(403, "Forbidden", 'admission webhook "w" denied the request: no'),
         StatusError(500, "InternalError", "broken"),
     ]
-    found = [find_cause(error).value for error in errors]
+    found = [judge_refusal(error).value for error in errors]
     assert found == ["exists", "no-namespace", "quota", "no-runtime", "webhook", "other"]
     assert [is_denied(error) for error in errors] == [False, False, False, True, True, False]

@@ -45,7 +45,7 @@ def test_what_cost_more_is_charged_and_the_debt_is_bounded() -> None:
         buckets.charge("ann", 2.5)
         assert not buckets.take("ann")
         buckets.charge("ann", 1000)
-        assert buckets.find_wait("ann") == 2.5
+        assert buckets.get_wait("ann") == 2.5
         assert buckets.take("bob")
 
     run_virtual(main())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.node.logs.entries import MAX_HELD, Renderer, find_tail, format_stamp
+from trainmaster.node.logs.entries import MAX_HELD, Renderer, format_stamp, get_tail
 from trainmaster.shim.log_sink import MAX_LINE
 
 pytestmark = pytest.mark.unit
@@ -108,7 +108,7 @@ def read_tail(tmp_path: Path, pieces: list[bytes], lines: int) -> bytes:
     for number, piece in enumerate(pieces):
         (tmp_path / str(number)).write_bytes(piece)
         files.append(os.open(tmp_path / str(number), os.O_RDONLY))
-    index, offset = find_tail(files, lines)
+    index, offset = get_tail(files, lines)
     for fd in files:
         os.close(fd)
     renderer = Renderer()

@@ -13,7 +13,7 @@ from trainmaster.node.images.index import (
     pick_reason,
     redact,
 )
-from trainmaster.node.images.requirements import find_direct_paths, split_requirements
+from trainmaster.node.images.requirements import list_direct_paths, split_requirements
 
 pytestmark = pytest.mark.unit
 
@@ -69,5 +69,5 @@ def test_places_on_this_machine_are_told_from_packages_of_the_index() -> None:
     parts = split_requirements(asked)
     assert parts.plain == ("tqdm", "numpy>=1; python_version > '3'")
     assert parts.direct == ("/srv/x[all]", "y @ file:///srv/y", "git+https://e.com/z")
-    assert find_direct_paths([*parts.direct, "file:///a%20b/../c"]) == ["/srv/x", "/srv/y", "/c"]
+    assert list_direct_paths([*parts.direct, "file:///a%20b/../c"]) == ["/srv/x", "/srv/y", "/c"]
     assert split_requirements(["./here"]).direct[0].startswith("/")

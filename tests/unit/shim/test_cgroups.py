@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.shim.protocol import ResourceLimits
-from trainmaster.shim.sandbox.cgroups import Hierarchies, PodGroup, find_hierarchies, list_values
+from trainmaster.shim.sandbox.cgroups import Hierarchies, PodGroup, list_values, parse_hierarchies
 
 pytestmark = pytest.mark.unit
 
@@ -27,7 +27,7 @@ def make_v1(folder: Path, names: str) -> str:
 
 
 def test_the_unified_hierarchy_is_used_with_its_controllers(tmp_path: Path) -> None:
-    found = find_hierarchies(make_v2(tmp_path / "v2"), "0::/\n")
+    found = parse_hierarchies(make_v2(tmp_path / "v2"), "0::/\n")
     assert (found.mode, found.unified) == ("v2", str(tmp_path / "v2"))
     assert found.limits == {"cpu", "memory", "pids"}
 
@@ -37,17 +37,17 @@ def test_where_our_own_group_is_busy_the_topmost_is_taken(tmp_path: Path) -> Non
     own = tmp_path / "v2" / "session"
     own.mkdir()
     (own / "cgroup.controllers").write_text("cpu memory pids")  # and nothing can be handed down from it
-    found = find_hierarchies(mounts, "0::/session\n")
+    found = parse_hierarchies(mounts, "0::/session\n")
     assert (found.mode, found.unified) == ("v2", str(tmp_path / "v2"))
     (tmp_path / "v2" / "cgroup.type").write_text("domain")  # of a container: not the machine's topmost group
-    found = find_hierarchies(mounts, "0::/session\n")
+    found = parse_hierarchies(mounts, "0::/session\n")
     assert (found.mode, found.unified, found.limits) == ("none", str(own), frozenset())
 
 
 def test_our_own_group_is_where_pods_go(tmp_path: Path) -> None:
     mounts = make_v1(tmp_path / "memory", "memory")
     (tmp_path / "memory" / "user" / "me").mkdir(parents=True)
-    found = find_hierarchies(mounts, "4:memory:/user/me\n0::/\n")
+    found = parse_hierarchies(mounts, "4:memory:/user/me\n0::/\n")
     assert found.v1 == {"memory": str(tmp_path / "memory" / "user" / "me")}
 
 
@@ -55,14 +55,14 @@ def test_on_mixed_machines_v1_limits_and_v2_kills(tmp_path: Path) -> None:
     mounts = (
         make_v2(tmp_path / "unified", "") + make_v1(tmp_path / "cpu", "cpu,cpuacct") + make_v1(tmp_path / "m", "memory")
     )
-    found = find_hierarchies(mounts, "0::/\n")
+    found = parse_hierarchies(mounts, "0::/\n")
     assert (found.mode, found.unified) == ("v1", str(tmp_path / "unified"))
     assert found.limits == {"cpu", "cpuacct", "memory"}
     assert len(found.bases) == 3
 
 
 def test_nothing_is_found_where_nothing_is_mounted() -> None:
-    assert find_hierarchies("22 1 0:1 / / rw - ext4 /dev/x rw\nbroken\n", "").mode == "none"
+    assert parse_hierarchies("22 1 0:1 / / rw - ext4 /dev/x rw\nbroken\n", "").mode == "none"
 
 
 def test_limits_become_the_files_of_v2() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from trainmaster.shim.protocol import ContainerSpec, Mount
-from trainmaster.shim.sandbox.build import find_closed
+from trainmaster.shim.sandbox.build import list_closed
 from trainmaster.shim.sandbox.rootfs import Host, RootEntry, RootPlan, Wishes, is_below, plan_root, sort_mounts
 
 pytestmark = pytest.mark.unit
@@ -110,6 +110,6 @@ def test_a_user_sees_its_mounts_in_directories_that_it_may_not_enter() -> None:
     targets = ("/closed/env", "/closed/deep/other", "/srv/team/env", "/srv/own/env", "/srv/env")
     mounts = tuple(Mount(target, target) for target in targets)
     spec = ContainerSpec("main", 0, ("true",), {}, "/", mounts=mounts, run_as_user=1000, run_as_group=1000)
-    assert find_closed(spec, stat) == ["/closed", "/srv/team"]
-    assert find_closed(replace(spec, groups=(50,)), stat) == ["/closed"]
-    assert find_closed(replace(spec, run_as_user=0), stat) == find_closed(replace(spec, run_as_user=None), stat) == []
+    assert list_closed(spec, stat) == ["/closed", "/srv/team"]
+    assert list_closed(replace(spec, groups=(50,)), stat) == ["/closed"]
+    assert list_closed(replace(spec, run_as_user=0), stat) == list_closed(replace(spec, run_as_user=None), stat) == []

@@ -167,7 +167,7 @@ def _check_coordinator(job_set: Object) -> list[FieldError]:
     coordinator = spec.get("coordinator")
     if not coordinator:
         return []
-    errors = _find_coordinator_fault(coordinator, spec.get("replicatedJobs") or [])
+    errors = _check_coordinator_target(coordinator, spec.get("replicatedJobs") or [])
     name, job = job_set["metadata"].get("name", ""), coordinator["replicatedJob"]
     subdomain = (spec.get("network") or {}).get("subdomain") or name
     value = f"{name}-{job}-{coordinator.get('jobIndex', 0)}-{coordinator.get('podIndex', 0)}.{subdomain}"
@@ -178,7 +178,7 @@ def _check_coordinator(job_set: Object) -> list[FieldError]:
     return errors
 
 
-def _find_coordinator_fault(coordinator: Object, jobs: Sequence[Object]) -> list[FieldError]:
+def _check_coordinator_target(coordinator: Object, jobs: Sequence[Object]) -> list[FieldError]:
     name, index, pod = coordinator["replicatedJob"], coordinator.get("jobIndex", 0), coordinator.get("podIndex", 0)
     job = next((job for job in jobs if job["name"] == name), None)
     if job is None:

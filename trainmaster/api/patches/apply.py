@@ -78,7 +78,7 @@ def apply(kind: Kind, live: Object | None, applied: Object, writer: Writer, forc
         merged = _prune(merged, own["fieldsV1"], others, claimed, shape)
     if not kind.custom and b"null" in orjson.dumps(applied):
         merged = _without_nulls(merged, shape)
-    changed, removed = managed_fields.find_changes(kind, base, merged, writer.subresource)
+    changed, removed = managed_fields.list_changes(kind, base, merged, writer.subresource)
     if not force:
         _refuse_conflicts(kind, live, others, changed, writer)
     entries = _without_lost(others, changed, removed)
@@ -192,7 +192,7 @@ def _applied_by_client(kind: Kind, live: Object) -> FieldSet:
         return {}
     if not isinstance(last, dict) or last.get("apiVersion") != kind.api_version:
         return {}
-    changed, removed = managed_fields.find_changes(kind, last, live)
+    changed, removed = managed_fields.list_changes(kind, last, live)
     fields = find_owned(last, shapes.of_kind(kind)) or {}
     return difference(difference(fields, changed), removed)
 

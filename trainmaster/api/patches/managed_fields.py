@@ -68,7 +68,7 @@ def track_update(kind: Kind, old: Object | None, new: Object, writer: Writer) ->
     if old is not None and not entries:
         # Ownership of this object was reset; it is tracked again from its first server-side apply.
         return []
-    changed, removed = find_changes(kind, old, new, writer.subresource)
+    changed, removed = list_changes(kind, old, new, writer.subresource)
     if not changed and not removed:
         return entries
     if not entries:
@@ -97,7 +97,7 @@ def _give_up(
     return kept, own
 
 
-def find_changes(kind: Kind, old: Object | None, new: Object, subresource: str = "") -> tuple[FieldSet, FieldSet]:
+def list_changes(kind: Kind, old: Object | None, new: Object, subresource: str = "") -> tuple[FieldSet, FieldSet]:
     """What a write changed or added, and what it removed, without the fields that are never tracked."""
     shape = shapes.of_kind(kind)
     skipped = _skipped(kind, subresource)

@@ -49,7 +49,7 @@ def _describe_end(failure: Mapping[str, Any]) -> str:
     return f"exit code {failure['exitCode']}{more}" if failure.get("exitCode") is not None else reason
 
 
-def find_traceback(lines: Sequence[str]) -> list[str]:
+def read_traceback(lines: Sequence[str]) -> list[str]:
     """The traceback of a Python program that broke, without torch's prefixes; [] when the lines hold none.
 
     Of several it is the last, since earlier ones were caught; but under torchrun the first, because one rank that broke
@@ -79,4 +79,4 @@ def _get_error(trace: Sequence[str]) -> str:
 def find_error(lines: Sequence[str]) -> str:
     """What a program said when it broke: the line that ends its traceback, else its last line."""
     said = [text for line in lines if not _RULE.match(text := _PREFIX.sub("", line).strip())]
-    return _get_error(find_traceback(lines)).rstrip() or (said or [""])[-1]
+    return _get_error(read_traceback(lines)).rstrip() or (said or [""])[-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.decoding.checks import TIME, Check, Leaf
-from trainmaster.api.validation.schema_patterns import find_matcher
+from trainmaster.api.validation.schema_patterns import get_matcher
 
 _memo: dict[SchemaNode, Leaf] = {}
 
@@ -111,7 +111,7 @@ def _list(node: SchemaNode) -> Check:
 
 def _string(node: SchemaNode) -> Leaf:
     fewest, most, allowed = node.min_length or 0, node.max_length, frozenset(node.enum)
-    matches = find_matcher(node.pattern) if node.pattern else None
+    matches = get_matcher(node.pattern) if node.pattern else None
     timed = node.format == "date-time"
     if not (fewest or most is not None or allowed or matches or timed):
         return str
@@ -143,7 +143,7 @@ def _number(node: SchemaNode) -> Check:
 
 
 def _int_or_string(node: SchemaNode) -> Check:
-    matches = find_matcher(node.pattern) if node.pattern else None
+    matches = get_matcher(node.pattern) if node.pattern else None
 
     def check(value: Any) -> bool:
         if type(value) is str:

@@ -17,7 +17,7 @@ _SUFFIXES = "[numkMGTPE]"
 
 
 @cache
-def find_matcher(pattern: str) -> Callable[[str], bool]:
+def get_matcher(pattern: str) -> Callable[[str], bool]:
     """Whether a text matches. As in Go, `$` is the end and not the line break before it."""
     if pattern.endswith("$") and not pattern.endswith(r"\$"):
         pattern = rf"{pattern[:-1]}\Z"

@@ -13,7 +13,7 @@ from typing import Any
 from trainmaster.api import fields
 from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.fields import ROOT, FieldError, FieldErrorKind
-from trainmaster.api.validation.schema_patterns import find_matcher
+from trainmaster.api.validation.schema_patterns import get_matcher
 
 _BLOCKING = {
     FieldErrorKind.NOT_SUPPORTED,
@@ -157,7 +157,7 @@ class _Walk:
             self.errors.append(fields.too_long(path, node.max_length))
         if node.min_length is not None and len(value) < node.min_length:
             self._invalid(path, value, f"should be at least {node.min_length} chars long")
-        if node.pattern and not find_matcher(node.pattern)(value):
+        if node.pattern and not get_matcher(node.pattern)(value):
             self._invalid(path, value, f"should match '{node.pattern}'")
 
     def _number(self, node: SchemaNode, value: Any, path: str) -> None:

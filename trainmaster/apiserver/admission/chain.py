@@ -85,18 +85,18 @@ class Admission:
         self._chains.clear()
 
     def mutate(self, attributes: Attributes) -> None:
-        for step in self._find_chain(attributes.kind, attributes.subresource == "status")[0]:
+        for step in self._get_chain(attributes.kind, attributes.subresource == "status")[0]:
             step(attributes)
 
     def validate(self, attributes: Attributes) -> None:
-        for step in self._find_chain(attributes.kind, attributes.subresource == "status")[1]:
+        for step in self._get_chain(attributes.kind, attributes.subresource == "status")[1]:
             step(attributes)
 
     def ignores_status(self, kind: Kind) -> bool:
         """Whether no plugin looks at status writes of this kind."""
-        return not any(self._find_chain(kind, True))
+        return not any(self._get_chain(kind, True))
 
-    def _find_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:
+    def _get_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:
         return self._chains.get((kind, status)) or self._build_chain(kind, status)
 
     def _build_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:

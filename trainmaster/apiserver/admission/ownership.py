@@ -47,10 +47,10 @@ class Ownership(Plugin):
             return
         if MASTERS in attributes.call.identity.groups or not self._is_tenant(attributes.namespace):
             return
-        problems = list(self._find_owner_problems(attributes, owners, before))
+        problems = list(self._list_owner_problems(attributes, owners, before))
         if prefixes:
-            known = set(find_marks(attributes.old or {}, prefixes))
-            added = (mark for mark in find_marks(new, prefixes) if mark not in known)
+            known = set(list_marks(attributes.old or {}, prefixes))
+            added = (mark for mark in list_marks(new, prefixes) if mark not in known)
             problems += [f"{place}: {key} is written by controllers only" for place, key, _ in added]
         if problems:
             text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems[:_SHOWN])}"
@@ -60,7 +60,7 @@ class Ownership(Plugin):
         record = self._state.store.get(NAMESPACES.collection, namespace)
         return record is not None and is_tenant(self._state.parsed.get(record))
 
-    def _find_owner_problems(
+    def _list_owner_problems(
         self, attributes: Attributes, owners: Sequence[Fields], before: Sequence[Fields]
     ) -> Iterator[str]:
         for number, owner in enumerate(owners):
@@ -78,7 +78,7 @@ class Ownership(Plugin):
         return record is not None and bool(self._state.parsed.get(record)["metadata"]["uid"] == owner.get("uid"))
 
 
-def find_marks(obj: object, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+def list_marks(obj: object, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """(place, key, value) of labels and annotations that controllers write, of the object and the templates in it.
 
     Not recursive: a tenant decides how deep an object is.

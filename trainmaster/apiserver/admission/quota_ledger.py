@@ -131,7 +131,7 @@ class QuotaController:
             quota = self._state.parsed.get(record)
             hard = read_fields(quota, "spec", "hard")
             before = read_fields(quota, "status", "used")
-            usage = self._find_usage(namespace)
+            usage = self._get_usage(namespace)
             used = {
                 name: before.get(name, "0") if name in _MEASURED_BY_NODE else show(usage.get(name, Fraction(0)), limit)
                 for name, limit in sorted(hard.items())
@@ -140,7 +140,7 @@ class QuotaController:
             if quota.get("status") != now:
                 self._state.put(kind, {**quota, "metadata": dict(quota["metadata"]), "status": now}, record)
 
-    def _find_usage(self, namespace: str) -> Usage:
+    def _get_usage(self, namespace: str) -> Usage:
         store = self._state.store
         total: Usage = dict(self._get_account(namespace).total)
         for bucket, kind in self._contents.items():

@@ -30,11 +30,11 @@ class TenantPackages(Plugin):
     def validate(self, attributes: Attributes) -> None:
         if attributes.new is None or attributes.subresource:
             return
-        problems = find_problems(attributes.new)
+        problems = list_problems(attributes.new)
         if not problems or not self._is_tenants(attributes.namespace):
             return
         # What was stored before stays changeable: it must be possible to stop and to clean up.
-        known = find_problems(attributes.old) if attributes.old is not None else []
+        known = list_problems(attributes.old) if attributes.old is not None else []
         errors = [error for error in problems if error not in known]
         if errors:
             raise status.invalid(attributes.kind.group, attributes.kind.kind, attributes.name, errors)
@@ -44,16 +44,16 @@ class TenantPackages(Plugin):
         return record is not None and is_tenant(self._state.parsed.get(record))
 
 
-def find_problems(obj: Object) -> list[fields.FieldError]:
+def list_problems(obj: Object) -> list[fields.FieldError]:
     """One for each requirement that a tenant may not have, wherever in the object the annotation stands."""
     found = []
-    for place, text in _find_annotations(obj):
+    for place, text in list_package_notes(obj):
         path = f"{place}.annotations[{PACKAGES}]"
         found += [fields.invalid(path, entry, problem) for entry, problem in packages.list_problems(text)]
     return found
 
 
-def _find_annotations(obj: Object) -> Iterator[tuple[str, str]]:
+def list_package_notes(obj: Object) -> Iterator[tuple[str, str]]:
     """Templates nest in templates; without recursion, because the object is somebody's input. A Pod has none."""
     whole = obj.get("kind") != "Pod"
     left: list[tuple[str, object]] = [("", obj if whole else {"metadata": obj["metadata"]})]

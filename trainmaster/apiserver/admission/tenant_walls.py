@@ -36,7 +36,7 @@ class Walls(Plugin):
         user = self._find_user(attributes.namespace)
         if user is None:
             return
-        problems = list(find_problems(attributes.new, user))
+        problems = list(list_problems(attributes.new, user))
         if problems:
             text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems)}"
             raise status.forbidden(PODS, attributes.name, text)
@@ -48,7 +48,7 @@ class Walls(Plugin):
         return None if record is None else find_unix_user(self._state.parsed.get(record))
 
 
-def find_problems(pod: Fields, user: int) -> Iterator[str]:
+def list_problems(pod: Fields, user: int) -> Iterator[str]:
     """What a Pod asks for that would lead it outside."""
     spec: Fields = pod["spec"]
     for field in _HOST:
@@ -67,21 +67,21 @@ def find_problems(pod: Fields, user: int) -> Iterator[str]:
     if DEVICES in annotations:
         yield f"annotation {DEVICES} is the scheduler's; ask for devices in resources.limits"
     shared = read_fields(spec, "securityContext")
-    yield from _find_identities("spec.securityContext", shared, user)
+    yield from _list_identities("spec.securityContext", shared, user)
     if any(group != user for group in list_items(shared, "supplementalGroups")):
         yield f"spec.securityContext.supplementalGroups may name {user} only"
     for field in _CONTAINERS:
         for container in list_items(spec, field):
             own = read_fields(container, "securityContext")
             place = f"container {container.get('name')}: securityContext"
-            yield from _find_identities(place, own, user)
+            yield from _list_identities(place, own, user)
             if own.get("privileged") or own.get("allowPrivilegeEscalation"):
                 yield f"{place} must not ask for privileges"
             if list_items(own, "capabilities", "add"):
                 yield f"{place}.capabilities.add is not allowed"
 
 
-def _find_identities(place: str, context: Fields, user: int) -> Iterator[str]:
+def _list_identities(place: str, context: Fields, user: int) -> Iterator[str]:
     for field in ("runAsUser", "runAsGroup", "fsGroup"):
         asked = context.get(field)
         if asked is not None and asked != user:

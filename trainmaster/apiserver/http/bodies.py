@@ -90,7 +90,7 @@ class _Fields(dict[str, object]):
                 seen.add(key)
 
 
-def find_duplicates(body: bytes) -> list[str]:
+def list_duplicates(body: bytes) -> list[str]:
     """Paths of fields that a JSON text gives more than once, the first hundred. For text that `parse_json` accepted.
 
     A second reading by the standard library, which shows all pairs; only for callers that asked for field validation.

@@ -71,7 +71,7 @@ class CallerLimits:
             return
         self._take_turn(request, user)
         if self._rates is not None and not self._rates.take(user):
-            raise TooFastError(self._limits, self._rates.find_wait(user))
+            raise TooFastError(self._limits, self._rates.get_wait(user))
         if len(request.body) > BYTES_PER_REQUEST:
             self.charge(request, len(request.body))
 

@@ -144,7 +144,7 @@ class Resources:
     def _object_in(self, request: ApiRequest, call: Call, asked: WriteOptions) -> Object:
         obj = self._body(request)
         if asked.field_validation in ("Strict", "Warn") and request.body.lstrip()[:1] == b"{":
-            call.duplicates = bodies.find_duplicates(request.body)
+            call.duplicates = bodies.list_duplicates(request.body)
         return obj
 
     def _body(self, request: ApiRequest) -> Object:

@@ -91,11 +91,11 @@ def _examine(server: Rehearsal, document: ManifestDocument, namespace: str, *, s
         return report
     report.kind = kind = server.find_kind(obj)
     if kind is None:
-        report.errors.append(DocumentProblem(_explain_unknown(server, obj), line=document.find_line("kind")))
+        report.errors.append(DocumentProblem(_explain_unknown(server, obj), line=document.get_line("kind")))
         return report
     report.fields = [one for one in list_used(kind, obj) if one.path not in _OBVIOUS]
     report.errors += [
-        DocumentProblem(_advise(one), one.path, document.find_line(one.path))
+        DocumentProblem(_advise(one), one.path, document.get_line(one.path))
         for one in report.fields
         if one.fidelity is Fidelity.REFUSED or (strict and one.fidelity is Fidelity.APPROXIMATED)
     ]
@@ -105,7 +105,7 @@ def _examine(server: Rehearsal, document: ManifestDocument, namespace: str, *, s
         if "TrainingRuntime" in text and "not found" in text:
             text += "; if a server has this runtime, give its manifest too, before the job"
         if not path or path not in known:
-            report.errors.append(DocumentProblem(text, path, document.find_line(path or _find_path(text))))
+            report.errors.append(DocumentProblem(text, path, document.get_line(path or _find_path(text))))
     report.warnings += outcome.warnings
     return report
 
@@ -154,7 +154,7 @@ def to_data(report: CheckReport) -> dict[str, object]:
         "name": meta.get("name"),
         "ok": not report.errors,
         "fields": [
-            {"path": one.path, "line": document.find_line(one.path), "class": one.fidelity.value, "note": one.note}
+            {"path": one.path, "line": document.get_line(one.path), "class": one.fidelity.value, "note": one.note}
             for one in report.fields
         ],
         "errors": [{"path": one.path, "line": one.line, "text": one.text} for one in report.errors],
@@ -167,7 +167,7 @@ def _show(context: CommandContext, report: CheckReport) -> None:
     context.say(f"{document.source}:{document.line} {report.find_name()}")
     if report.fields:
         rows = [
-            (str(document.find_line(one.path)), one.fidelity.value, shorten(one.path), one.note or "")
+            (str(document.get_line(one.path)), one.fidelity.value, shorten(one.path), one.note or "")
             for one in report.fields
         ]
         print_table(context, ("LINE", "HERE", "FIELD", "NOTE"), rows)

@@ -271,7 +271,7 @@ class _Names:
         for name, value in vars(given).items():
             setattr(options, name, value)
         try:
-            config = server.find_server(self._context, options)
+            config = server.get_server(self._context, options)
             return asyncio.run(self._list(config, sort, options.namespace))
         except (exits.Failure, OSError):
             return ()

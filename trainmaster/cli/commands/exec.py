@@ -26,7 +26,7 @@ from trainmaster.api.training.steps import NODE
 from trainmaster.cli import exits, streams
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_trainjob
-from trainmaster.cli.servers.connection import add_server, call, find_server
+from trainmaster.cli.servers.connection import add_server, call, get_server
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.pod_exec import STDERR, ExecOptions, ExecSession, open_exec
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     on_terminal = wants_tty and stdin and context.stdin.isatty()
     if wants_tty and not on_terminal:
         context.note("no terminal: standard input is none, or -i is missing")
-    config = find_server(context, options)
+    config = get_server(context, options)
 
     async def work(client: Client) -> int:
         pod = await find_pod(client, options.namespace, options.job, rank, job)

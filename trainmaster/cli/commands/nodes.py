@@ -17,7 +17,7 @@ from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import NODES
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_home, add_output
-from trainmaster.cli.jobs import find_near, show_age
+from trainmaster.cli.jobs import list_near, show_age
 from trainmaster.cli.output import print_objects, print_table
 from trainmaster.cli.servers.connection import add_cluster, call
 from trainmaster.client.contract import Client, ListOptions
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     known = [node["metadata"]["name"] for node in nodes]
     for name in options.names:
         if name not in known:
-            near = find_near(name, known)
+            near = list_near(name, known)
             hint = f"; did you mean {' or '.join(near)}?" if near else ": `trainmaster nodes` lists them"
             raise exits.Failure(f'there is no node "{name}"{hint}', exits.NOT_FOUND)
     if options.names:

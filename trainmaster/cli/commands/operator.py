@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.client.kubeconfig import ConfigError, find_config
+from trainmaster.client.kubeconfig import ConfigError, choose_config
 
 T = TypeVar("T")
 _SYSTEM_NAMESPACE = "trainmaster-system"
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         return exits.OK
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
     try:
-        config = find_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
+        config = choose_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
     # Loaded by name and only here, as in `up`: controllers would slow down every other command.

@@ -17,7 +17,7 @@ from trainmaster.app.home.folder import HomeError, default_root
 from trainmaster.app.settings import Rest, Settings, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_config, load_kubeconfig
+from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, choose_config, load_kubeconfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,6 +123,6 @@ def _find_server(options: argparse.Namespace, context: CommandContext) -> Cluste
                 )
                 raise exits.Failure(text, exits.NOT_RUNNING)
             return load_kubeconfig([Path(info.kubeconfig)])
-        return find_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
+        return choose_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
     except ConfigError as error:
         raise exits.Failure(str(error)) from None

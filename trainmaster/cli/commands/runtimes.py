@@ -18,7 +18,7 @@ from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRA
 from trainmaster.api.training.steps import find_policy
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
-from trainmaster.cli.jobs import find_near, show_age
+from trainmaster.cli.jobs import list_near, show_age
 from trainmaster.cli.output import print_objects, print_table
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         known = [runtime["metadata"]["name"] for runtime in runtimes]
         for name in options.names:
             if name not in known:
-                near = find_near(name, known)
+                near = list_near(name, known)
                 hint = f"; did you mean {' or '.join(near)}?" if near else ": `trainmaster runtimes` lists them"
                 raise exits.Failure(f'there is no runtime "{name}"{hint}', exits.NOT_FOUND)
         runtimes = [runtime for runtime in runtimes if runtime["metadata"]["name"] in options.names]

@@ -22,7 +22,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
-from trainmaster.cli.manifests.collections import find_resource
+from trainmaster.cli.manifests.collections import get_resource
 from trainmaster.cli.manifests.documents import add_files
 from trainmaster.cli.manifests.ordering import Manifest, ManifestError, read_manifests
 from trainmaster.cli.output import name_object, print_data
@@ -82,7 +82,7 @@ async def _send(
     written: list[str] = []
     planned: set[str] = set()
     for document in documents:
-        gvr, namespaced = await find_resource(client, document)
+        gvr, namespaced = await get_resource(client, document)
         namespace = document.namespace if namespaced else ""
         try:
             obj, verb = await _send_one(client, gvr, document.obj, namespace, dry_run=options.dry_run)

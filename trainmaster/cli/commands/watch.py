@@ -12,7 +12,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.servers.connection import add_server, explain, find_server, is_cluster
+from trainmaster.cli.servers.connection import add_server, explain, get_server, is_cluster
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.view.following import FollowedJob, show
 from trainmaster.client.http import HttpClient
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 async def _watch(options: argparse.Namespace, context: CommandContext) -> int:
     try:
-        config = find_server(context, options)
+        config = get_server(context, options)
     except exits.Failure as error:
         raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
     client = HttpClient(config)

@@ -33,7 +33,7 @@ def print_manifests(
 ) -> int:
     """Starts nothing. The runtime is that of a running server, else the shipped one; the code is packed, so that
     what is printed can be submitted with kubectl."""
-    base = asyncio.run(submission.find_runtime_anyhow(context, options, find_runtime_name(options, program)))
+    base = asyncio.run(submission.get_runtime_anyhow(context, options, find_runtime_name(options, program)))
     code = _send(options, program, context.home(options))
     composed = compile_job(request, program, options, base, code)
     if options.output_format == "json":

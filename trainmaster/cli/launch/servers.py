@@ -62,13 +62,13 @@ class StartingServer:
 
     async def find(self, clock: Clock) -> ClusterConfig:
         # Loaded here: the server should be on its way before its client is.
-        from trainmaster.cli.servers.connection import find_server
+        from trainmaster.cli.servers.connection import get_server
         from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig
 
         home = self.home
         if home is None:
             try:
-                return find_server(self._context, self._options)
+                return get_server(self._context, self._options)
             except exits.Failure as error:
                 raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
         with telling(home):

@@ -15,10 +15,10 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch.manifests import MANAGER
-from trainmaster.cli.servers.connection import explain, find_server, is_cluster
+from trainmaster.cli.servers.connection import explain, get_server, is_cluster
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.http import HttpClient
-from trainmaster.jobs.compose.refusals import RefusalCause, find_cause
+from trainmaster.jobs.compose.refusals import RefusalCause, judge_refusal
 from trainmaster.jobs.compose.trainjob import ComposedJob
 from trainmaster.kit.clock import Clock, format_time
 
@@ -62,7 +62,7 @@ async def _apply_runtime(client: Client, runtime: Object, clock: Clock) -> None:
 
 
 def explain_refusal(error: StatusError, name: str) -> str:
-    cause = find_cause(error)
+    cause = judge_refusal(error)
     if cause is RefusalCause.EXISTS:
         remove = f"`trainmaster delete {name}` removes it (its record and logs stay)"
         return f"there is a job {name!r} already: leave out --name, choose another, or {remove}"
@@ -73,12 +73,12 @@ def explain_refusal(error: StatusError, name: str) -> str:
     return f"the job was refused: {error.message}"
 
 
-async def find_runtime_anyhow(context: CommandContext, options: argparse.Namespace, name: str) -> Object:
+async def get_runtime_anyhow(context: CommandContext, options: argparse.Namespace, name: str) -> Object:
     """For --dry-run: from the server where one runs, else the runtime as it is shipped."""
     if not is_cluster(options) and context.home(options).find_running() is None:
         options.namespace = options.namespace or "default"
         return _read_shipped(name)
-    config = find_server(context, options)
+    config = get_server(context, options)
     client = HttpClient(config)
     try:
         return await find_runtime(client, name, options.namespace)

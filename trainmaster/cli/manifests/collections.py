@@ -34,7 +34,7 @@ _CLUSTER_WIDE = {
 }
 
 
-async def find_resource(client: Client, document: Manifest) -> tuple[GVR, bool]:
+async def get_resource(client: Client, document: Manifest) -> tuple[GVR, bool]:
     """(collection, whether it is namespaced); Failure when the server does not have the kind."""
     version, kind = document.obj["apiVersion"], document.obj["kind"]
     for table, namespaced in ((_NAMESPACED, True), (_CLUSTER_WIDE, False)):

@@ -55,7 +55,7 @@ class ManifestDocument:
     """Path of a field (`spec.containers[0].image`) to its line."""
     problems: list[DocumentProblem] = field(default_factory=list)
 
-    def find_line(self, path: str) -> int:
+    def get_line(self, path: str) -> int:
         """Of the field, else of the nearest one above it."""
         while path:
             if path in self.lines:
@@ -155,7 +155,7 @@ def _take_apart(document: ManifestDocument) -> Iterator[ManifestDocument]:
         return
     for index, item in enumerate(obj["items"]):
         prefix = f"items[{index}]"
-        inner = ManifestDocument(document.source, document.find_line(prefix), item if isinstance(item, dict) else None)
+        inner = ManifestDocument(document.source, document.get_line(prefix), item if isinstance(item, dict) else None)
         inner.lines = {
             path.removeprefix(f"{prefix}."): line
             for path, line in document.lines.items()

@@ -1,6 +1,6 @@
 """Commands that need a server: that of a home with the owner's kubeconfig, or any cluster; errors as one sentence.
 
-`add_server` gives a command the flags that all share; after `find_server` or `call`, `options.namespace` is the
+`add_server` gives a command the flags that all share; after `get_server` or `call`, `options.namespace` is the
 namespace to work in: "" for all (-A), else the one that was named, else the kubeconfig's.
 """
 
@@ -21,14 +21,14 @@ from trainmaster.cli.servers.flags import add_server as add_server
 from trainmaster.cli.servers.flags import is_cluster as is_cluster
 from trainmaster.client.contract import Client
 from trainmaster.client.http import HttpClient, Unreachable
-from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, find_config, load_kubeconfig
+from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, choose_config, load_kubeconfig
 
 T = TypeVar("T")
 
 
 def call(context: CommandContext, options: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
     """Does the work on the server. Failure with its message when the server refuses."""
-    config = find_server(context, options)
+    config = get_server(context, options)
 
     async def main() -> T:
         client = HttpClient(config)
@@ -55,7 +55,7 @@ def call(context: CommandContext, options: argparse.Namespace, work: Callable[[C
         raise exits.Failure(f"{config.server} does not answer: {error}", exits.NOT_READY) from None
 
 
-def find_server(context: CommandContext, options: argparse.Namespace) -> ClusterConfig:
+def get_server(context: CommandContext, options: argparse.Namespace) -> ClusterConfig:
     config = _find_config(context, options)
     if getattr(options, "all_namespaces", False):
         options.namespace = ""
@@ -70,7 +70,7 @@ def _find_config(context: CommandContext, options: argparse.Namespace) -> Cluste
     try:
         if is_cluster(options):
             home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
-            return find_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
+            return choose_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
         home_ = context.home(options)
         info = home_.find_running()
         if info is None or not info.kubeconfig:

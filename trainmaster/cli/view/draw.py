@@ -20,7 +20,7 @@ from typing import NamedTuple
 from trainmaster.cli.terminal import BAD, BOLD, DIM, GOOD, WAIT, clean, measure, shorten
 from trainmaster.cli.view import model
 from trainmaster.cli.view.lines import strip_controls
-from trainmaster.cli.view.model import Screen, find_elapsed, name_rank, show
+from trainmaster.cli.view.model import Screen, get_elapsed, name_rank, show
 from trainmaster.cli.view.ranks import DONE, FAILED, RUNNING, STARTING, STOPPED, STOPPING, WAITING, Rank
 from trainmaster.kit.clock import parse_time
 
@@ -90,7 +90,7 @@ def _draw_title(screen: Screen, now: datetime, width: int) -> Line:
         Span(state, _STATES.get(screen.state, "")),
         Span("".join(f" · {fact}" for fact in facts), DIM),
     ]
-    right = show_span(find_elapsed(screen, now))
+    right = show_span(get_elapsed(screen, now))
     space = width - sum(measure(span.text) for span in left) - measure(right)
     return [*left, Span(" " * max(1, space)), Span(right)]
 

@@ -21,9 +21,9 @@ from trainmaster.cli.view.model import (
     Model,
     Screen,
     describe_failure,
-    find_elapsed,
     find_exit_code,
     find_place,
+    get_elapsed,
 )
 
 _LAST = 8
@@ -73,7 +73,7 @@ def build_ending(end: FollowingEnd, seen: Model, address: Address, now: datetime
     if end is FollowingEnd.LOST:
         started = "trainmaster up --detach" + "".join(f" {shlex.quote(flag)}" for flag in _home_flags(address))
         return [f"the server is gone ({why}); the job's processes go on without it", f"  {started}", _watch(address)]
-    took = show_span(find_elapsed(screen, now))
+    took = show_span(get_elapsed(screen, now))
     if screen.state == model.COMPLETE:
         again = f" after {screen.restarts} restart{'s' * (screen.restarts != 1)}" if screen.restarts else ""
         return [f"{screen.name} is complete{again} ({took})"]

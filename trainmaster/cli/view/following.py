@@ -98,7 +98,7 @@ def _tell_submitted(job: FollowedJob, form: str, model: Model) -> None:
         job.context.note(f"trainmaster: {job.name} is submitted ({nodes}, {screen.runtime})")
 
 
-def _find_outputs(job: FollowedJob) -> list[str]:
+def _describe_outputs(job: FollowedJob) -> list[str]:
     """Where the outputs are, for the last line."""
     if job.home is None:
         return []
@@ -139,6 +139,6 @@ async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
         ),
         is_gone=is_gone,
         form=form,
-        closing=lambda: _find_outputs(job),
+        closing=lambda: _describe_outputs(job),
     )
     return await show_job(showing)

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items
-from trainmaster.api.training.failures import find_traceback
+from trainmaster.api.training.failures import read_traceback
 from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
 from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
@@ -150,7 +150,7 @@ class Model:
     def last_lines(self, rank: int, count: int) -> list[str]:
         """What the rank printed last; of a Python program that broke, its traceback."""
         lines = list(self._lines[rank][1]) if rank in self._lines else []
-        if trace := find_traceback(lines[-_SEARCHED:]):
+        if trace := read_traceback(lines[-_SEARCHED:]):
             return trace[:_TRACE]
         return lines[-count:]
 
@@ -299,7 +299,7 @@ def find_place(lines: Sequence[str]) -> str:
     return place
 
 
-def find_elapsed(screen: Screen, now: datetime) -> float:
+def get_elapsed(screen: Screen, now: datetime) -> float:
     """Seconds since it was submitted; of one that is over, until its end."""
     if not screen.created:
         return 0.0

@@ -163,14 +163,14 @@ class Overlay:
                 labels.RESTART_ATTEMPT: "0",
             }
             spec = _complete(read_spec(template))
-            spec["priority"] = self._find_priority(spec)
+            spec["priority"] = self._get_priority(spec)
             for number in range(role.width):
                 name = f"{jobset.name}-{role.name}-{SUPPOSED}-{number}"
                 head = {"name": name, "namespace": jobset.namespace, "uid": name, "labels": marks}
                 head |= {"creationTimestamp": jobset.created_at, "resourceVersion": "0"}
                 yield {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}
 
-    def _find_priority(self, spec: Fields) -> int:
+    def _get_priority(self, spec: Fields) -> int:
         """As admission: of the class that is named, else of the default one."""
         name = spec.get("priorityClassName")
         classes = self._base.list(PRIORITY_CLASSES)

@@ -78,7 +78,7 @@ class _Reversed:
         return self.text > other.text
 
 
-def find_missing(job: Job, tally: Tally, policy: BackoffPolicy, now: Now) -> Missing:
+def list_missing(job: Job, tally: Tally, policy: BackoffPolicy, now: Now) -> Missing:
     waits_for_end = job.spec.get("podReplacementPolicy") == "Failed"
     held = len(tally.running) + (len(tally.terminating) if waits_for_end else 0)
     missing = count_wanted(job, tally) - held

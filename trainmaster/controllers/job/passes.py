@@ -12,7 +12,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.controllers.job import outcome as ends
-from trainmaster.controllers.job.balance import MOST, find_missing, list_surplus
+from trainmaster.controllers.job.balance import MOST, list_missing, list_surplus
 from trainmaster.controllers.job.claims import Claims, build_release
 from trainmaster.controllers.job.expected_pods import FIRST, render_books
 from trainmaster.controllers.job.keys import BOOKS
@@ -174,7 +174,7 @@ class Pass:
             self._close(number)
         if surplus:
             return
-        missing = find_missing(self._job, self._tally, self._policy, self._now)
+        missing = list_missing(self._job, self._tally, self._policy, self._now)
         self._wake(missing.pause)
         for number in missing.numbers:
             self._create(number)

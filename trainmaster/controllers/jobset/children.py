@@ -109,7 +109,7 @@ def build_service(jobset: JobSet) -> Object:
 def build_job(jobset: JobSet, place: JobPlace, restarts: int) -> Object:
     name = get_job_name(jobset, place)
     marks = _build_marks(jobset, place, name, restarts)
-    placement = find_placement(jobset, place.replicated)
+    placement = get_placement(jobset, place.replicated)
     template = place.replicated["template"]
     spec = dict(read_spec(template))
     # A Job that its TTL takes away would be made, and run, once more. It gets its TTL when the JobSet has ended.
@@ -142,7 +142,7 @@ def build_job(jobset: JobSet, place: JobPlace, restarts: int) -> Object:
     }
 
 
-def find_placement(jobset: JobSet, replicated: Fields) -> dict[str, str]:
+def get_placement(jobset: JobSet, replicated: Fields) -> dict[str, str]:
     """The annotations of exclusive placement: the JobSet's, and over them the template's. The strategy counts only
     beside the topology of the same level."""
     found: dict[str, str] = {}

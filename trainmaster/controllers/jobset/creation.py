@@ -9,7 +9,7 @@ from trainmaster.api.resources import JOBS, SERVICES
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Write
 from trainmaster.controllers.jobset import leftovers, startup, volumes
-from trainmaster.controllers.jobset.children import ChildJobs, build_job, build_service, find_placement
+from trainmaster.controllers.jobset.children import ChildJobs, build_job, build_service, get_placement
 from trainmaster.controllers.jobset.job_places import JobPlace, get_job_name, list_places
 from trainmaster.controllers.jobset.status import Draft
 from trainmaster.controllers.waiting import Waiting
@@ -64,7 +64,7 @@ def _list_places(jobset: JobSet, buckets: ChildJobs, draft: Draft) -> Iterator[J
 
 def _note_placement(jobset: JobSet, place: JobPlace, draft: Draft) -> None:
     """Exclusive placement spreads Jobs over nodes. On one node it means nothing, and that is said once."""
-    placement = find_placement(jobset, place.replicated)
+    placement = get_placement(jobset, place.replicated)
     if draft.restarts or place.index or EXCLUSIVE_TOPOLOGY not in placement:
         return
     if NODE_SELECTOR_STRATEGY in placement:

@@ -126,7 +126,7 @@ def _made_progress(job: Job) -> bool:
     return (_get_failure_time(job) - parse_time(job.started_at)).total_seconds() >= PROGRESS
 
 
-def find_pause_left(jobset: JobSet, verdict: JobSetFailureVerdict, now: Now) -> float:
+def get_pause_left(jobset: JobSet, verdict: JobSetFailureVerdict, now: Now) -> float:
     """Seconds until the restart may happen; 0 or less when it may happen now."""
     moment = _find_failure_text(verdict.job)
     return now.left(verdict.job.uid, "failed", moment, _get_pause(jobset, verdict)) if moment else 0.0

@@ -108,7 +108,7 @@ def _handle_failure(jobset: JobSet, buckets: ChildJobs, draft: Draft, previous: 
     if failure_policy.is_restart(jobset, verdict):
         if failure_policy.starts_new_series(jobset, verdict):
             return Plan((_note_progress(jobset, draft),))
-        left = failure_policy.find_pause_left(jobset, verdict, now)
+        left = failure_policy.get_pause_left(jobset, verdict, now)
         if left > 0:
             text = failure_policy.describe_delay(jobset, verdict, draft)
             end = failure_policy.describe_end(jobset, verdict)

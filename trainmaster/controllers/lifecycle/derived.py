@@ -78,14 +78,14 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
         return NOTHING
     if refusals:
         return Plan(requeue_after=_RETRY)
-    left = _find_time_left(runtime, now)
+    left = _get_time_left(runtime, now)
     if left > 0:
         return Plan(requeue_after=left)
     gone = Delete(TRAINING_RUNTIMES, request.namespace, request.name, runtime.uid, runtime.resource_version)
     return Plan((gone,))
 
 
-def _find_time_left(runtime: TrainingRuntime, now: Now) -> float:
+def _get_time_left(runtime: TrainingRuntime, now: Now) -> float:
     used = runtime.annotations.get(LAST_USED)
     if used:
         try:

@@ -27,7 +27,7 @@ from trainmaster.api.pods.requests import Amounts, add, add_into, count_requests
 from trainmaster.api.reading import read_status
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.api.workloads import build_gang, read_gang
-from trainmaster.controllers.scheduler.shapes import GangShape, find_peak, read_shape
+from trainmaster.controllers.scheduler.shapes import GangShape, get_peak, read_shape
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
 
@@ -164,11 +164,11 @@ class Gang:
             if role.starts_first and role.width and role.name not in self.shape.complete
         )
 
-    def find_need(self) -> Amounts:
+    def get_need(self) -> Amounts:
         """What it holds once the Pods that wait are bound: they, and the peak of what may still come."""
-        return find_most(add(self.uses, self.waits), self._find_peak())
+        return find_most(add(self.uses, self.waits), self._get_peak())
 
-    def _find_peak(self) -> Amounts:
+    def _get_peak(self) -> Amounts:
         if self.shape is None or not self.shape.is_open:
             return {}
         needs = []
@@ -177,14 +177,14 @@ class Gang:
             done = part.done if part is not None else 0
             left = 0 if role.name in self.shape.complete else role.count_left(done)
             needs.append((role, {name: amount * left for name, amount in role.amounts.items()}))
-        return find_peak(needs) if needs else {}
+        return get_peak(needs) if needs else {}
 
-    def find_hold(self) -> Amounts:
+    def get_hold(self) -> Amounts:
         if self.shape is None or not self.shape.is_open or not self.is_admitted:
             return dict(self.uses)
         if self.is_blocked and not self.uses:
             return {}
-        return find_most(self.uses, self._find_peak())
+        return find_most(self.uses, self._get_peak())
 
 
 class SchedulingLedger:
@@ -356,7 +356,7 @@ class SchedulingLedger:
 
     def _settle(self, gang: Gang) -> None:
         """After changes of a gang: what it holds, and whether and where it stands in the queue."""
-        holds = gang.find_hold()
+        holds = gang.get_hold()
         if holds != gang.holds:
             _subtract(self.held, gang.holds)
             add_into(self.held, holds)

@@ -156,7 +156,7 @@ class SchedulingPass:
         stuck = self._find_static(gang)
         if stuck is not None:
             return stuck
-        need = gang.find_need()
+        need = gang.get_need()
         growth = {name: amount - gang.holds.get(name, 0) for name, amount in need.items()}
         impossible = self._room.list_impossible(need)
         if impossible:

@@ -104,7 +104,7 @@ def _read_priority(jobset: JobSet) -> int:
 
 def _read_roles(jobset: JobSet) -> Iterator[GangRole]:
     in_order = read_text(jobset.spec, "startupPolicy", "startupPolicyOrder") == "InOrder"
-    after = _find_orders(jobset.replicated_jobs)
+    after = _list_orders(jobset.replicated_jobs)
     for number, entry in enumerate(jobset.replicated_jobs):
         job = read_fields(entry, "template", "spec")
         parallelism = int(job.get("parallelism", 1))
@@ -121,7 +121,7 @@ def _read_roles(jobset: JobSet) -> Iterator[GangRole]:
         )
 
 
-def _find_orders(entries: Sequence[Fields]) -> dict[str, frozenset[str]]:
+def _list_orders(entries: Sequence[Fields]) -> dict[str, frozenset[str]]:
     """For each role those that are complete before it begins. It begins after what it depends on has begun, so what
     was over by then is over for it too. A role may only depend on earlier ones."""
     after: dict[str, frozenset[str]] = {}
@@ -135,7 +135,7 @@ def _find_orders(entries: Sequence[Fields]) -> dict[str, frozenset[str]]:
     return after
 
 
-def find_peak(needs: Sequence[tuple[GangRole, Amounts]]) -> Amounts:
+def get_peak(needs: Sequence[tuple[GangRole, Amounts]]) -> Amounts:
     """The most that these roles, each taking so much while it runs, take together at any time."""
     if len(needs) == 1:
         return dict(needs[0][1])

@@ -91,7 +91,7 @@ def reconcile(
         note = Note(trainjob.raw, deadline.REASON, deadline.MESSAGE, warning=True)
         return _report(trainjob, fail(trainjob, deadline.REASON, deadline.MESSAGE, now.wall), notes=(note,))
     failure = None if own is None else verdict.find_failure(view, trainjob, own)
-    pause = 0.0 if own is None else verdict.find_pause(view, own, failure, now)
+    pause = 0.0 if own is None else verdict.get_pause(view, own, failure, now)
     if pause > 0:
         return Plan(requeue_after=pause)
     if refusals:

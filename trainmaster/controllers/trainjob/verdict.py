@@ -52,7 +52,7 @@ def find_failure(view: View, trainjob: TrainJob, jobset: JobSet) -> Fields | Non
     return first if earlier else stored
 
 
-def find_pause(view: View, jobset: JobSet, failure: Fields | None, now: Now) -> float:
+def get_pause(view: View, jobset: JobSet, failure: Fields | None, now: Now) -> float:
     """Seconds for which a failed JobSet is not believed yet, because the Pod that explains it is not seen. Caches of a
     cluster come separately; a store shows all at once, and there this means that somebody has removed the Pod."""
     failed = jobset.find_condition("Failed")

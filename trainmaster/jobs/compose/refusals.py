@@ -42,7 +42,7 @@ class RefusedPart:
     message: str
 
 
-def find_cause(error: StatusError) -> RefusalCause:
+def judge_refusal(error: StatusError) -> RefusalCause:
     if error.reason == "AlreadyExists":
         return RefusalCause.EXISTS
     if error.reason == "NotFound":

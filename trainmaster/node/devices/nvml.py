@@ -83,7 +83,7 @@ class Nvml:
         self._library = library if library is not None else _load()
         self._check(self._library.nvmlInit_v2(), "nvmlInit")
         self._broken: dict[str, str] = {}
-        self._handles = self._find_handles()
+        self._handles = self._list_handles()
         self._events = self._listen()
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Nvml:
             found.append(Load(uuid, rates.gpu if code == _OK else None, memory.used // 1024**2))
         return found
 
-    def _find_handles(self) -> list[tuple[str, Any]]:
+    def _list_handles(self) -> list[tuple[str, Any]]:
         count = ctypes.c_uint()
         self._check(self._library.nvmlDeviceGetCount_v2(byref(count)), "nvmlDeviceGetCount")
         found = []

@@ -150,8 +150,8 @@ class StorageGuard:
         pods = await self._actions.list_pods()
         if urgent and await self._drop_leftovers(pods):
             return
-        budgets = await self._find_budgets()
-        tenants = await self._find_tenants({pod.namespace for pod in pods})
+        budgets = await self._list_budgets()
+        tenants = await self._list_tenants({pod.namespace for pod in pods})
         over = await self._keep_budgets(budgets, pods)
         uses = await self._measure_pods(pods, tenants, over, budgets, urgent=urgent)
         for eviction in (*decide_own_limits(uses), *decide_claims(await self._measure_claims(pods, tenants))):
@@ -226,7 +226,7 @@ class StorageGuard:
             known = self._kept[path] = (now, await self._measure(path))
         return known[1]
 
-    async def _find_tenants(self, names: set[str]) -> set[str]:
+    async def _list_tenants(self, names: set[str]) -> set[str]:
         found = set()
         for name in names:
             try:
@@ -238,7 +238,7 @@ class StorageGuard:
 
     # Budgets of namespaces
 
-    async def _find_budgets(self) -> dict[str, ResourceQuota]:
+    async def _list_budgets(self) -> dict[str, ResourceQuota]:
         """By namespace: the quota that says how much it may keep on the disk."""
         page = await self._client.list(RESOURCE_QUOTAS, "", ListOptions())
         return {quota.namespace: quota for quota in map(ResourceQuota, page.items) if STORAGE in quota.hard}

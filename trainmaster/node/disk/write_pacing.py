@@ -43,13 +43,13 @@ class WritePace:
 
     def note(self, written: Mapping[int, int], now: float) -> float:
         """`written`: bytes by process since its birth. Returns for how many seconds the tenant has to pause."""
-        grown = sum(total - self._find_before(pid, total) for pid, total in written.items())
+        grown = sum(total - self._get_before(pid, total) for pid, total in written.items())
         self.seen = dict(written)
         self.level = min(self.rate * _BURST_SECONDS, self.level + self.rate * (now - self.at)) - grown
         self.at = now
         return min(MOST_SECONDS, max(0.0, -self.level / self.rate))
 
-    def _find_before(self, pid: int, total: int) -> int:
+    def _get_before(self, pid: int, total: int) -> int:
         before = self.seen.get(pid, 0)
         # A smaller number is another process of the same pid.
         return before if before <= total else 0

@@ -43,7 +43,7 @@ class Isolation:
 
 def decide_level(wanted: Wanted, uid: int, findings: Sequence[IsolationFinding]) -> Isolation:
     known = {one.name: one for one in findings}
-    best, why = _find_best(uid, known)
+    best, why = _choose_best(uid, known)
     if wanted in ("auto", best):
         return Isolation(best, why if wanted == "auto" else f"{why} (as set)", tuple(findings))
     if wanted == PLAIN:
@@ -58,7 +58,7 @@ def decide_level(wanted: Wanted, uid: int, findings: Sequence[IsolationFinding])
     raise IsolationError(f"node.isolation is {wanted}, but {why}")
 
 
-def _find_best(uid: int, known: Mapping[str, IsolationFinding]) -> tuple[str, str]:
+def _choose_best(uid: int, known: Mapping[str, IsolationFinding]) -> tuple[str, str]:
     missing = [known[name] for name in _NEEDED if name in known and not known[name].works]
     tried = all(name in known for name in _NEEDED)
     if not tried:
@@ -72,12 +72,12 @@ def _find_best(uid: int, known: Mapping[str, IsolationFinding]) -> tuple[str, st
     return USER, "an ordinary user may make user namespaces here"
 
 
-async def find_isolation(file: Path, wanted: Wanted) -> Isolation:
+async def choose_isolation(file: Path, wanted: Wanted) -> Isolation:
     """Probes, or remembers what `file` says."""
-    return decide_level(wanted, os.geteuid(), await find_findings(file))
+    return decide_level(wanted, os.geteuid(), await read_findings(file))
 
 
-async def find_findings(file: Path) -> list[IsolationFinding]:
+async def read_findings(file: Path) -> list[IsolationFinding]:
     key = _read_key()
     kept = _read_kept(file, key)
     if kept is not None:

@@ -26,7 +26,7 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock
 from trainmaster.node.images import layers
 from trainmaster.node.images.contract import Environment, ImageError
-from trainmaster.node.images.editables import find_sources
+from trainmaster.node.images.editables import list_sources
 from trainmaster.node.images.environments import Environments, Order, Tell, read_environment
 from trainmaster.node.images.layers import Base
 from trainmaster.node.images.rules import (
@@ -238,7 +238,7 @@ class Images:
         stamps = [os.stat(place).st_mtime_ns for place in base.packages if os.path.isdir(place)]
         known = self._sources.get(base.prefix)
         if known is None or known[0] != stamps:
-            known = (stamps, find_sources(base.packages))
+            known = (stamps, list_sources(base.packages))
             self._sources[base.prefix] = known
         return known[1]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 _MAPPING = re.compile(r"^MAPPING(?::[^=]*)?= *(\{.*?\})", re.MULTILINE | re.DOTALL)
 
 
-def find_sources(packages: Iterable[str]) -> tuple[str, ...]:
+def list_sources(packages: Iterable[str]) -> tuple[str, ...]:
     """Existing directories outside of the given ones, each once."""
     places = list(packages)
     found = dict.fromkeys(path for place in places for path in (*_read_paths(place), *_read_finders(place)))

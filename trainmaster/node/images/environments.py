@@ -33,7 +33,7 @@ from trainmaster.node.images.contract import Errand, ErrandReport, Errands, Imag
 from trainmaster.node.images.fetching import FOLDER, Fetch, Fetched, fetch
 from trainmaster.node.images.installers import find_pip
 from trainmaster.node.images.layers import Base, BaseError, make_layer, read_base
-from trainmaster.node.images.requirements import Split, find_direct_paths, split_requirements
+from trainmaster.node.images.requirements import Split, list_direct_paths, split_requirements
 from trainmaster.shim.protocol import OVERLAY, Mount
 from trainmaster.shim.trees import remove_tree
 
@@ -229,7 +229,7 @@ class Environments:
             directory=str(slot / "work"),
             mounts=self._build_mounts(slot, order, parts, pip, open_ended=bool(open_ended)),
             seconds=self._limits.seconds,
-            hide=self._find_hidden(),
+            hide=self._list_hidden(),
             egress=bool(open_ended),
         )
 
@@ -248,7 +248,7 @@ class Environments:
         mounts += [
             Mount(path, str(slot / "blank" / "nothing"), read_only=True) for path in _PIP_FILES if os.path.exists(path)
         ]
-        for path in find_direct_paths(parts.direct):
+        for path in list_direct_paths(parts.direct):
             if not self._limits.host_paths:
                 raise ImageError(f"{path} is a path of the machine (setting node.host_paths)")
             if not os.path.exists(path):
@@ -256,7 +256,7 @@ class Environments:
             mounts.append(Mount(path, path, OVERLAY) if os.path.isdir(path) else Mount(path, path, read_only=True))
         return tuple(mounts)
 
-    def _find_hidden(self) -> tuple[str, ...]:
+    def _list_hidden(self) -> tuple[str, ...]:
         """The home of the server's user: .netrc, pip.conf and keyrings are there."""
         home = self._environ.get("HOME", "")
         return (home,) if home.startswith("/") and home != "/" and os.path.isdir(home) else ()

@@ -18,7 +18,7 @@ NAME = "_trainmaster_layer"
 """What the copy is called; under its own name the module does nothing."""
 
 
-def find_arguments() -> list[str]:
+def get_arguments() -> list[str]:
     """The whole command line; at this point of the start `sys.argv` is not set yet."""
     with open("/proc/self/cmdline", "rb") as stream:
         return [os.fsdecode(part) for part in stream.read().split(b"\0")[:-1]]
@@ -59,7 +59,7 @@ def begin() -> None:
     target = os.environ.get(VARIABLE)
     if not target or sys.prefix == target:
         return
-    arguments = find_arguments()
+    arguments = get_arguments()
     if runs_pip(arguments):
         if not os.path.exists(f"{target}/pyvenv.cfg"):
             make(target)

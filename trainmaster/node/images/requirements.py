@@ -36,7 +36,7 @@ def _make_absolute(entry: str) -> str:
     return os.path.abspath(entry) if entry.startswith(".") or "/" in entry or os.path.exists(entry) else entry
 
 
-def find_direct_paths(direct: Iterable[str]) -> list[str]:
+def list_direct_paths(direct: Iterable[str]) -> list[str]:
     """The files and directories of this machine that these requirements name."""
     found = []
     for entry in direct:

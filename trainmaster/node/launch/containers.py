@@ -102,7 +102,7 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
     env.update(site.variables)
     env.update({key: rewriter.rewrite_variable(key, text) for key, text in declared.items()})
     argv = [rewriter.rewrite(expand(part, declared)) for part in _build_command(container, image)]
-    made = _find_made_directory(container, bound, site)
+    made = _list_made_directory(container, bound, site)
     spec = ContainerSpec(
         name=name,
         attempt=attempt,
@@ -203,7 +203,7 @@ def _build_directory(container: Fields, rewriter: Rewriter, layout: Layout, site
     return directory
 
 
-def _find_made_directory(container: Fields, bound: Sequence[Bound], site: Site) -> tuple[Mount, ...]:
+def _list_made_directory(container: Fields, bound: Sequence[Bound], site: Site) -> tuple[Mount, ...]:
     """A working directory that only the image would have: an empty one, as runtimes make it."""
     asked = container.get("workingDir")
     if not asked or site.level == PLAIN or os.path.isdir(asked):

@@ -151,7 +151,7 @@ class Launcher:
         """LaunchError with FailedMount, ErrImagePull when the Pod has to wait. Missing variables are found later, per
         container."""
         containers = pod.all_containers
-        images = await self._find_images(pod, containers, site)
+        images = await self._get_images(pod, containers, site)
         volumes = list_volumes(pod, api_access=await self._wants_access(pod))
         live = _Live(pod, site, volumes, list_needs(volumes), {})
         known = self._live.get(pod.uid)
@@ -180,7 +180,7 @@ class Launcher:
             self._adopted[uid] = (pod, site)
             self._queue.add(uid)
 
-    async def _find_images(self, pod: Pod, containers: list[Fields], site: Site) -> dict[str, Environment]:
+    async def _get_images(self, pod: Pod, containers: list[Fields], site: Site) -> dict[str, Environment]:
         def tell(sentence: str) -> None:
             if self._announce is not None:
                 self._announce(pod.uid, sentence)
@@ -211,7 +211,7 @@ class Launcher:
 
     async def _make(self, live: _Live, sources: ContainerSources) -> dict[str, Volume]:
         namespace = live.pod.namespace
-        found = {name: await claim.find_volume(self._client, namespace, name) for name in sorted(live.needs.claims)}
+        found = {name: await claim.get_volume(self._client, namespace, name) for name in sorted(live.needs.claims)}
         supplies = Supplies(
             directory=live.site.directory,
             claims_root=self._settings.claims,

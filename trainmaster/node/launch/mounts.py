@@ -96,7 +96,7 @@ def _build_mount(entry: Bound) -> Mount:
     return Mount(entry.target, entry.volume.source, read_only=entry.read_only, sub_path=entry.sub_path)
 
 
-def find_shm_bytes(pod: Pod, prepared: Prepared) -> int:
+def get_shm_bytes(pod: Pod, prepared: Prepared) -> int:
     """The size that the Pod asks for its /dev/shm by mounting a memory volume there; 0 when it does not."""
     for container in pod.all_containers:
         for entry in list_items(container, "volumeMounts"):

@@ -8,7 +8,7 @@ from trainmaster.api.reading import list_items
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import Prepared
 from trainmaster.node.launch.limits import build_pod_limits
-from trainmaster.node.launch.mounts import find_shm_bytes
+from trainmaster.node.launch.mounts import get_shm_bytes
 from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, ResourceLimits, SandboxSpec
 
 _LONGEST_HOSTNAME = 63
@@ -44,7 +44,7 @@ def build_sandbox(
         address=site.address,
         prefix=prefix,
         hosts=(*hosts, *build_aliases(pod)),
-        shm_bytes=find_shm_bytes(pod, prepared),
+        shm_bytes=get_shm_bytes(pod, prepared),
         cgroup=cgroup,
         limits=build_pod_limits(pod, prepared.budget.pod_pids if prepared.budget is not None else 0),
         tenant_cgroup=(

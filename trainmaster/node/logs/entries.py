@@ -68,7 +68,7 @@ class Renderer:
         return b""
 
 
-def find_tail(files: Sequence[int], lines: int) -> tuple[int, int]:
+def get_tail(files: Sequence[int], lines: int) -> tuple[int, int]:
     """(file, offset) where the last `lines` lines begin. `files` are descriptors, the oldest first."""
     wanted, newest = lines, True
     for index in reversed(range(len(files))):

@@ -61,7 +61,7 @@ class LogPieces:
         own = os.fstat(self._files[0]).st_ino
         for _ in range(_TRIES):
             names = self._list_names()
-            inodes = [_find_inode(name) for name in names]
+            inodes = [_get_inode(name) for name in names]
             later = names[inodes.index(own) + 1 :] if own in inodes else names
             for name in later:
                 fd = _open(name)
@@ -76,7 +76,7 @@ class LogPieces:
 
     def _open_all(self) -> None:
         for _ in range(_TRIES):
-            before = [_find_inode(name) for name in self._list_names()]
+            before = [_get_inode(name) for name in self._list_names()]
             opened = [fd for fd in map(_open, self._list_names()) if fd is not None]
             self._files = opened
             if [os.fstat(fd).st_ino for fd in opened] == before:
@@ -101,7 +101,7 @@ def _open(path: str) -> int | None:
         return None
 
 
-def _find_inode(path: str) -> int:
+def _get_inode(path: str) -> int:
     try:
         return os.stat(path).st_ino
     except FileNotFoundError:

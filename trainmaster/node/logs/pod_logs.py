@@ -19,7 +19,7 @@ from trainmaster.api.reading import read_fields
 from trainmaster.client.contract import LogOptions
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock, parse_time
-from trainmaster.node.logs.entries import Renderer, find_tail, format_stamp
+from trainmaster.node.logs.entries import Renderer, format_stamp, get_tail
 from trainmaster.node.logs.files import LogPieces
 from trainmaster.node.logs.inotify import Inotify
 from trainmaster.shim.protocol import Paths
@@ -90,7 +90,7 @@ class CriLogReader:
             log = LogPieces(asked.path)
             try:
                 if asked.tail is not None:
-                    log.skip_to(*find_tail(log.files, asked.tail))
+                    log.skip_to(*get_tail(log.files, asked.tail))
                 while True:
                     changed.clear()
                     over = ended.is_set() or not asked.follow

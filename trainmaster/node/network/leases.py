@@ -40,7 +40,7 @@ from trainmaster.node.network.addresses import (
     get_gang,
     list_peer_names,
 )
-from trainmaster.node.network.ports import PortLeases, find_free
+from trainmaster.node.network.ports import PortLeases, choose_free
 from trainmaster.node.shims.found import FoundPod
 from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec, write_whole
@@ -98,7 +98,7 @@ class Places:
         if not self.ways_out.server_file:
             return None
         if uid not in self._api_ports:
-            self._api_ports[uid] = find_free(taken=self._api_ports.values())
+            self._api_ports[uid] = choose_free(taken=self._api_ports.values())
         port = self._api_ports[uid]
         return (LOOPBACK, port) if port else self._find_server()
 

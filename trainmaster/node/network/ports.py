@@ -34,7 +34,7 @@ class PortLeases:
         taken = {port for other, ports in self._by_gang.items() if other != gang for port in ports.values()}
         if asked not in taken and is_free(asked):
             return asked
-        return find_free(taken)
+        return choose_free(taken)
 
 
 def is_free(port: int) -> bool:
@@ -47,7 +47,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-def find_free(taken: Collection[int]) -> int:
+def choose_free(taken: Collection[int]) -> int:
     """None of those that are promised to somebody who does not listen yet. OSError when there is none."""
     for _ in range(100):
         with socket.socket() as probe:

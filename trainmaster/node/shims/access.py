@@ -53,7 +53,7 @@ class ShimAccess:
         try:
             session = await self._begin(uid, container, argv, output)
             try:
-                code = await asyncio.shield(self._supervisor.find_exec_exit(uid, session))
+                code = await asyncio.shield(self._supervisor.get_exec_exit(uid, session))
             except asyncio.CancelledError:
                 await finish(self._kill(uid, session), limit=5.0)
                 raise

@@ -77,7 +77,7 @@ class ShimLink:
         finally:
             self._waiting.pop(number, None)
 
-    def find_exit(self, session: int) -> asyncio.Future[int]:
+    def get_exit(self, session: int) -> asyncio.Future[int]:
         """Exit code of a program that was started by `exec`; it is told once."""
         exit = self._exits.get(session)
         if exit is None:

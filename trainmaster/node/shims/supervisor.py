@@ -266,11 +266,11 @@ class Supervisor:
         except ShimGone:
             return  # with the shim the container is gone too, and that is told as Lost
 
-    def find_exec_exit(self, uid: str, session: int) -> asyncio.Future[int]:
+    def get_exec_exit(self, uid: str, session: int) -> asyncio.Future[int]:
         link = self._links.get(uid)
         if link is None:
             raise ShimGone("the Pod has no shim")
-        return link.find_exit(session)
+        return link.get_exit(session)
 
     # Adoption
 

@@ -80,7 +80,7 @@ class Zygotes:
         self._warm[wish.key] = None
         base = await self.connect()
         try:
-            link = await self._find_or_start_warm(wish)
+            link = await self._get_or_start_warm(wish)
         except (ZygoteError, OSError, wire.WireError) as error:
             log.warning("no warm start", extra={"action": "node.no_warm", "label": wish.label, "error": str(error)})
             return
@@ -93,7 +93,7 @@ class Zygotes:
         while len(self._warm) > _MOST_WARM:
             self._drop_warm(next(iter(self._warm)))
 
-    async def _find_or_start_warm(self, wish: WarmZygote) -> socket.socket:
+    async def _get_or_start_warm(self, wish: WarmZygote) -> socket.socket:
         folder = str(self._root / FOLDER)
         with wire.connect_in(folder, SOCKET) as asking:
             hello = await _ask(asking, {"op": "hello"}) or {}
@@ -145,7 +145,7 @@ class Zygotes:
             return self._link
         async with self._turn:
             if self._link is None:
-                self._link = await self._find_or_start()
+                self._link = await self._get_or_start()
                 asyncio.get_running_loop().add_reader(self._link.fileno(), self._note)
             return self._link
 
@@ -153,7 +153,7 @@ class Zygotes:
         """The zygote says nothing unasked: something to read means that it has gone."""
         self.close()
 
-    async def _find_or_start(self) -> socket.socket:
+    async def _get_or_start(self) -> socket.socket:
         folder = self._root / FOLDER
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         wanted = get_fingerprint()

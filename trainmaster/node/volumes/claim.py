@@ -19,7 +19,7 @@ from trainmaster.node.volumes import host_path
 from trainmaster.node.volumes.contract import Volume, VolumeError
 
 
-async def find_volume(client: Client, namespace: str, name: str) -> PersistentVolume:
+async def get_volume(client: Client, namespace: str, name: str) -> PersistentVolume:
     """The PersistentVolume that the claim is bound to."""
     try:
         claim = PersistentVolumeClaim(await client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))

@@ -52,7 +52,7 @@ class Door:
         who = build_address_group(address)
         if not self._by_address.take(who):
             limit = f"{self.rules.per_hour_and_address} attempts an hour from one address"
-            _refuse(limit, "rest.sign_ups_per_hour_per_address", self._by_address.find_wait(who))
+            _refuse(limit, "rest.sign_ups_per_hour_per_address", self._by_address.get_wait(who))
         if self.rules.mode == "invited" and not invitation:
             raise Problem(
                 403, "invitation-needed", "only who was invited may sign up here",
@@ -73,7 +73,7 @@ class Door:
             )  # fmt: skip
         if not self._together.take(""):
             limit = f"{self.rules.per_hour} new tenants an hour"
-            _refuse(limit, "rest.sign_ups_per_hour", self._together.find_wait(""))
+            _refuse(limit, "rest.sign_ups_per_hour", self._together.get_wait(""))
 
 
 def _refuse(limit: str, setting: str, seconds: float) -> NoReturn:

@@ -68,7 +68,7 @@ def prepare_zygote(root: str, level: str) -> None:
     """Once, at the start of the zygote, before any thread and before the first clone. `root` holds Pod directories."""
     global _ground  # one per process, inherited by fork: that is what a zygote is for
     user, group = os.geteuid(), os.getegid()
-    shims = find_shims(root) if level != PLAIN else []
+    shims = list_shims(root) if level != PLAIN else []
     if level == USER:
         _enter_user_namespace(shims)
     switch = -1
@@ -114,7 +114,7 @@ def _enter_user_namespace(shims: list[tuple[str, int]]) -> None:
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_SLAVE)
 
 
-def find_shims(root: str) -> list[tuple[str, int]]:
+def list_shims(root: str) -> list[tuple[str, int]]:
     """(Pod directory, pid) of every shim below `root` that lives."""
     with open("/proc/sys/kernel/random/boot_id") as stream:
         boot = stream.read().strip()
@@ -207,7 +207,7 @@ class Sandbox:
                 may_return=self._may_return,
                 segment=self.pod.segment,
             )
-        self._shm = make_shm(self._find_shm_size())
+        self._shm = make_shm(self._get_shm_size())
         self._etc = etc.write_files(self.paths.directory, self.pod, _ground.common)
 
     def _write_record(self) -> None:
@@ -273,7 +273,7 @@ class Sandbox:
         is_root = self.pod.level == FULL
         return rootfs.Wishes(
             mounts=(*self._etc, self._build_message_mount(container), *container.mounts),
-            hide=(*self.pod.hide, *(find_closed(container) if is_root else ())),
+            hide=(*self.pod.hide, *(list_closed(container) if is_root else ())),
             writable=self.pod.host_writable,
             read_only_root=container.read_only_root,
             devices=container.devices,
@@ -292,9 +292,9 @@ class Sandbox:
         try:
             return linux.copy_tree(self._shm)
         except OSError:
-            return make_shm(self._find_shm_size(container.limits.memory))
+            return make_shm(self._get_shm_size(container.limits.memory))
 
-    def _find_shm_size(self, memory: int = 0) -> int:
+    def _get_shm_size(self, memory: int = 0) -> int:
         return self.pod.shm_bytes or (memory or self.pod.limits.memory) // 2
 
     def join(self, container: ContainerSpec, pidfd: int) -> None:
@@ -378,13 +378,13 @@ class Sandbox:
         return now > before
 
     def needs_watch(self, limits: ResourceLimits) -> bool:
-        """A limit of memory or pids that nobody enforces: `find_over_limit` must be called about once a second."""
+        """A limit of memory or pids that nobody enforces: `list_over_limit` must be called about once a second."""
         enforced = _ground.hierarchies.limits if self._group is not None else frozenset[str]()
         if (limits.memory or self.pod.limits.memory) and "memory" not in enforced:
             return True
         return bool(self.pod.limits.pids) and "pids" not in enforced
 
-    def find_over_limit(self, running: Mapping[int, tuple[str, int]]) -> dict[str, str]:
+    def list_over_limit(self, running: Mapping[int, tuple[str, int]]) -> dict[str, str]:
         """`running`: pid of the main process -> (container, bytes). The containers that use more than they may, each
         with "memory" or "pids"."""
         owner: dict[int, str] = {}
@@ -452,7 +452,7 @@ class Sandbox:
             os.chmod(path, 0o700)
 
 
-def find_closed(container: ContainerSpec, stat: Callable[[str], os.stat_result] = os.stat) -> list[str]:
+def list_closed(container: ContainerSpec, stat: Callable[[str], os.stat_result] = os.stat) -> list[str]:
     """Directories that the container's own user may not enter and that hold what is mounted for it (an environment in
     root's home). It sees nothing there but its mounts, and without this not even those."""
     if not container.run_as_user:

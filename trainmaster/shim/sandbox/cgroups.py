@@ -1,7 +1,7 @@
 """Control groups of Pods: limits, usage, out-of-memory kills, and the one way to kill a tree that nobody escapes.
 
-`find_hierarchies` says what this process may use: the unified hierarchy (v2) with its controllers, v1 hierarchies, or a
-mixture, as on machines where v2 is mounted without controllers (then it still has `cgroup.kill`). A Pod has one group
+`parse_hierarchies` says what this process may use: the unified hierarchy (v2) with its controllers, v1 hierarchies, or
+both, as on machines where v2 is mounted without controllers (then it still has `cgroup.kill`). A Pod has one group
 per hierarchy below the node's group, and each container one below that; between the node's and the Pod's there may be
 one that all Pods of a tenant share, so that many of them together cannot take more than the tenant has. A group is made
 only where it limits something, or where it lets us kill: every mkdir costs time at each start.
@@ -67,7 +67,7 @@ class GroupUsage:
     memory: int | None
 
 
-def find_hierarchies(mounts: str, own: str) -> Hierarchies:
+def parse_hierarchies(mounts: str, own: str) -> Hierarchies:
     """From the text of /proc/self/mountinfo and /proc/self/cgroup. Only directories in which we may make groups."""
     places = dict(_parse_own(own))
     unified, controllers, v1 = "", frozenset[str](), {}
@@ -88,7 +88,7 @@ def find_hierarchies(mounts: str, own: str) -> Hierarchies:
 
 def read_hierarchies() -> Hierarchies:
     with open("/proc/self/mountinfo") as mounts, open("/proc/self/cgroup") as own:
-        return find_hierarchies(mounts.read(), own.read())
+        return parse_hierarchies(mounts.read(), own.read())
 
 
 def _parse_own(text: str) -> list[tuple[str, str]]:

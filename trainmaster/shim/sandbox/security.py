@@ -136,7 +136,7 @@ def build_filter(machine: str) -> bytes:
         (_JUMP_EQUAL, _SOCKET[column], "socket", ""),
         (_JUMP_EQUAL, _PERSONALITY[column], "personality", ""),
     ]
-    for first, last in _find_ranges(sorted(pair[column] for pair in DENIED.values() if pair[column] != _NONE)):
+    for first, last in _list_ranges(sorted(pair[column] for pair in DENIED.values() if pair[column] != _NONE)):
         steps += [(_JUMP_AT_LEAST, first, "", "allow"), (_JUMP_ABOVE, last, "", "deny")]
     parts: dict[str, list[_Step]] = {
         "allow": [(_RETURN, _ALLOW, "", "")],
@@ -161,7 +161,7 @@ def build_filter(machine: str) -> bytes:
     return _assemble(steps, parts)
 
 
-def _find_ranges(numbers: list[int]) -> list[tuple[int, int]]:
+def _list_ranges(numbers: list[int]) -> list[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and ranges[-1][1] == number - 1:

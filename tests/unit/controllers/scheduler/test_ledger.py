@@ -12,7 +12,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.client.view import summarize
 from trainmaster.controllers.scheduler.ledger import SchedulingLedger
-from trainmaster.controllers.scheduler.shapes import find_peak, read_shape
+from trainmaster.controllers.scheduler.shapes import get_peak, read_shape
 from trainmaster.jobs.models.jobsets import JobSet
 
 pytestmark = pytest.mark.unit
@@ -98,10 +98,10 @@ def test_a_ledger_that_follows_changes_says_what_a_new_one_says(seed: int) -> No
     assert show(stage.ledger) == show(fresh)
 
 
-def get_peak(*roles: Object) -> dict[str, int]:
+def measure_peak(*roles: Object) -> dict[str, int]:
     meta = {"uid": "u", "name": "a", "namespace": "default"}
     shape = read_shape(JobSet({"metadata": meta, "spec": {"replicatedJobs": list(roles)}}))
-    return find_peak(
+    return get_peak(
         [(role, {name: amount * role.width for name, amount in role.amounts.items()}) for role in shape.roles]
     )
 
@@ -135,4 +135,4 @@ def get_peak(*roles: Object) -> dict[str, int]:
     ],
 )
 def test_the_peak_is_the_most_that_can_run_at_once(roles: tuple[Object, ...], cpu: int) -> None:
-    assert get_peak(*roles)["cpu"] == cpu
+    assert measure_peak(*roles)["cpu"] == cpu

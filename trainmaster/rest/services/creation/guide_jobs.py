@@ -26,7 +26,7 @@ from trainmaster.api.reading import read_annotations, read_fields, read_labels
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WriteOptions
-from trainmaster.jobs.compose.refusals import RefusalCause, find_cause, is_denied, list_refused_parts
+from trainmaster.jobs.compose.refusals import RefusalCause, is_denied, judge_refusal, list_refused_parts
 from trainmaster.jobs.compose.request import JobRequest
 from trainmaster.jobs.compose.trainjob import TrainJobShape, complete
 from trainmaster.kit import failpoints
@@ -87,7 +87,7 @@ class GuideJobs:
 
     async def create(self, client: Client, request: GuideRequest) -> Object:
         """The TrainJob, as the server stored it. Problem for a request that cannot be carried out."""
-        template = self.find_template(request)
+        template = self.get_template(request)
         await check_guide_request(request, max_nodes=self.rules.max_nodes, check_code=self.rules.check_code)
         shape = await self.server.get_shape()
         await self.ensure_system(client, request.namespace, template)
@@ -105,7 +105,7 @@ class GuideJobs:
     def list_frameworks(self) -> list[str]:
         return self._templates.list_frameworks()
 
-    def find_template(self, request: GuideRequest) -> Template:
+    def get_template(self, request: GuideRequest) -> Template:
         try:
             template = self._templates.find(request.framework)
         except TemplateError as error:
@@ -224,7 +224,7 @@ async def adopt(client: Client, copy: Object, trainjob: Object) -> None:
 
 def explain_refusal(error: StatusError, pointers: Mapping[str, str], hints: Mapping[RefusalCause, str]) -> Problem:
     """The server's refusal of the TrainJob, with the fields of the request that it comes from."""
-    problem, cause = from_status(error), find_cause(error)
+    problem, cause = from_status(error), judge_refusal(error)
     errors = [FieldProblem(one.message, pointer=pointers.get(one.part, "")) for one in list_refused_parts(error)]
     status, kind = problem.status, problem.kind
     if is_denied(error):

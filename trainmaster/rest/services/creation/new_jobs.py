@@ -115,7 +115,7 @@ class NewJobs:
         return None
 
     async def create(self, client: Client, asked: NewJobRequest, ticket: Ticket) -> Made:
-        base = await self._find_base(client, asked)
+        base = await self._get_base(client, asked)
         for attempt in range(_NAME_TRIES):
             name = choose_name(asked, ticket)
             if not name:
@@ -131,14 +131,14 @@ class NewJobs:
 
     # Building: everything but the name
 
-    async def _find_base(self, client: Client, asked: NewJobRequest) -> Object:
+    async def _get_base(self, client: Client, asked: NewJobRequest) -> Object:
         """The TrainJob of the framework's template, or the runtime that was named."""
         if asked.packages and self._bundles is None:
             text = "packages are installed by the server of a home; on a cluster the image has them"
             raise invalid([FieldProblem(text, pointer="/packages")])
         if not asked.basics.framework:
             return await _get_runtime(client, asked)
-        template = self._maker.find_template(asked.basics)
+        template = self._maker.get_template(asked.basics)
         await self._maker.ensure_system(client, asked.basics.namespace, template)
         return template.trainjob
 
