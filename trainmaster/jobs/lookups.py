@@ -7,7 +7,7 @@ from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.training.snapshots import find_runtime_gvr
+from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.models.objects import ObjectModel
 

@@ -24,6 +24,7 @@ from trainmaster.api.lifecycle.terms import check_enforced, find_ttl
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
 from trainmaster.api.training import names, overrides, snapshots
+from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.api.training.steps import (
     DATASET,
     LAUNCHER,
@@ -46,7 +47,7 @@ _INITIALIZER_VOLUME = "initializer"
 
 def admit_create(trainjob: Fields, lookup: Lookup, *, embedded: bool) -> Findings:
     reference = (trainjob.get("spec") or {}).get("runtimeRef") or {}
-    gvr = snapshots.find_runtime_gvr(reference)
+    gvr = find_runtime_gvr(reference)
     if gvr is None or not reference.get("name"):
         return Findings(refusal=f"unsupported runtime: {reference.get('kind')}.{reference.get('apiGroup')}")
     namespace = trainjob["metadata"]["namespace"] if gvr == TRAINING_RUNTIMES else ""
@@ -115,7 +116,7 @@ def find_snapshot(trainjob: Fields, lookup: Lookup) -> str | None:
 def find_live_runtime(trainjob: Fields, lookup: Lookup) -> Object | None:
     """The runtime that the TrainJob names, as it is now."""
     reference = (trainjob.get("spec") or {}).get("runtimeRef") or {}
-    gvr = snapshots.find_runtime_gvr(reference)
+    gvr = find_runtime_gvr(reference)
     if gvr is None:
         return None
     namespace = trainjob["metadata"]["namespace"] if gvr == TRAINING_RUNTIMES else ""

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainmaster.api.formats import yaml_documents
-from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
+from trainmaster.api.meta import Object
 from trainmaster.api.training import yaml_text
 from trainmaster.api.training.devices import canonical_resources
 from trainmaster.api.training.steps import get_runtime_spec, list_containers, list_jobs
@@ -35,13 +34,6 @@ _taken: dict[str, tuple[Mapping[str, Any], Object, str]] = {}
 
 def get_name(trainjob: Mapping[str, Any]) -> str:
     return f"{trainjob['metadata']['name']}-runtime-snapshot"
-
-
-def find_runtime_gvr(reference: Mapping[str, Any]) -> GVR | None:
-    if reference.get("apiGroup", GROUP) != GROUP:
-        return None
-    kinds = {"ClusterTrainingRuntime": CLUSTER_TRAINING_RUNTIMES, "TrainingRuntime": TRAINING_RUNTIMES}
-    return kinds.get(reference.get("kind", "ClusterTrainingRuntime"))
 
 
 def take(runtime: Mapping[str, Any], kind: str) -> tuple[Object, str]:

@@ -15,7 +15,7 @@ from trainmaster.api.labels import ALLOW_DELETE_IN_USE, DERIVED
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_annotations, read_labels
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NAMESPACES, TRAIN_JOBS, TRAINING_RUNTIMES
-from trainmaster.api.training.snapshots import find_runtime_gvr
+from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
 from trainmaster.store.contract import Store

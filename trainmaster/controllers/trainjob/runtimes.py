@@ -13,6 +13,7 @@ from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_fields, read_metadata
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training import snapshots
+from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create
 from trainmaster.controllers.ownership import build_owner_reference
@@ -65,7 +66,7 @@ def _read_snapshot(trainjob: TrainJob, snapshot: Fields) -> FoundRuntime | Waiti
 
 def _read_live(view: View, trainjob: TrainJob) -> FoundRuntime | Waiting:
     reference = trainjob.runtime
-    gvr = snapshots.find_runtime_gvr(reference)
+    gvr = find_runtime_gvr(reference)
     if gvr is None:
         key = f"{reference.get('kind')}.{reference.get('apiGroup')}"
         return Waiting("TrainingRuntimeNotSupported", f"unsupported runtime: {key}")
