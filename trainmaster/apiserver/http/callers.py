@@ -46,7 +46,6 @@ class CallerLimits:
 
     def __init__(self, limits: ApiLimits, clock: Clock, gatekeeper: Gatekeeper) -> None:
         self._limits = limits
-        self._clock = clock
         self._gatekeeper = gatekeeper
         rate = limits.requests_per_second
         self._rates = TokenBuckets(clock, per_second=rate, burst=limits.request_burst) if rate else None

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from trainmaster.api.formats.numbers import find_count
-from trainmaster.api.labels import JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Fields, Object
-from trainmaster.jobs.models.objects import ObjectModel, count
+from trainmaster.jobs.models.objects import JobSetMember, count
 
 ENDS = ("Complete", "Failed")
 _NOTHING: Object = {}
 
 
-class Job(ObjectModel):
+class Job(JobSetMember):
     __slots__ = ()
-
-    @property
-    def jobset(self) -> str:
-        return str(self.labels.get(JOBSET_NAME, ""))
-
-    @property
-    def step(self) -> str:
-        """The ReplicatedJob that it belongs to."""
-        return str(self.labels.get(REPLICATED_JOB_NAME, ""))
-
-    @property
-    def attempt(self) -> int:
-        """Restarts of its JobSet when it was made."""
-        return find_count(str(self.labels.get(RESTART_ATTEMPT, "0"))) or 0
 
     @property
     def template(self) -> Fields:
@@ -85,7 +69,4 @@ class Job(ObjectModel):
     @property
     def end(self) -> Fields | None:
         """The condition that says how it ended; None while it has not."""
-        for condition in self.conditions:
-            if condition.get("type") in ENDS and condition.get("status") == "True":
-                return condition
-        return None
+        return self.find_end(ENDS)

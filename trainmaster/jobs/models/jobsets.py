@@ -87,12 +87,9 @@ class JobSet(ObjectModel):
 
     @property
     def is_finished(self) -> bool:
-        return any(self.is_true(end) for end in ENDS)
+        return self.end is not None
 
     @property
     def end(self) -> Fields | None:
         """The condition that says how it ended; None while it has not."""
-        for condition in self.conditions:
-            if condition.get("type") in ENDS and condition.get("status") == "True":
-                return condition
-        return None
+        return self.find_end(ENDS)

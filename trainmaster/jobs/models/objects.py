@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainmaster.api.formats.numbers import find_count
+from trainmaster.api.labels import JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Fields, Object
 
 _NOTHING: Object = {}
@@ -94,6 +96,13 @@ class ObjectModel:
                 return bool(condition.get("status") == "True")
         return False
 
+    def find_end(self, kinds: Sequence[str]) -> Fields | None:
+        """The first condition of these kinds that is True: how it ended; None while it has not."""
+        for condition in self.conditions:
+            if condition.get("type") in kinds and condition.get("status") == "True":
+                return condition
+        return None
+
     # Owners
 
     @property
@@ -112,6 +121,27 @@ class ObjectModel:
         """By uid, never by name: one of the same name with another uid is another."""
         owner = self.controller
         return owner is not None and owner.get("uid") == uid
+
+
+class JobSetMember(ObjectModel):
+    """A Job or a Pod of a JobSet, by its own word: its controller's labels."""
+
+    __slots__ = ()
+
+    @property
+    def jobset(self) -> str:
+        """The name of its JobSet."""
+        return str(self.labels.get(JOBSET_NAME, ""))
+
+    @property
+    def step(self) -> str:
+        """The ReplicatedJob that it belongs to: `node`, `dataset-initializer`."""
+        return str(self.labels.get(REPLICATED_JOB_NAME, ""))
+
+    @property
+    def attempt(self) -> int:
+        """Restarts of its JobSet when it was made."""
+        return find_count(str(self.labels.get(RESTART_ATTEMPT, "0"))) or 0
 
 
 def count(value: Any) -> int:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainmaster.api.formats.numbers import find_count
-from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, MIRROR, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.labels import COMPLETION_INDEX, MIRROR
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.phases import OVER
-from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.objects import JobSetMember
 
 _NOTHING: Object = {}
 
 
-class Pod(ObjectModel):
+class Pod(JobSetMember):
     __slots__ = ()
 
     @property
@@ -82,22 +82,7 @@ class Pod(ObjectModel):
         context: Fields = self.spec.get("securityContext") or _NOTHING
         return context
 
-    # Which member of its job
-
-    @property
-    def jobset(self) -> str:
-        """The name of its JobSet, by its own word."""
-        return str(self.labels.get(JOBSET_NAME, ""))
-
-    @property
-    def step(self) -> str:
-        """The ReplicatedJob that it belongs to: `node`, `dataset-initializer`."""
-        return str(self.labels.get(REPLICATED_JOB_NAME, ""))
-
-    @property
-    def attempt(self) -> int:
-        """Restarts of its JobSet when it was made."""
-        return find_count(str(self.labels.get(RESTART_ATTEMPT, "0"))) or 0
+    # Which member of its Job
 
     @property
     def index(self) -> int | None:
