@@ -23,13 +23,9 @@ _WRITTEN_PER_SECOND = 30e6
 
 
 class TooFastError(StatusError):
-    """Beyond the caller's rate."""
+    """Beyond what this caller may ask for: the text names the limit."""
 
-    def __init__(self, limits: EdgeLimits, wait: float) -> None:
-        text = (
-            f"more than {limits.requests_per_second:g} requests a second, and no more than {limits.request_burst} "
-            "at once (limits.requests_per_second)"
-        )
+    def __init__(self, text: str, wait: float) -> None:
         super().__init__(429, "TooManyRequests", text, retry_after=max(1, int(wait + 0.999)))
 
 
@@ -70,7 +66,7 @@ class CallerLimits:
             return
         self._take_turn(request, user)
         if self._rates is not None and not self._rates.take(user):
-            raise TooFastError(self._limits, self._rates.get_wait(user))
+            raise TooFastError(_describe_rate(self._limits), self._rates.get_wait(user))
         if len(request.body) > BYTES_PER_REQUEST:
             self.charge(request, len(request.body))
 
@@ -79,7 +75,7 @@ class CallerLimits:
             return
         wait = self._shares.plan(user)
         if wait > LONGEST_SECONDS:
-            raise TooFastError(self._limits, wait)
+            raise TooFastError(_describe_share(self._limits), wait)
         if wait:
             raise NotYetError(wait)
 
@@ -95,6 +91,20 @@ class CallerLimits:
         """Large bodies and answers count as several requests: what they cost goes with their bytes."""
         if self._rates is not None and not _is_privileged(request):
             self._rates.charge(request.identity.user, size / BYTES_PER_REQUEST)
+
+
+def _describe_rate(limits: EdgeLimits) -> str:
+    return (
+        f"more than {limits.requests_per_second:g} requests a second, and no more than {limits.request_burst} "
+        "at once (limits.requests_per_second)"
+    )
+
+
+def _describe_share(limits: ApiLimits) -> str:
+    return (
+        f"your requests take more than {limits.loop_share * 100:g} percent of the server's time while others "
+        "wait for it (limits.loop_share)"
+    )
 
 
 def _is_privileged(request: ApiRequest) -> bool:
