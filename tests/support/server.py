@@ -35,9 +35,9 @@ def clean_environ(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, **(extra or {})}
 
 
-def command(*arguments: str) -> list[str]:
-    """The installed command, by way of this interpreter."""
-    return [sys.executable, "-P", "-m", "trainmaster.cli", *arguments]
+def command(*arguments: str, python: str = sys.executable) -> list[str]:
+    """The command that is installed in that interpreter's environment."""
+    return [python, "-P", "-m", "trainmaster.cli", *arguments]
 
 
 @dataclass
@@ -84,7 +84,11 @@ class ServerProcess:
 
 
 def launch_server(
-    home: Path, *flags: str, environ: Mapping[str, str] | None = None, user: int | None = None
+    home: Path,
+    *flags: str,
+    environ: Mapping[str, str] | None = None,
+    user: int | None = None,
+    python: str = sys.executable,
 ) -> ServerProcess:
     """Starts it, as an ordinary `user` if asked, and returns when it is ready; the caller stops it."""
     logs = home / "logs"
@@ -93,7 +97,7 @@ def launch_server(
     reader, writer = os.pipe()
     with (logs / "test.log").open("ab") as log:
         process = subprocess.Popen(
-            [*before, *command("up", "--home", str(home), *flags), "--report-to", str(writer)],
+            [*before, *command("up", "--home", str(home), *flags, python=python), "--report-to", str(writer)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -112,9 +116,13 @@ def launch_server(
 
 @contextmanager
 def start_server(
-    home: Path, *flags: str, environ: Mapping[str, str] | None = None, user: int | None = None
+    home: Path,
+    *flags: str,
+    environ: Mapping[str, str] | None = None,
+    user: int | None = None,
+    python: str = sys.executable,
 ) -> Iterator[ServerProcess]:
-    server = launch_server(home, *flags, environ=environ, user=user)
+    server = launch_server(home, *flags, environ=environ, user=user, python=python)
     try:
         yield server
     except BaseException:
