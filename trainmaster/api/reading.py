@@ -10,36 +10,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
 
-_NOTHING: Object = {}
+NOTHING: Fields = {}
+"""In place of a mapping that is absent."""
 
 
 def read_spec(obj: Fields) -> Fields:
-    found: Fields = obj.get("spec") or _NOTHING
+    found: Fields = obj.get("spec") or NOTHING
     return found
 
 
 def read_status(obj: Fields) -> Fields:
-    found: Fields = obj.get("status") or _NOTHING
+    found: Fields = obj.get("status") or NOTHING
     return found
 
 
 def read_metadata(obj: Fields) -> Fields:
     """Of a template; an object has its own."""
-    found: Fields = obj.get("metadata") or _NOTHING
+    found: Fields = obj.get("metadata") or NOTHING
     return found
 
 
 def read_labels(obj: Fields) -> Mapping[str, str]:
     """Of an object or of a template."""
-    found: Mapping[str, str] = read_metadata(obj).get("labels") or _NOTHING
+    found: Mapping[str, str] = read_metadata(obj).get("labels") or NOTHING
     return found
 
 
 def read_annotations(obj: Fields) -> Mapping[str, str]:
     """Of an object or of a template."""
-    found: Mapping[str, str] = read_metadata(obj).get("annotations") or _NOTHING
+    found: Mapping[str, str] = read_metadata(obj).get("annotations") or NOTHING
     return found
 
 
@@ -48,9 +49,9 @@ def read_fields(obj: Fields | None, *path: str) -> Fields:
     found: Any = obj
     for name in path:
         if not found:
-            return _NOTHING
+            return NOTHING
         found = found.get(name)
-    return found or _NOTHING
+    return found or NOTHING
 
 
 def list_items(obj: Fields | None, *path: str) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from trainmaster.api.meta import Fields
-from trainmaster.api.reading import read_fields, read_text
+from trainmaster.api.reading import NOTHING, read_fields, read_text
 from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_terminated
 from trainmaster.kit.clock import parse_time
 from trainmaster.node.machine.model import PodPlan
@@ -33,7 +33,6 @@ from trainmaster.shim.protocol import Exited, Started
 
 LOST = "ContainerStatusUnknown"
 LOST_TEXT = "The container could not be located when the pod was terminated"
-_NOTHING: Fields = {}
 DISRUPTED = Ending("Terminated", "the machine was restarted while the Pod ran", disruption="TerminationByKubelet")
 
 
@@ -84,9 +83,9 @@ def rebuild_state(pod: Pod, plan: PodPlan, found: FoundPod, now: Moment, rules: 
         if attempts:
             container, lost = _read_attempts(spec.name, attempts, found, now, rules)
         else:
-            container, lost = _read_shown(spec.name, shown.get(spec.name, _NOTHING), now)
+            container, lost = _read_shown(spec.name, shown.get(spec.name, NOTHING), now)
         is_lost = is_lost or (lost and (found.rebooted or not attempts))
-        state = state.put(_restore_health(container, shown.get(spec.name, _NOTHING)))
+        state = state.put(_restore_health(container, shown.get(spec.name, NOTHING)))
     main_known = any(_is_known(state.get(spec.name)) for spec in plan.mains)
     if main_known or pod.is_true("Initialized"):
         state = replace(state, is_initialized=True)
@@ -143,7 +142,7 @@ def _read_shown(name: str, shown: Fields, now: Moment) -> tuple[ContainerState, 
     container = ContainerState(name, attempt, series=attempt)
     ended = read_terminated(shown)
     if "waiting" in current and last:
-        ended, last = last, _NOTHING
+        ended, last = last, NOTHING
     if last:
         container = replace(container, last=_read_terminated(last, now))
     if ended:

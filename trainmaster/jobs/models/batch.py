@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import NOTHING
 from trainmaster.jobs.models.objects import JobSetMember, count
 
 ENDS = ("Complete", "Failed")
-_NOTHING: Object = {}
 
 
 class Job(JobSetMember):
@@ -15,7 +15,7 @@ class Job(JobSetMember):
     @property
     def template(self) -> Fields:
         """Of its Pods."""
-        template: Fields = self.spec.get("template") or _NOTHING
+        template: Fields = self.spec.get("template") or NOTHING
         return template
 
     @property

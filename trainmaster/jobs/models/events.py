@@ -6,10 +6,9 @@ with a `series` of now.
 
 from __future__ import annotations
 
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import NOTHING
 from trainmaster.jobs.models.objects import ObjectModel
-
-_NOTHING: Object = {}
 
 
 class ObjectEvent(ObjectModel):
@@ -18,7 +17,7 @@ class ObjectEvent(ObjectModel):
     @property
     def involved(self) -> Fields:
         """`involvedObject`: whom it is about."""
-        involved: Fields = self.raw.get("involvedObject") or _NOTHING
+        involved: Fields = self.raw.get("involvedObject") or NOTHING
         return involved
 
     @property
@@ -47,12 +46,12 @@ class ObjectEvent(ObjectModel):
     @property
     def reporter(self) -> str:
         """The component that says so."""
-        source: Fields = self.raw.get("source") or _NOTHING
+        source: Fields = self.raw.get("source") or NOTHING
         return str(source.get("component") or self.raw.get("reportingComponent") or "")
 
     @property
     def series(self) -> Fields:
-        series: Fields = self.raw.get("series") or _NOTHING
+        series: Fields = self.raw.get("series") or NOTHING
         return series
 
     @property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import NOTHING
 from trainmaster.api.training.restarts import read_first
 from trainmaster.jobs.models.objects import ObjectModel, count
 
 ENDS = ("Completed", "Failed")
-_NOTHING: Object = {}
 
 
 class JobSet(ObjectModel):
@@ -32,7 +32,7 @@ class JobSet(ObjectModel):
 
     @property
     def network(self) -> Fields:
-        network: Fields = self.spec.get("network") or _NOTHING
+        network: Fields = self.spec.get("network") or NOTHING
         return network
 
     @property
@@ -53,7 +53,7 @@ class JobSet(ObjectModel):
 
     @property
     def failure_policy(self) -> Fields:
-        policy: Fields = self.spec.get("failurePolicy") or _NOTHING
+        policy: Fields = self.spec.get("failurePolicy") or NOTHING
         return policy
 
     @property

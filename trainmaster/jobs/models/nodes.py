@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import NOTHING
 from trainmaster.jobs.models.objects import ObjectModel
-
-_NOTHING: Object = {}
 
 
 class Node(ObjectModel):
@@ -25,11 +24,11 @@ class Node(ObjectModel):
     @property
     def capacity(self) -> Fields:
         """Quantities by the name of the resource."""
-        capacity: Fields = self.status.get("capacity") or _NOTHING
+        capacity: Fields = self.status.get("capacity") or NOTHING
         return capacity
 
     @property
     def allocatable(self) -> Fields:
         """What Pods may have of its capacity."""
-        allocatable: Fields = self.status.get("allocatable") or _NOTHING
+        allocatable: Fields = self.status.get("allocatable") or NOTHING
         return allocatable

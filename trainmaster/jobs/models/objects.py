@@ -13,8 +13,7 @@ from typing import Any
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import JOBSET_NAME, REPLICATED_JOB_NAME, RESTART_ATTEMPT
 from trainmaster.api.meta import Fields, Object
-
-_NOTHING: Object = {}
+from trainmaster.api.reading import NOTHING
 
 
 class ObjectModel:
@@ -24,8 +23,8 @@ class ObjectModel:
         self.raw = raw
         self.meta: Fields = raw["metadata"]
         # Not properties: a pass of a controller asks for them some fifty times.
-        self.spec: Fields = raw.get("spec") or _NOTHING
-        self.status: Fields = raw.get("status") or _NOTHING
+        self.spec: Fields = raw.get("spec") or NOTHING
+        self.status: Fields = raw.get("status") or NOTHING
 
     @property
     def kind(self) -> str:
@@ -61,12 +60,12 @@ class ObjectModel:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        labels: Mapping[str, str] = self.meta.get("labels") or _NOTHING
+        labels: Mapping[str, str] = self.meta.get("labels") or NOTHING
         return labels
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        annotations: Mapping[str, str] = self.meta.get("annotations") or _NOTHING
+        annotations: Mapping[str, str] = self.meta.get("annotations") or NOTHING
         return annotations
 
     @property

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import COMPLETION_INDEX, MIRROR
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
 from trainmaster.api.pods.phases import OVER
+from trainmaster.api.reading import NOTHING
 from trainmaster.jobs.models.objects import JobSetMember
-
-_NOTHING: Object = {}
 
 
 class Pod(JobSetMember):
@@ -52,7 +51,7 @@ class Pod(JobSetMember):
     def unscheduled(self) -> Fields:
         """The condition that says why no Node takes it; empty when one has, or nobody has tried."""
         condition = self.find_condition("PodScheduled")
-        return condition if condition is not None and condition.get("status") == "False" else _NOTHING
+        return condition if condition is not None and condition.get("status") == "False" else NOTHING
 
     @property
     def node(self) -> str:
@@ -79,7 +78,7 @@ class Pod(JobSetMember):
     @property
     def security_context(self) -> Fields:
         """What its containers share; each has its own over it."""
-        context: Fields = self.spec.get("securityContext") or _NOTHING
+        context: Fields = self.spec.get("securityContext") or NOTHING
         return context
 
     # Which member of its Job
@@ -125,7 +124,7 @@ class Pod(JobSetMember):
         ):
             known = {status["name"]: status for status in statuses}
             for container in containers:
-                yield container["name"], known.get(container["name"], _NOTHING)
+                yield container["name"], known.get(container["name"], NOTHING)
 
     @property
     def volumes(self) -> Sequence[Fields]:
@@ -154,18 +153,18 @@ def read_last_terminated(container: Fields) -> Fields:
 
 def is_running(container: Fields) -> bool:
     """Of a container's status."""
-    return "running" in (container.get("state") or _NOTHING)
+    return "running" in (container.get("state") or NOTHING)
 
 
 def has_started(container: Fields) -> bool:
     """Whether there is a log of the current run, or of the one before it."""
-    state: Fields = container.get("state") or _NOTHING
+    state: Fields = container.get("state") or NOTHING
     return "running" in state or "terminated" in state or bool(read_last_terminated(container))
 
 
 def is_between_runs(container: Fields) -> bool:
     """It waits after a crash: its number is that of the run that has ended."""
-    return "waiting" in (container.get("state") or _NOTHING) and bool(read_last_terminated(container))
+    return "waiting" in (container.get("state") or NOTHING) and bool(read_last_terminated(container))
 
 
 def count_restarts(container: Fields) -> int:
@@ -174,6 +173,6 @@ def count_restarts(container: Fields) -> int:
 
 
 def _read_state(container: Fields, which: str, name: str) -> Fields:
-    state: Fields = container.get(which) or _NOTHING
-    found: Fields = state.get(name) or _NOTHING
+    state: Fields = container.get(which) or NOTHING
+    found: Fields = state.get(name) or NOTHING
     return found

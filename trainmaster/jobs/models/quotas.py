@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import NOTHING
 from trainmaster.jobs.models.objects import ObjectModel
-
-_NOTHING: Object = {}
 
 
 class ResourceQuota(ObjectModel):
@@ -14,11 +13,11 @@ class ResourceQuota(ObjectModel):
     @property
     def hard(self) -> Fields:
         """`spec.hard`: the quantities that it allows."""
-        hard: Fields = self.spec.get("hard") or _NOTHING
+        hard: Fields = self.spec.get("hard") or NOTHING
         return hard
 
     @property
     def used(self) -> Fields:
         """`status.used`."""
-        used: Fields = self.status.get("used") or _NOTHING
+        used: Fields = self.status.get("used") or NOTHING
         return used

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from trainmaster.api.labels import DERIVED, FRAMEWORK
 from trainmaster.api.meta import Fields
+from trainmaster.api.reading import NOTHING
 from trainmaster.api.training.steps import get_ml_policy, get_template_spec
 from trainmaster.jobs.models.objects import ObjectModel
 
@@ -43,5 +44,5 @@ class TrainingRuntime(ObjectModel):
 
     @property
     def max_restarts(self) -> int:
-        policy: Fields = self.jobset_spec.get("failurePolicy") or {}
+        policy: Fields = self.jobset_spec.get("failurePolicy") or NOTHING
         return int(policy.get("maxRestarts") or 0)

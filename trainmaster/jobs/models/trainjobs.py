@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import NOTHING
 from trainmaster.api.training.ends import FINISHED, find_end
 from trainmaster.api.training.failures import summarize_failure
 from trainmaster.api.training.restarts import read_wanted
@@ -20,7 +21,6 @@ DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspe
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
 _JOB = re.compile(r'^job "[^"]*": (?=waiting for |the job |Pod )')
-_NOTHING: Object = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class TrainJob(ObjectModel):
     @property
     def trainer(self) -> Fields:
         """`spec.trainer`."""
-        trainer: Fields = self.spec.get("trainer") or _NOTHING
+        trainer: Fields = self.spec.get("trainer") or NOTHING
         return trainer
 
     @property
@@ -66,7 +66,7 @@ class TrainJob(ObjectModel):
     @property
     def runtime(self) -> Fields:
         """`spec.runtimeRef`."""
-        reference: Fields = self.spec.get("runtimeRef") or _NOTHING
+        reference: Fields = self.spec.get("runtimeRef") or NOTHING
         return reference
 
     @property
@@ -89,7 +89,7 @@ class TrainJob(ObjectModel):
     @property
     def waiting(self) -> Fields:
         """`status.waiting`; empty when it waits for nothing."""
-        waiting: Fields = self.status.get("waiting") or _NOTHING
+        waiting: Fields = self.status.get("waiting") or NOTHING
         return waiting
 
     @property
@@ -104,7 +104,7 @@ class TrainJob(ObjectModel):
     @property
     def report(self) -> Fields:
         """`status.trainerStatus`: what the program said about its progress."""
-        report: Fields = self.status.get("trainerStatus") or _NOTHING
+        report: Fields = self.status.get("trainerStatus") or NOTHING
         return report
 
     @property
@@ -116,7 +116,7 @@ class TrainJob(ObjectModel):
     @property
     def retention(self) -> Fields:
         """`status.retention`: when it will be deleted, and by whose word."""
-        retention: Fields = self.status.get("retention") or _NOTHING
+        retention: Fields = self.status.get("retention") or NOTHING
         return retention
 
     @property

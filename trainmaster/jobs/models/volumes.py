@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import Fields
+from trainmaster.api.reading import NOTHING
 from trainmaster.api.storage import DRIVER
 from trainmaster.jobs.models.objects import ObjectModel
-
-_NOTHING: Object = {}
 
 
 class StorageModel(ObjectModel):
@@ -41,17 +40,17 @@ class PersistentVolume(StorageModel):
     @property
     def claim(self) -> Fields:
         """`spec.claimRef`: whose it is; empty when nobody has it."""
-        reference: Fields = self.spec.get("claimRef") or _NOTHING
+        reference: Fields = self.spec.get("claimRef") or NOTHING
         return reference
 
     @property
     def capacity(self) -> Fields:
-        capacity: Fields = self.spec.get("capacity") or _NOTHING
+        capacity: Fields = self.spec.get("capacity") or NOTHING
         return capacity
 
     @property
     def csi(self) -> Fields:
-        csi: Fields = self.spec.get("csi") or _NOTHING
+        csi: Fields = self.spec.get("csi") or NOTHING
         return csi
 
     @property
@@ -80,6 +79,6 @@ class PersistentVolumeClaim(StorageModel):
 
     @property
     def requests(self) -> Fields:
-        resources: Fields = self.spec.get("resources") or _NOTHING
-        requests: Fields = resources.get("requests") or _NOTHING
+        resources: Fields = self.spec.get("resources") or NOTHING
+        requests: Fields = resources.get("requests") or NOTHING
         return requests
