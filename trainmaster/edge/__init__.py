@@ -1,1 +1,1 @@
-"""Where strangers meet us: connections, HTTP/1.1 and their limits, the same for every port."""
+"""Connections, HTTP/1.1 and their limits, the same for every port."""

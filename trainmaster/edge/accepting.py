@@ -1,8 +1,9 @@
-"""Takes connections from a listening socket: counted before the TLS handshake, and alive when descriptors run out.
+"""Accepts connections from a listening socket, counts them before the TLS handshake, and survives running out of
+descriptors.
 
-The event loop's own server shows a connection only after its handshake, so silence would not be counted anywhere. Here
-every connection is a `Visitor` from the start, handshakes have a time, and few connections are taken per turn of the
-loop, so that those which are there already get theirs.
+The event loop's own server reports a connection only after its handshake, so clients that stay silent would not be
+counted. Here every connection is a `Visitor` from the start, handshakes have a time limit, and only a few connections
+are accepted per iteration of the loop, so that existing connections are not starved.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 _PER_TURN = 32
 _PAUSE_SECONDS = 0.2
 _MOMENT_SECONDS = 0.02
-"""Until those who gave way are closed."""
+"""How long closing displaced connections may take."""
 _SHUTDOWN_SECONDS = 5.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -34,7 +35,7 @@ MakeProtocol = Callable[[Visitor], asyncio.Protocol]
 
 
 class Acceptor:
-    """`close` leaves connections that are there alone."""
+    """Closing it leaves established connections alone."""
 
     def __init__(
         self,
@@ -77,23 +78,23 @@ class Acceptor:
                 if error.errno in _EXHAUSTED:
                     self._pause(error)
                     return
-                # The peer has gone before its turn came.
+                # The peer disconnected before it was accepted.
                 continue
             self._was_exhausted = False
-            self._welcome(sock, address)
+            self._accept(sock, address)
 
-    def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def _accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
         visitor = Visitor(address[0] if address else "", address[1] if len(address) > 1 else 0)
         sock.setblocking(False)
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = self._scope.spawn_guarded(self._establish(sock, visitor), name="edge.establish")
         visitor.end = partial(_end_early, task, sock)
-        if not self._gatekeeper.let_in(visitor):
+        if not self._gatekeeper.admit(visitor):
             visitor.end()
 
     async def _establish(self, sock: socket.socket, visitor: Visitor) -> None:
-        """Until the connection speaks for itself: its protocol then ends it and takes leave."""
+        """Runs the handshake. After that the connection's protocol is responsible for closing it."""
         made: list[asyncio.Protocol] = []
 
         def make() -> asyncio.Protocol:
@@ -102,7 +103,7 @@ class Acceptor:
 
         seconds = self._limits.handshake_seconds
         try:
-            # The loop's own limit ends handshakes; this one ends it where the loop's transport hangs before it begins.
+            # The loop has its own handshake limit; this one covers transports that hang before the handshake starts.
             async with asyncio.timeout(seconds + 1):
                 await self._loop.connect_accepted_socket(
                     make,
@@ -119,14 +120,14 @@ class Acceptor:
             raise
 
     def _fail(self, sock: socket.socket, visitor: Visitor) -> None:
-        self._gatekeeper.leave(visitor)
-        # Its end names the task whose traceback names the visitor: a circle, and the collector would have to find it.
+        self._gatekeeper.remove(visitor)
+        # `end` refers to the task whose traceback refers to the visitor: break the cycle.
         visitor.forget_end()
         with suppress(OSError):
             sock.close()
 
     def _pause(self, error: OSError) -> None:
-        """No descriptor is left: strangers make room, or whoever waits longest is turned away, and others get time."""
+        """Handles running out of descriptors: closes an unauthenticated connection, or turns the next client away."""
         if not self._was_exhausted:
             log.warning("no descriptor is left", extra={"action": "edge.exhausted", "error": str(error)})
         self._was_exhausted = True
@@ -147,14 +148,14 @@ class Acceptor:
 
 
 def _end_early(task: asyncio.Task[None], sock: socket.socket) -> None:
-    """In the middle of the handshake."""
+    """Closes a connection in the middle of its handshake."""
     task.cancel()
     with suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
 
 
 def _open_reserve() -> int | None:
-    """Given up when there is no other descriptor, to turn somebody away instead of letting everybody wait."""
+    """A spare descriptor, released when no other is left, so that a client can be accepted and turned away."""
     try:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,8 +1,8 @@
-"""Who calls, as an address: the peer of the connection, or whom a trusted proxy says that it speaks for.
+"""Finds the client's address: that of the connection's peer, or the one that a trusted proxy reports.
 
-Only X-Forwarded-For counts. Proxies append to it, so the rightmost address that is no trusted proxy is the one that
-the outermost trusted proxy saw; everything left of it is what the client claims. `Forwarded` is not read: a proxy that
-writes one of the two lets the other pass as the client sent it, and then the client could choose.
+Only X-Forwarded-For is read. Proxies append to it, so the rightmost address that is not a trusted proxy is the one that
+the outermost trusted proxy saw; everything to the left of it is a claim of the client. `Forwarded` is ignored: a proxy
+that writes one of the two headers passes the other one on unchanged, and the client could choose its address.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _MOST_HOPS = 20
 
 
 def parse_network(text: str) -> Network:
-    """ValueError for what is neither an address nor a network."""
+    """Raises ValueError if the text is neither an address nor a network."""
     return ipaddress.ip_network(text.strip(), strict=False)
 
 
 def parse_address(text: str) -> Address | None:
-    """With or without a port, brackets or a zone; an IPv4 address that stands in an IPv6 one is itself."""
+    """Parses an address with or without a port, brackets or a zone. IPv4-mapped IPv6 addresses become IPv4."""
     bare = text.strip().strip('"')
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]
@@ -44,21 +44,21 @@ class TrustedProxies:
         return bool(self._networks)
 
     def trusts(self, peer: str) -> bool:
-        """Whether this peer's X-Forwarded-For counts."""
+        """Whether X-Forwarded-For from this peer is used."""
         if not self._networks:
             return False
         address = parse_address(peer)
         return address is not None and self._contains(address)
 
-    def find_client(self, peer: str, forwarded_for: str) -> str:
-        """The caller's address. `forwarded_for` holds all lines of the header, joined by commas in their order."""
+    def get_client(self, peer: str, forwarded_for: str) -> str:
+        """The client's address. `forwarded_for` holds all lines of the header in order, joined by commas."""
         if not self._networks or not forwarded_for or not self.trusts(peer):
             return peer
         client = peer
         for text in reversed(forwarded_for.split(",")[-_MOST_HOPS:]):
             address = parse_address(text)
             if address is None:
-                # What stands left of something that is no address means nothing.
+                # Anything to the left of an invalid address cannot be trusted.
                 break
             client = str(address)
             if not self._contains(address):
@@ -70,7 +70,8 @@ class TrustedProxies:
 
 
 def build_address_group(peer: str) -> str:
-    """Whom the limits per address count as one: an IPv4 address, or the /64 that one IPv6 host can choose from."""
+    """The key for limits per address: an IPv4 address, or the /64 of an IPv6 address, which one host can choose
+    from."""
     address = parse_address(peer)
     if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
         return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))

@@ -1,10 +1,10 @@
-"""Serves an ASGI application on a port: REST has the connections and the limits of the API server.
+"""Serves an ASGI application on a port, with the same connections and limits as the API server.
 
-The application is loaded at the first request, so a port that nobody uses costs nothing. A request is served from its
-head on; its body is read from the connection as the application asks for it, and an answer waits for its reader.
+The application is loaded at the first request, so an unused port costs nothing. A request is served as soon as its head
+has arrived; the application reads the body from the connection, and writing an answer waits for a slow reader.
 
 `scope["client"]` is the peer. `scope["recognise"]` tells the gatekeeper whose connection it is: call it with the user
-and whether they are an administrator; Refusal 429 when that user has too many.
+and whether they are an administrator. It raises Refusal 429 if that user has too many connections.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 HeaderLines = Iterable[tuple[bytes, bytes]]
 EncodeRefusal = Callable[[EdgeRefusal], tuple[HeaderLines, bytes]]
-"""Headers and body of an answer, in the form of this port."""
+"""Headers and body of a refusal, in this port's format."""
 Peer = Connection[ArrivingRequest]
 
 _LINES = {code.value: f"HTTP/1.1 {code.value} {code.phrase}\r\n".encode() for code in HTTPStatus}
@@ -45,7 +45,7 @@ class AsgiApplication(Protocol):
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None: ...
 
     def stop(self) -> None:
-        """Ends the answers that would go on; those that end by themselves are finished."""
+        """Ends streaming answers; others are completed."""
         ...
 
 
@@ -98,18 +98,18 @@ class AsgiServer(EdgeServer[ArrivingRequest]):
         try:
             await exchange.run(await self._get_application())
         finally:
-            # The next request of this connection may have begun already.
+            # The connection's next request may have started already.
             if self._exchanges.get(connection) is exchange:
                 del self._exchanges[connection]
 
     async def _get_application(self) -> AsgiApplication | None:
-        """None: it cannot be had just now; the next request tries again."""
+        """None if it cannot be loaded right now; the next request tries again."""
         if self._application is None:
             async with self._loading:
                 if self._application is None:
                     try:
                         self._application = await self._load()
-                    except Exception:  # out of descriptors, out of memory: the process lives, and it may get better
+                    except Exception:  # e.g. out of descriptors or memory, which may be temporary
                         log.exception("cannot be loaded", extra={"action": "rest.load"})
         return self._application
 
@@ -151,7 +151,7 @@ class Exchange:
         self._connection = connection
         self._channel: BodyChannel = request.channel
         self.gone = asyncio.Event()
-        """The peer has left, or everything was said."""
+        """Set when the peer has disconnected or the answer is complete."""
         self._read_all = False
         self._start: Message | None = None
         self._began = False
@@ -172,14 +172,14 @@ class Exchange:
                 return
             await application(scope, self._receive, self._send)
         except ConnectionError:
-            # The peer is gone, or the application breaks its answer off.
+            # The peer is gone, or the application aborts its answer.
             self._connection.abort()
         except Exception:
             log.exception("request failed", extra={"action": "rest.failed"})
             self._refuse(EdgeRefusal(500, "InternalError", "the request failed; the server's log says why"))
         finally:
             if not self._ended:
-                # Nobody shall take half an answer for a whole one.
+                # A truncated answer must not look complete.
                 self._connection.abort()
 
     def _refuse(self, refusal: EdgeRefusal) -> None:
@@ -259,7 +259,7 @@ class Exchange:
 
     @property
     def _keeps_alive(self) -> bool:
-        """What is left of the body nobody reads."""
+        """False if part of the body is unread."""
         return self._request.keep_alive and not self._server.is_draining and self._channel.is_complete
 
     async def _send_whole(self, start: Message, body: bytes) -> None:

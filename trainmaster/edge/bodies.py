@@ -1,6 +1,6 @@
-"""A request's body on its way to an application that reads while it arrives.
+"""Streams a request's body to an application that reads it while it arrives.
 
-What waits is bounded: above the mark the connection stops reading until the application has caught up.
+Buffering is bounded: above a limit the connection stops reading until the application has caught up.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from trainmaster.edge.messages import EdgeRefusal
 MARK_BYTES = 64 * 1024
 
 
-class Faucet(Protocol):
-    """Where the bytes come from."""
+class BodySource(Protocol):
+    """Provides the bytes of a body."""
 
     def hold_reading(self) -> None: ...
 
-    def go_on_with_body(self) -> None: ...
+    def resume_body(self) -> None: ...
 
-    def invite_body(self) -> None:
-        """The application wants it: whoever asked with `Expect: 100-continue` is told to go on."""
+    def send_continue(self) -> None:
+        """Called when the application wants the body: answers `Expect: 100-continue`."""
         ...
 
 
 class BodyChannel:
-    def __init__(self, faucet: Faucet) -> None:
-        self._faucet = faucet
+    def __init__(self, source: BodySource) -> None:
+        self._source = source
         self._waiting = bytearray()
         self._news = asyncio.Event()
         self.is_complete = False
-        """The last byte has arrived, though perhaps was not read yet."""
+        """The last byte has arrived, but may not have been read."""
         self.is_lost = False
         self.refusal: EdgeRefusal | None = None
-        """Why the rest is not taken."""
+        """Why the rest of the body is refused."""
 
     # For the connection
 
     def feed(self, data: bytes) -> None:
         self._waiting += data
         if len(self._waiting) > MARK_BYTES:
-            self._faucet.hold_reading()
+            self._source.hold_reading()
         self._news.set()
 
     def finish(self) -> None:
@@ -49,7 +49,7 @@ class BodyChannel:
         self._news.set()
 
     def fail(self, refusal: EdgeRefusal | None = None) -> None:
-        """Nothing more comes: the peer is gone, or is refused."""
+        """The rest of the body will not come: the peer is gone or was refused."""
         self.is_lost = True
         self.refusal = self.refusal or refusal
         self._waiting.clear()
@@ -59,13 +59,13 @@ class BodyChannel:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is the application that everybody waits for."""
+        """Whether reading is paused until the application catches up."""
         return len(self._waiting) > MARK_BYTES
 
     async def read(self) -> tuple[bytes, bool] | None:
-        """The next piece and whether more follows; None when the rest will not come."""
+        """The next piece and whether more follows; None if the rest will not come."""
         if not self._waiting and not self.is_complete and not self.is_lost:
-            self._faucet.invite_body()
+            self._source.send_continue()
             self._news.clear()
             await self._news.wait()
         if self.is_lost:
@@ -74,6 +74,6 @@ class BodyChannel:
         self._waiting.clear()
         self._news.clear()
         if not self.is_complete:
-            # More may be there at once, even the end.
-            self._faucet.go_on_with_body()
+            # More may be available immediately, even the end.
+            self._source.resume_body()
         return piece, not self.is_complete or len(self._waiting) > 0

@@ -1,12 +1,11 @@
-"""HTTP/1.1 on one connection: asyncio.Protocol around the parser.
+"""One HTTP/1.1 connection: an asyncio.Protocol around the parser.
 
-Bytes come in, complete requests go to the application one at a time and in order; answers are written in one piece.
-What is pipelined waits unparsed, in a bounded buffer, until its turn, and until the reader has taken earlier answers.
-The application answers at once or later; no task is made here. A stream (watch, log) is chunked and tells its writer
-when to wait.
+Complete requests are passed to the application one at a time and in order; answers are written in one piece. Pipelined
+data waits unparsed in a bounded buffer until the previous answer has been sent. The application answers immediately or
+later; no task is created here. A stream (watch, log) is chunked and applies backpressure to its writer.
 
-Invariants: every parsed request gets exactly one answer or the connection is closed; nothing from a connection is
-kept beyond the limits, in any phase; a broken request is answered with `Connection: close`, never with silence.
+Invariants: every parsed request gets exactly one answer or the connection is closed; no data beyond the limits is kept
+in any phase; a malformed request is answered with `Connection: close`, never with silence.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ from trainmaster.edge.parsing import ParsingStage, RequestParser
 
 log = logging.getLogger(__name__)
 
-# Longer answers are written in pieces of this size, each about 0.5 ms of encryption.
+# Longer answers are written in pieces of this size; encrypting one takes about 0.5 ms.
 PIECE_BYTES = 512 * 1024
 
 # How long a refused peer may go on sending before the connection is cut.
 _LINGER_SECONDS = 5
 
-# And how much it may send meanwhile.
+# How much it may send meanwhile.
 _LINGER_BYTES = 16 * 1024 * 1024
 
-# An upgraded connection from which nothing is read is asked this often whether somebody is there.
+# How often an upgraded connection that is not being read is probed for a dead peer.
 _PROBE_SECONDS = 10
 
-# Requests above this many bytes are not kept for comparison with the next one.
+# Larger requests are not kept for comparison with the next one.
 _LONGEST_REPEATABLE = 8192
 
-# So much is parsed at a time: a thousand requests that come in one piece are not all made before the first is served.
+# How much is parsed at a time, so that a thousand requests in one packet are not all parsed before the first is served.
 _SLICE_BYTES = 16 * 1024
 
 R = TypeVar("R", bound=IncomingRequest)
 
 
 class FramingError(Exception):
-    """The bytes of an upgraded connection break its protocol."""
+    """Data on an upgraded connection violates its protocol."""
 
 
 class Phase(Enum):
@@ -65,9 +64,9 @@ class Phase(Enum):
 class Application(Protocol[R]):
     limits: EdgeLimits
     tick: int
-    """Counts seconds; connections compare it with the tick of their last change of phase."""
+    """A counter of seconds; connections compare it with its value at their last change of phase."""
     reads_while_serving: bool
-    """Whether a request is served from its head on, its body read from a channel."""
+    """Whether requests are served once their head has arrived, with the body read from a channel."""
 
     def make_request(self, method: str, target: str, headers: dict[str, str], body: bytes, /) -> R: ...
 
@@ -76,23 +75,23 @@ class Application(Protocol[R]):
     def closed(self, connection: Connection[R]) -> None: ...
 
     def admit_body(self, headers: Mapping[str, str], connection: Connection[R]) -> EdgeRefusal | None:
-        """Asked before more than a stranger's share of a body is taken: whether it is known who sends it."""
+        """Called before accepting more of a body than an unauthenticated client may send."""
         ...
 
     def serve(self, request: R, connection: Connection[R]) -> None:
-        """Ends in exactly one `connection.answer`, or in `begin_stream` and `end_stream`."""
+        """Must end in exactly one `connection.answer`, or in `begin_stream` and `end_stream`."""
         ...
 
     def refuse(self, refusal: EdgeRefusal, connection: Connection[R]) -> None:
-        """Answers a request that could not be read, and closes."""
+        """Answers a request that could not be parsed, and closes the connection."""
         ...
 
 
 class Consumer(Protocol):
-    """Takes the bytes of a connection that speaks HTTP no more."""
+    """Receives the bytes of a connection after an upgrade."""
 
     def feed(self, data: bytes) -> None:
-        """FramingError: the connection is cut."""
+        """Raises FramingError to close the connection."""
         ...
 
     def probe(self) -> None: ...
@@ -107,18 +106,19 @@ class Connection(asyncio.Protocol, Generic[R]):
         self._limits = application.limits
         self._reads_while_serving = application.reads_while_serving
         self.visitor = visitor or Visitor()
-        """As the gatekeeper counts it."""
+        """The gatekeeper's record of this connection."""
         self._transport: asyncio.Transport | None = None
         self._parser: RequestParser[R]
-        """Made when the connection is: most of what floods a port never gets through its handshake."""
+        """Created with the connection's transport, because most connections of a flood never complete the handshake."""
         self._ready: deque[R]
-        self._behind = bytearray()
-        """What came behind the request that is served."""
+        self._pipelined = bytearray()
+        """Data received after the request that is being served."""
         self._receiving: BodyChannel | None = None
-        """Of the request that is served, until its last byte has arrived."""
+        """The body of the request being served, until its last byte has arrived."""
         self._head = b""
         self._repeatable: R | None = None
-        """The last request that came in one piece, and its head: what begins with the same bytes needs no parsing."""
+        """The last request that arrived in one piece, with its head: a request with the same head need not be parsed
+        again."""
         self._reading = True
         self._pumping = False
         self._writable: asyncio.Event | None = None
@@ -136,9 +136,9 @@ class Connection(asyncio.Protocol, Generic[R]):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's TLS transport has all of asyncio.Transport's methods and none of its type.
+        # uvloop's TLS transport has the methods of asyncio.Transport, but is not an instance of it.
         self._transport = transport = cast(asyncio.Transport, transport)
-        # Requests of an application that reads while it serves are `ArrivingRequest`s.
+        # Applications that read while serving use `ArrivingRequest`s.
         channel = self._open_channel if self._reads_while_serving else None
         self._parser = RequestParser(self._limits, self._application.make_request, self._admit_body, channel)
         self._ready = self._parser.ready
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol, Generic[R]):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = True
         self._ready.clear()
-        self._behind.clear()
+        self._pipelined.clear()
         if self._writable is not None:
             self._writable.set()
         if self._parser.channel is not None:
@@ -157,7 +157,8 @@ class Connection(asyncio.Protocol, Generic[R]):
         if self.task is not None:
             self.task.cancel()
         self._application.closed(self)
-        # Circles would leave all that a connection holds, its TLS state too, to the collector.
+        # Breaks reference cycles, which would keep everything that the connection holds, such as TLS state, until a
+        # collection.
         self._parser.close()
         self.visitor.forget_end()
         self._transport = None
@@ -180,8 +181,8 @@ class Connection(asyncio.Protocol, Generic[R]):
         if self.closing:
             self._drop(data)
             return
-        if self.busy or self._writable is not None or self._behind:
-            self._take_behind(data)
+        if self.busy or self._writable is not None or self._pipelined:
+            self._buffer_pipelined(data)
             return
         parser = self._parser
         if parser.stage is ParsingStage.BETWEEN:
@@ -199,30 +200,30 @@ class Connection(asyncio.Protocol, Generic[R]):
         self._pump()
 
     def _drop(self, data: bytes) -> None:
-        """Nobody looks at it; whoever goes on for too long is not waiting for an answer."""
+        """Discards input, and aborts if there is too much of it."""
         self._dropped += len(data)
         if self._dropped > _LINGER_BYTES:
             self.abort()
 
-    def _take_behind(self, data: bytes) -> None:
-        """Something is served, or its answer is not read: what comes now waits, and not much of it."""
+    def _buffer_pipelined(self, data: bytes) -> None:
+        """Buffers a bounded amount of data that arrives while a request is served or its answer is unread."""
         if self._consumer is not None:
             self._consume(data)
             return
-        self._behind += data
+        self._pipelined += data
         if self._receiving is not None:
             self._receive_body()
-        if len(self._behind) > self._limits.header_bytes:
+        if len(self._pipelined) > self._limits.header_bytes:
             if self.phase is Phase.STREAMING:
-                # Nobody has a reason to send anything there, and not reading would hide that the peer has left.
+                # No data is expected here, and to stop reading would hide that the peer has disconnected.
                 self.abort()
             else:
                 self._pause_reading()
 
     def _remember(self, data: bytes) -> None:
-        """Clients send the same head again and again; parsing is a quarter of what a GET costs.
+        """Remembers the head, because clients repeat theirs and parsing is a quarter of the cost of a GET.
 
-        Only a head that is the whole of what preceded the body, with nothing behind it, says the same next time.
+        Only a head that was everything before the body, with nothing after it, can be reused.
         """
         if len(self._ready) != 1 or self._parser.stage is not ParsingStage.BETWEEN or self._parser.refusal is not None:
             return
@@ -245,11 +246,11 @@ class Connection(asyncio.Protocol, Generic[R]):
         else:
             view = memoryview(data)
             parser.feed(view[:_SLICE_BYTES])
-            self._behind[:0] = view[_SLICE_BYTES:]
-        if parser.beyond is not None:
-            # What stands behind a request to upgrade is not HTTP, granted or not.
-            parser.beyond += bytes(self._behind)
-            self._behind.clear()
+            self._pipelined[:0] = view[_SLICE_BYTES:]
+        if parser.after_upgrade is not None:
+            # What follows an upgrade request is not HTTP, whether or not the upgrade is granted.
+            parser.after_upgrade += bytes(self._pipelined)
+            self._pipelined.clear()
             self._pause_reading()
 
     # Bodies
@@ -260,39 +261,39 @@ class Connection(asyncio.Protocol, Generic[R]):
     def _open_channel(self) -> BodyChannel:
         return BodyChannel(self)
 
-    def invite_body(self) -> None:
+    def send_continue(self) -> None:
         if self._parser.expects_continue and not self.closing and self._transport is not None:
             self._parser.expects_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _receive_body(self) -> None:
-        """Hands on what has come of the body of the request that is served, unless it has enough."""
+        """Passes on the part of the body that has arrived, unless the application has enough."""
         channel = self._receiving
         assert channel is not None
-        while self._behind and not channel.is_held and not channel.is_complete and not channel.is_lost:
-            waiting, self._behind = bytes(self._behind), bytearray()
+        while self._pipelined and not channel.is_held and not channel.is_complete and not channel.is_lost:
+            waiting, self._pipelined = bytes(self._pipelined), bytearray()
             self._parse(waiting)
         if channel.is_complete or channel.is_lost:
             self._receiving = None
             if self.phase is Phase.BODY:
                 self.phase = Phase.SERVING
 
-    def go_on_with_body(self) -> None:
+    def resume_body(self) -> None:
         if self._receiving is not None and not self.closing:
             self._receive_body()
             if not self._receiving_is_held():
-                self.go_on_reading()
+                self.resume_reading()
 
     def _receiving_is_held(self) -> bool:
         return self._receiving is not None and self._receiving.is_held
 
     @property
     def is_receiving(self) -> bool:
-        """Whether the request that is served has not arrived whole."""
+        """Whether the body of the request being served is still incomplete."""
         return self._receiving is not None
 
     def fail_body(self, refusal: EdgeRefusal) -> None:
-        """The rest of the body that is being read is not taken; its application answers so."""
+        """Refuses the rest of the body; the application sends the answer."""
         if self._receiving is not None:
             self._receiving.fail(refusal)
             self._receiving = None
@@ -300,7 +301,7 @@ class Connection(asyncio.Protocol, Generic[R]):
     # Turn taking
 
     def _pump(self) -> None:
-        """Serves what is complete, in order, as long as answers come at once and are read."""
+        """Serves complete requests in order, as long as answers are immediate and are read."""
         if self._pumping:
             return
         self._pumping = True
@@ -319,8 +320,8 @@ class Connection(asyncio.Protocol, Generic[R]):
                 elif parser.refusal is not None:
                     self.busy = True
                     self._application.refuse(parser.refusal, self)
-                elif self._behind:
-                    waiting, self._behind = bytes(self._behind), bytearray()
+                elif self._pipelined:
+                    waiting, self._pipelined = bytes(self._pipelined), bytearray()
                     self._parse(waiting)
                 else:
                     break
@@ -329,13 +330,13 @@ class Connection(asyncio.Protocol, Generic[R]):
         if self.closing:
             return
         if self.busy or self._writable is not None:
-            if ready or parser.refusal is not None or len(self._behind) > self._limits.header_bytes:
+            if ready or parser.refusal is not None or len(self._pipelined) > self._limits.header_bytes:
                 self._pause_reading()
         else:
             if parser.stage is not ParsingStage.BETWEEN:
                 self._note_stage(parser.stage)
             if not self._reading:
-                self.go_on_reading()
+                self.resume_reading()
 
     def _begin_receiving(self, request: R) -> None:
         assert isinstance(request, ArrivingRequest) and request.channel is not None
@@ -344,12 +345,12 @@ class Connection(asyncio.Protocol, Generic[R]):
             self._enter(Phase.BODY)
 
     def _note_stage(self, stage: ParsingStage) -> None:
-        """In the middle of a request: its clock runs from when it began."""
+        """Starts the time limit of a request that has begun to arrive."""
         phase = Phase.HEADERS if stage is ParsingStage.HEAD else Phase.BODY
         if self.phase is not phase:
             self._enter(phase)
         if phase is Phase.BODY:
-            self.invite_body()
+            self.send_continue()
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
@@ -361,22 +362,22 @@ class Connection(asyncio.Protocol, Generic[R]):
             self._transport.pause_reading()
 
     def forget_certificate(self) -> None:
-        """It has expired: from the next request on the peer has none."""
+        """Drops an expired client certificate, from the next request on."""
         self.peer = None
         self._repeatable = None
 
     # After an upgrade
 
     def upgrade(self, head: bytes, consumer: Consumer) -> None:
-        """From now on the bytes in both directions belong to the consumer."""
+        """Hands the connection over to the consumer, in both directions."""
         self._enter(Phase.UPGRADED)
         self.write(head)
         self._consumer = consumer
-        beyond, self._parser.beyond = self._parser.beyond, None
-        if beyond:
-            self._consume(beyond)
+        after_upgrade, self._parser.after_upgrade = self._parser.after_upgrade, None
+        if after_upgrade:
+            self._consume(after_upgrade)
         if not consumer.is_held:
-            self.go_on_reading()
+            self.resume_reading()
 
     def _consume(self, data: bytes) -> None:
         assert self._consumer is not None
@@ -397,22 +398,23 @@ class Connection(asyncio.Protocol, Generic[R]):
         self._pause_reading()
         self.since = self._application.tick
 
-    def go_on_reading(self) -> None:
+    def resume_reading(self) -> None:
         if not self._reading and not self.closing and self._transport is not None:
             self._reading = True
             self._transport.resume_reading()
 
     def end_session(self) -> None:
-        """The consumer has finished; the connection goes too, once what was written has arrived."""
+        """Closes the connection after the consumer has finished and everything written has been sent."""
         self.task = None
         self.busy = False
         if not self.closing:
             self.linger()
 
-    def _watch_over(self, consumer: Consumer) -> bool:
-        """Whether it is to be cut. A person may look at a page of output for hours: that alone is no reason.
+    def _is_stalled(self, consumer: Consumer) -> bool:
+        """Whether to close the connection. A slow reader alone is no reason: a person may look at a page of output for
+        hours.
 
-        While nothing is read, that a peer has gone is noticed by writing only.
+        While nothing is read, only writing reveals that the peer has gone.
         """
         assert self._transport is not None
         waited = self._application.tick - self.since
@@ -427,7 +429,7 @@ class Connection(asyncio.Protocol, Generic[R]):
     # For the application
 
     def answer(self, payload: bytes, keep_alive: bool, *, linger: bool = False) -> None:
-        """The whole answer of the request being served; `linger` when the peer may still be sending."""
+        """Sends a complete answer. `linger` if the peer may still be sending."""
         transport = self._transport
         if self.closing or transport is None:
             self.busy = False
@@ -441,7 +443,7 @@ class Connection(asyncio.Protocol, Generic[R]):
             self.close()
 
     async def answer_in_pieces(self, head: bytes, parts: Iterable[bytes | bytearray], keep_alive: bool) -> None:
-        """A long answer: others get their turn between pieces, and what waits for a slow reader is bounded."""
+        """Sends a long answer: yields between pieces, and buffers a bounded amount for a slow reader."""
         with suppress(ConnectionResetError):
             await self._wait_for_reader()
             assert self._transport is not None
@@ -464,7 +466,7 @@ class Connection(asyncio.Protocol, Generic[R]):
         self.write(head)
 
     async def send(self, payload: bytes, *, chunked: bool = True) -> None:
-        """One piece of a stream; waits while the reader is behind by more than the buffer limit."""
+        """Sends a piece of a stream; waits while more than the buffer limit is unsent."""
         await self._wait_for_reader()
         if chunked:
             self.send_now(payload)
@@ -479,11 +481,11 @@ class Connection(asyncio.Protocol, Generic[R]):
             raise ConnectionResetError("the peer is gone")
 
     def is_ready(self) -> bool:
-        """Whether `send_now` may be called: somebody is there and keeps up."""
+        """Whether `send_now` may be called: the peer is connected and keeps up."""
         return self._writable is None and not self.closing
 
     def send_now(self, payload: bytes) -> None:
-        """One chunk of a stream, to a reader who keeps up."""
+        """Sends one chunk without waiting; see `is_ready`."""
         assert self._transport is not None
         self._transport.write(b"%x\r\n%b\r\n" % (len(payload), payload))
 
@@ -506,7 +508,7 @@ class Connection(asyncio.Protocol, Generic[R]):
             self._pump()
 
     def linger(self) -> None:
-        """Closes once the peer has had time to read: closing with unread input would destroy the answer on its way."""
+        """Closes after the peer has had time to read. Closing with unread input would discard the answer."""
         self.closing = True
         self._lingering = True
         self.since = self._application.tick
@@ -515,22 +517,22 @@ class Connection(asyncio.Protocol, Generic[R]):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """After what was written has left."""
+        """Closes after everything written has been sent."""
         self.closing = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """At once: a peer that does not read would hold a polite close for ever."""
+        """Closes immediately; a peer that does not read would delay `close` forever."""
         self.closing = True
         if self._transport is not None:
             self._transport.abort()
 
-    def overdue(self) -> bool:
-        """Whether this peer has kept us waiting longer than the limits allow (asked once a second)."""
+    def is_overdue(self) -> bool:
+        """Whether the peer has exceeded a time limit (checked once a second)."""
         limits = self._limits
         if self._consumer is not None:
-            return self._watch_over(self._consumer)
+            return self._is_stalled(self._consumer)
         waited = self._application.tick - self.since
         if self._lingering:
             return waited > _LINGER_SECONDS
@@ -540,7 +542,7 @@ class Connection(asyncio.Protocol, Generic[R]):
             return waited > limits.header_seconds
         if self.phase is Phase.BODY:
             if self._receiving_is_held():
-                # The application does not read on; that is not the peer's fault.
+                # Waiting for the application, not for the peer.
                 self.since = self._application.tick
             return waited > limits.body_seconds
         if self.phase is Phase.OPENED:
@@ -551,13 +553,13 @@ class Connection(asyncio.Protocol, Generic[R]):
         limits = self._limits
         if waited > limits.idle_seconds or (self.visitor.is_stranger and waited > limits.first_byte_seconds):
             return True
-        # An answer that fits into the buffer and is never read.
+        # An answer that fits into the buffer but is never read.
         unread = self._transport is not None and waited > limits.write_seconds
         return unread and cast(asyncio.Transport, self._transport).get_write_buffer_size() > 0
 
 
 def cut_pieces(parts: Iterable[bytes | bytearray]) -> Iterator[bytes | memoryview]:
-    """Small parts together and large ones in slices, so that each piece has about `PIECE_BYTES`."""
+    """Joins small parts and slices large ones into pieces of about `PIECE_BYTES`."""
     waiting: list[bytes | bytearray] = []
     size = 0
     for part in parts:

@@ -1,11 +1,12 @@
-"""Who may have a connection: counted per address until credentials were shown, per user after that, and in all.
+"""Limits the number of connections: per address before authentication, per user after it, and in total.
 
-A stranger is never refused: a new one closes the oldest stranger of its address, and at the limit of all the oldest of
-whichever address has most. So a flood displaces itself, and whoever comes with credentials gets through, from the same
-address too. Authenticated callers are never closed for others; they are refused at their own limit, and all of them
-together leave an eighth free. Administrators are counted, never refused.
+An unauthenticated connection ("stranger") is never refused. It displaces the oldest one from the same address, or, at
+the total limit, the oldest one from the address with the most. So a flood displaces itself, and a client with
+credentials gets through, even from the same address. Authenticated connections are never displaced; users are refused
+at their own limit, and together they leave an eighth of all connections free. Administrators are counted, but never
+refused.
 
-One gatekeeper serves all ports of a process: they share its descriptors. Pure bookkeeping; for one event loop.
+One gatekeeper serves all ports of a process, because they share its descriptors. Bookkeeping only; for one event loop.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trainmaster.edge.limits import EdgeLimits
 from trainmaster.edge.messages import EdgeRefusal
 
 _KEPT_FREE = 8
-"""One part in so many is for strangers and administrators."""
+"""One in this many connections is reserved for strangers and administrators."""
 
 
 def _nothing() -> None:
@@ -26,7 +27,7 @@ def _nothing() -> None:
 
 
 class Visitor:
-    """One connection, from the moment that it is accepted."""
+    """A connection, from the moment it is accepted."""
 
     __slots__ = ("address", "end", "group", "is_privileged", "is_stranger", "port", "user")
 
@@ -35,32 +36,32 @@ class Visitor:
         self.port = port
         self.group = build_address_group(address)
         self.end = end
-        """Closes it at once."""
+        """Closes the connection immediately."""
         self.is_stranger = True
         self.user = ""
         self.is_privileged = False
 
     def forget_end(self) -> None:
-        """It is closed."""
+        """Called when the connection is closed."""
         self.end = _nothing
 
 
 class Gatekeeper:
     def __init__(self, limits: EdgeLimits, *, descriptors: int = 0) -> None:
-        """`descriptors`: how many files the process may have open; 0: it does not matter."""
+        """`descriptors`: how many files the process may have open; 0 for no limit."""
         self._limits = limits
         most = min(limits.connections, max(descriptors // 2, 16)) if descriptors else limits.connections
         self.most = most
         self._most_known = most - most // _KEPT_FREE
         self.proxies = TrustedProxies(limits.trusted_proxies)
         self._strangers: dict[str, dict[Visitor, None]] = {}
-        """By address, the oldest first."""
+        """By address, oldest first."""
         self._visitors: set[Visitor] = set()
         self._users: Counter[str] = Counter()
         self._known = 0
-        """Connections of authenticated callers who are no administrators."""
+        """The number of authenticated connections, without administrators."""
         self.displaced = 0
-        """How many were closed for others."""
+        """How many connections were closed in favour of others."""
 
     def __len__(self) -> int:
         return len(self._visitors)
@@ -68,10 +69,10 @@ class Gatekeeper:
     def count_strangers(self) -> int:
         return sum(map(len, self._strangers.values()))
 
-    def let_in(self, visitor: Visitor) -> bool:
-        """Makes room where there is none. False: there is none to be had."""
+    def admit(self, visitor: Visitor) -> bool:
+        """Adds a connection, closing another one if necessary. False if there is no room."""
         if self.proxies.trusts(visitor.address):
-            # Its connections carry many callers.
+            # A proxy's connections carry requests of many clients.
             visitor.is_stranger = False
             visitor.is_privileged = True
         else:
@@ -86,7 +87,7 @@ class Gatekeeper:
         return True
 
     def make_room(self) -> bool:
-        """Closes the oldest stranger of the address that has most; False when there is none."""
+        """Closes the oldest stranger from the address with the most; False if there are none."""
         group = max(self._strangers, key=lambda one: len(self._strangers[one]), default=None)
         if group is None:
             return False
@@ -94,7 +95,7 @@ class Gatekeeper:
         return True
 
     def recognise(self, visitor: Visitor, user: str, *, is_privileged: bool) -> None:
-        """This visitor has shown valid credentials. Refusal: that user has too many connections."""
+        """Records that a visitor has authenticated. Raises EdgeRefusal if the user has too many connections."""
         if visitor.user == user or visitor not in self._visitors or self.proxies.trusts(visitor.address):
             return
         if not is_privileged:
@@ -117,8 +118,8 @@ class Gatekeeper:
             text = f"{self._known} connections are open, and more are not taken (limits.connections)"
             raise EdgeRefusal(429, "TooManyRequests", text, retry_after=1)
 
-    def leave(self, visitor: Visitor) -> None:
-        """The connection is closed; again is no error."""
+    def remove(self, visitor: Visitor) -> None:
+        """Removes a closed connection; harmless if repeated."""
         if visitor in self._visitors:
             self._forget(visitor)
 

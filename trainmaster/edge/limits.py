@@ -1,6 +1,6 @@
-"""What one caller may cost on any port. Every bound is one field here; `app` fills it from the settings.
+"""Limits per client, on all ports. Each limit is one field; `app` sets it from the settings.
 
-docs/limits.md is made from these texts (`tools/limits_page.py`).
+`tools/limits_page.py` generates docs/limits.md from these docstrings.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
-    """What one caller may cost, on every port alike."""
+    """Limits per client, the same on every port."""
 
     header_bytes: int = 64 * 1024
     """Request line, headers and trailers of one request. More: 431."""
@@ -19,24 +19,24 @@ class EdgeLimits:
     url_bytes: int = 16 * 1024
     """The request line's target. Longer: 414."""
     body_bytes: int = 3 * 1024 * 1024
-    """A request's body; kube-apiserver's own limit, so that what fits there fits here. The REST port has its own,
-    `rest.max_body_bytes`. Larger: 413."""
+    """A request's body; the same limit as kube-apiserver's. The REST port has its own, `rest.max_body_bytes`. Larger:
+    413."""
     stranger_body_bytes: int = 80 * 1024
-    """So much of a body is taken before it is known who sends it; a progress report has up to 64 KiB. More without
-    valid credentials: 401."""
+    """How much of a body is accepted before the sender is authenticated; a progress report has up to 64 KiB. More
+    without valid credentials: 401."""
     connections: int = 4096
-    """Open connections on all ports together, and at most half of the descriptors that the process may have. At the
-    limit the oldest connection without credentials is closed. An eighth is kept from authenticated callers who are no
-    administrators, so that others can still come and say who they are."""
+    """Open connections on all ports together, and at most half of the file descriptors that the process may have. At
+    the limit the oldest unauthenticated connection is closed. An eighth is kept free of authenticated callers who are
+    not administrators, so that others can still connect and authenticate."""
     connections_per_address: int = 256
-    """Connections of one address (of one /64 with IPv6) that have not shown valid credentials yet. A new one closes
-    the oldest of them, so nobody is kept out by whoever came first."""
+    """Unauthenticated connections from one address (from one /64 with IPv6). A new one closes the oldest of them, so
+    early connections cannot keep others out."""
     connections_per_user: int = 512
-    """Connections of one user who is no administrator. More: 429."""
+    """Connections of one user who is not an administrator. More: 429."""
     handshake_seconds: float = 10.0
     """From the connection to the end of the TLS handshake."""
     first_byte_seconds: float = 30.0
-    """A connection without valid credentials that sends no request, at its beginning or between requests."""
+    """An unauthenticated connection that sends no request, at its beginning or between requests."""
     header_seconds: float = 10.0
     """From the first byte of a request to the end of its headers (slow-loris). Longer: 408."""
     body_seconds: float = 60.0
@@ -44,23 +44,25 @@ class EdgeLimits:
     idle_seconds: float = 180.0
     """A kept-alive connection without a request."""
     write_seconds: float = 30.0
-    """A reader that takes nothing of a response or a stream for that long is dropped."""
+    """A client that reads nothing of a response or a stream for this long is disconnected."""
     stream_buffer_bytes: int = 512 * 1024
-    """What may wait in one connection's write buffer before the server stops taking events and requests for it."""
+    """How much may wait in one connection's write buffer before the server stops accepting events and requests for
+    it."""
     drain_seconds: float = 5.0
     """How long a stopping server waits for requests in progress."""
     requests_per_second: float = 200.0
-    """Requests of one user who is no administrator to the API server, on average; 0 is no limit. A large body or answer
-    counts once for every 256 KiB. More: 429. The REST port has its own, `rest.requests_per_second`."""
+    """Average request rate to the API server of one user who is not an administrator; 0 is no limit. A large body or
+    answer counts once for every 256 KiB. More: 429. The REST port has its own, `rest.requests_per_second`."""
     request_burst: int = 400
-    """How many of them may come at once."""
+    """How many of those requests may arrive at once."""
     loop_share: float = 0.1
-    """Of the API server's time, for one user who is no administrator while others ask too; 0 is no limit. Who uses more
-    is served later, and nothing is refused that waits less than ten seconds."""
+    """The fraction of the API server's time that one user who is not an administrator may use while others send
+    requests; 0 is no limit. Requests above it are delayed, and refused only if they would have to wait for ten seconds
+    or more."""
     watchers: int = 2000
-    """Open watches, followed logs and sessions (exec, attach, port-forward) in all, and as many event streams of REST.
-    More: 429."""
+    """Open watches, followed logs and sessions (exec, attach, port-forward) in total, and as many event streams of
+    REST. More: 429."""
     watchers_per_user: int = 400
-    """The same for one user name; administrators are bound by `watchers` only. More: 429."""
+    """The same for one user; administrators are limited by `watchers` only. More: 429."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks (10.0.0.0/8) of reverse proxies whose X-Forwarded-For says who calls. Empty: nobody's."""
+    """Addresses and networks (10.0.0.0/8) of reverse proxies whose X-Forwarded-For is trusted. Empty: none."""

@@ -1,4 +1,4 @@
-"""A request as a connection hands it over, and a refusal before it has the form of one port."""
+"""Requests as connections deliver them, and refusals before they are put into a port's format."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ NOT_REPEATED: Mapping[str, Sequence[str]] = {}
 
 
 class PeerCertificate(TypedDict, total=False):
-    """What is read of a verified client certificate, in the form of `ssl.SSLSocket.getpeercert`."""
+    """The parts of a verified client certificate that are used, as in `ssl.SSLSocket.getpeercert`."""
 
     subject: tuple[tuple[tuple[str, str], ...], ...]
     notAfter: str
 
 
 class EdgeRefusal(Exception):
-    """Why the edge takes a request or a connection no further. Each port says it in its own form."""
+    """Why a request or connection is refused. Each port answers in its own format."""
 
     def __init__(self, code: int, reason: str, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
-        """As Kubernetes calls it: BadRequest, Timeout, ..."""
+        """The Kubernetes reason: BadRequest, Timeout, ..."""
         self.message = message
         self.retry_after = retry_after
 
@@ -41,16 +41,16 @@ class IncomingRequest:
         self.target = target
         self.headers = headers
         self.repeated = NOT_REPEATED
-        """Of those headers that came more than once every value, in order, unjoined."""
+        """All values, in order, of headers that occurred more than once."""
         self.body = body
         self.keep_alive = True
         self.peer: PeerCertificate | None = None
-        """The client certificate as `ssl` decodes it, verified against our CA; None without one."""
+        """The client certificate as decoded by `ssl`, verified against our CA; None without one."""
         self.visitor: Visitor | None = None
-        """Whose connection it came on."""
+        """The connection that it arrived on."""
 
     def repeat(self, body: bytes) -> Self:
-        """The next request of a connection that began with the same bytes."""
+        """The next request of a connection that sent the same head again."""
         again = type(self)(self.method, self.target, self.headers, body)
         again.repeated = self.repeated
         return again
@@ -65,7 +65,7 @@ class IncomingRequest:
 
 
 class ArrivingRequest(IncomingRequest):
-    """One whose body is still on its way: it is read from the channel."""
+    """A request whose body is still arriving and is read from the channel."""
 
     __slots__ = ("channel", "version")
 

@@ -1,7 +1,7 @@
-"""Bytes to requests, with every bound counted whatever the connection is doing: the httptools parser and its callbacks.
+"""Parses bytes into requests with httptools, and enforces limits in every state of the connection.
 
-Counted are header lines and their bytes (trailers too), the target, the body, and bytes that lead to nothing: half a
-header, a chunk's extension, line breaks between requests. Whatever is too much stops the parser at that byte.
+Limited are the number and size of header lines (including trailers), the target, the body, and bytes that produce
+nothing: half a header, chunk extensions, line breaks between requests. Exceeding a limit stops the parser immediately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal, IncomingRequ
 
 R = TypeVar("R", bound=IncomingRequest)
 
-# Header names as clients spell them to their lower-case form: a client repeats the same few for ever.
+# Header names as sent -> lower case. Cached, because clients repeat the same few.
 _header_names: dict[bytes, str] = {}
 _LONGEST_NAME = 64
 
@@ -40,7 +40,7 @@ class ParsingStage(Enum):
 
 
 class _Stopped(Exception):
-    """Out of a callback: the parser goes no further."""
+    """Raised in a callback to stop the parser."""
 
 
 def _admit_none(headers: dict[str, str]) -> EdgeRefusal | None:
@@ -48,7 +48,7 @@ def _admit_none(headers: dict[str, str]) -> EdgeRefusal | None:
 
 
 class RequestParser(Generic[R]):
-    """Complete requests are in `ready`. With `open_channel` a request is ready once its head is."""
+    """Complete requests are added to `ready`. With `open_channel`, requests are added once their head is complete."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class RequestParser(Generic[R]):
         self._admit_body = admit_body
         self._open_channel = open_channel
         self._parser: httptools.HttpRequestParser | None = None
-        """Made for the first byte: many a connection never sends one."""
+        """Created at the first byte; many connections never send one."""
         self.ready: deque[R] = deque()
         self.refusal: EdgeRefusal | None = None
-        self.beyond: bytes | None = None
-        """What came behind a request to upgrade."""
+        self.after_upgrade: bytes | None = None
+        """Data received after an upgrade request."""
         self.stage = ParsingStage.BETWEEN
         self.expects_continue = False
         self.channel: BodyChannel | None = None
-        """Where the body of the message goes that arrives just now."""
+        """Where the body of the current request goes."""
         self._url = b""
         self._headers: dict[str, str] = {}
         self._repeated: dict[str, list[str]] = {}
@@ -83,35 +83,35 @@ class RequestParser(Generic[R]):
         self._complete_repeated: dict[str, list[str]] = {}
         self._head_size = 0
         self._lines = 0
-        self._silent = 0
-        """Bytes since something came of them."""
+        self._unproductive = 0
+        """Bytes since the parser last produced something."""
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Sets `refusal` for what is wrong, after which nothing more may be fed."""
+        """Sets `refusal` on an error; nothing may be fed after that."""
         before = self._head_size
-        self._silent += len(data)
+        self._unproductive += len(data)
         if self._parser is None:
             self._parser = httptools.HttpRequestParser(self)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # Whether or not it is granted: what follows is not HTTP.
-            self.beyond = bytes(data[upgrade.args[0] :])
+            # What follows is not HTTP, whether or not the upgrade is granted.
+            self.after_upgrade = bytes(data[upgrade.args[0] :])
             if self.ready:
                 self.ready[-1].keep_alive = False
             return
         except httptools.HttpParserError as error:
-            # A refusal of our own counts first; otherwise the bytes were not HTTP.
+            # Our own refusal takes precedence; otherwise the bytes were not HTTP.
             self._refuse(400, "BadRequest", f"malformed HTTP request: {error}")
         if self._head_size != before:
-            self._silent = 0
-        elif self._silent > self._most_bytes:
+            self._unproductive = 0
+        elif self._unproductive > self._most_bytes:
             self._refuse_head()
         if self.refusal is not None and self.channel is not None:
             self.channel.fail(self.refusal)
 
     def close(self) -> None:
-        """Nothing more is fed."""
+        """No more data will be fed."""
         self._parser = None
         self._admit_body = _admit_none
         self._open_channel = None
@@ -172,12 +172,12 @@ class RequestParser(Generic[R]):
         raise _Stopped
 
     def on_headers_complete(self) -> None:
-        self._silent = 0
+        self._unproductive = 0
         self.stage = ParsingStage.BODY
         self._complete = headers = self._headers
         self._complete_repeated = self._repeated
         if "transfer-encoding" in headers:
-            # Trailers come after everything was decided, so they are counted and mean nothing.
+            # Trailers arrive too late to have an effect: they are counted and ignored.
             self._headers, self._repeated = {}, {}
         length = headers.get("content-length")
         if length is not None:
@@ -212,7 +212,7 @@ class RequestParser(Generic[R]):
             raise _Stopped
 
     def on_body(self, body: bytes) -> None:
-        self._silent = 0
+        self._unproductive = 0
         if self.channel is not None:
             self.channel.feed(body)
             return
@@ -225,14 +225,14 @@ class RequestParser(Generic[R]):
         if not self._body:
             self._body = body
         else:
-            # Not a list of pieces: thousands of chunks of a byte would cost fifty times their size.
+            # Not a list of pieces: thousands of one-byte chunks would take fifty times their size.
             if isinstance(self._body, bytes):
                 self._body = bytearray(self._body)
             self._body += body
 
     def on_message_complete(self) -> None:
         self.stage = ParsingStage.BETWEEN
-        self._silent = 0
+        self._unproductive = 0
         self.expects_continue = False
         channel, self.channel = self.channel, None
         if channel is not None:

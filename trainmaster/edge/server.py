@@ -1,9 +1,10 @@
-"""One port: listens, holds its connections, looks after them once a second, ends in order.
+"""A listening port: accepts connections, checks them once a second, and drains them on exit.
 
-`EdgeServer` is an async context manager and the `Application` behind each `Connection`; what is served is said by its
-subclasses (the API server, REST, the operator's status server). Works on asyncio's loop and on uvloop.
+`EdgeServer` is an async context manager and the `Application` of each `Connection`; its subclasses (API server, REST,
+the operator's status server) serve the requests. Works on asyncio's loop and on uvloop.
 
-Leaving drains: no new connections, streams end cleanly, requests in progress are finished, idle connections are closed.
+On exit it drains: new connections are refused, streams end cleanly, requests in progress are completed, and idle
+connections are closed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BACKLOG = 1024
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """OSError when the address cannot be had. No host: every address of this machine."""
+    """Raises OSError if the address is not available. Without a host it listens on all addresses."""
     if not host:
         both = socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
@@ -65,7 +66,7 @@ class EdgeServer(abc.ABC, Generic[R]):
         self._acceptor: Acceptor | None = None
         self._address = ("", 0)
 
-    # What a port says for itself
+    # To be overridden by each port
 
     @abc.abstractmethod
     def make_request(self, method: str, target: str, headers: dict[str, str], body: bytes, /) -> R: ...
@@ -80,17 +81,17 @@ class EdgeServer(abc.ABC, Generic[R]):
         return None
 
     def open_socket(self) -> socket.socket:
-        """Called on entering. OSError when the address cannot be had."""
+        """Called on entering. Raises OSError if the address is not available."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Called on entering, before the first connection; spawns what the port needs."""
+        """Called on entering, before the first connection. Starts tasks that the port needs."""
 
-    def look_around(self) -> None:
+    def on_tick(self) -> None:
         """Called once a second."""
 
     def stop_streams(self) -> None:
-        """Called when draining begins: answers that would go on for ever shall end."""
+        """Called when draining begins: ends answers that would otherwise never end."""
 
     # Life cycle
 
@@ -132,7 +133,7 @@ class EdgeServer(abc.ABC, Generic[R]):
         return f"{'https' if self._tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def drain(self) -> None:
-        """Stops accepting, ends streams with their closing chunk, waits for requests in progress."""
+        """Stops accepting, ends streams with their closing chunk, and waits for requests in progress."""
         if self._draining:
             return
         self._draining = True
@@ -150,13 +151,13 @@ class EdgeServer(abc.ABC, Generic[R]):
             await self._clock.sleep(0.01)
 
     async def _sweep(self) -> None:
-        """Once a second: connections whose peer keeps us waiting."""
+        """Closes overdue connections, once a second."""
         while True:
             await self._clock.sleep(1.0)
             self.tick += 1
-            self.look_around()
+            self.on_tick()
             for connection in tuple(self._connections):
-                if connection.overdue():
+                if connection.is_overdue():
                     self._cut(connection)
 
     def _cut(self, connection: Connection[R]) -> None:
@@ -183,4 +184,4 @@ class EdgeServer(abc.ABC, Generic[R]):
 
     def closed(self, connection: Connection[R]) -> None:
         self._connections.discard(connection)
-        self.gatekeeper.leave(connection.visitor)
+        self.gatekeeper.remove(connection.visitor)

@@ -164,9 +164,9 @@ class Manager:
             queue.retry(request)
             return "behind", True
         timeline = self._timelines[controller.name]
-        now = timeline.look(request)
+        now = timeline.begin_pass(request)
         plan = controller.reconcile(self._view, request, now, ())
-        timeline.keep(request, now)
+        timeline.end_pass(request, now)
         refusal = await self._carry_out(controller, request, plan)
         if refusal is None:
             queue.forget(request)
@@ -180,9 +180,9 @@ class Manager:
             log.debug("plan refused, reading again", extra={"error": refusal.error.message})
             queue.retry(request)
             return "retry", True
-        now = timeline.look(request)
+        now = timeline.begin_pass(request)
         explanation = controller.reconcile(self._view, request, now, (refusal,))
-        timeline.keep(request, now, complete=False)
+        timeline.end_pass(request, now, complete=False)
         await self._carry_out(controller, request, explanation)
         queue.retry(request)
         return "refused", True

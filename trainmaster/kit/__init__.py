@@ -1,1 +1,2 @@
-"""Clock, ids, task scopes, back-off, logs, failpoints. Standard library only, no Kubernetes words."""
+"""Clock, ids, task scopes, back-off, logs, metrics and failpoints. Standard library only; nothing specific to
+Kubernetes."""

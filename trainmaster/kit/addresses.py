@@ -1,6 +1,6 @@
-"""Addresses that settings name: which of them nobody on the way can read or change.
+"""Tells whether traffic to a URL from the settings can be read or changed on the way.
 
-Loaded by every command, so it imports little.
+Every command loads this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _LOOPBACK = re.compile(r"localhost|::1|127(\.\d{1,3}){3}")
 
 
 def is_private(url: str) -> bool:
-    """https, or http that does not leave this machine."""
+    """True for https, and for http to this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

@@ -1,6 +1,6 @@
-"""How long to wait before the next attempt: exponential, capped, with jitter. Pure numbers; the caller waits.
+"""Exponential back-off with a cap and jitter. Pure numbers; the caller does the waiting.
 
-Jitter only shortens, so that the cap is a promise. Without `ids` the sequence is exact.
+Jitter only shortens a delay, so the cap is never exceeded. Without `ids` the sequence is deterministic.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class BackoffPolicy:
     cap: float
     factor: float = 2.0
     jitter: float = 0.0
-    """The share of the delay that is random: 0.2 gives 80 to 100 % of it."""
+    """The fraction of the delay that is random: 0.2 gives 80 to 100 % of it."""
 
     def delay(self, failures: int, ids: Ids | None = None) -> float:
-        """Seconds to wait after that many failures in a row; 0 for none."""
+        """Seconds to wait after this many failures in a row; 0 for none."""
         if failures <= 0:
             return 0.0
-        # 2 ** 1024 does not fit a float; far below that every sensible cap is reached.
+        # 2 ** 1024 overflows a float; every sensible cap is reached far below that.
         delay = min(self.cap, self.first * self.factor ** min(failures - 1, 64))
         if ids is not None and self.jitter:
             delay *= 1.0 - self.jitter * ids.jitter()
@@ -31,7 +31,7 @@ class BackoffPolicy:
 
 
 class Backoff:
-    """The state of one retried thing."""
+    """The retry state of one operation."""
 
     __slots__ = ("_ids", "_policy", "failures")
 

@@ -1,6 +1,6 @@
-"""Token buckets by name: how often somebody may do something, with a burst. For one event loop.
+"""Token buckets by name: rate limits with a burst. For use on one event loop.
 
-A bucket that is full again is forgotten, so memory is bounded by those that were active lately.
+A bucket that is full again is dropped, so memory is bounded by the names that were active recently.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class TokenBuckets:
         self._rate = per_second
         self._burst = float(burst)
         self._levels: dict[str, tuple[float, float]] = {}
-        """(tokens, at which moment)."""
+        """Name -> (tokens, time of the last update)."""
         self._takes = 0
 
     def take(self, name: str) -> bool:
-        """Whether there was a token left."""
+        """Takes a token; False if there is none."""
         now = self._clock.monotonic()
         level = self._get_level(name, now)
         self._takes += 1
@@ -35,7 +35,7 @@ class TokenBuckets:
         return True
 
     def charge(self, name: str, tokens: float) -> None:
-        """For what turned out to cost more than one. May leave a debt of one burst, never more."""
+        """Charges extra tokens for an operation that cost more than one. The debt is limited to one burst."""
         now = self._clock.monotonic()
         self._levels[name] = (max(-self._burst, self._get_level(name, now) - tokens), now)
 
@@ -44,7 +44,7 @@ class TokenBuckets:
         return max(0.0, 1.0 - self._get_level(name, self._clock.monotonic())) / self._rate
 
     def count_taken(self, name: str) -> int:
-        """Tokens that are missing from a full bucket."""
+        """How many tokens are missing from a full bucket."""
         return math.ceil(self._burst - self._get_level(name, self._clock.monotonic()))
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""Named places where a test may make the process fail. Off, a `hit` is one test of an empty dict.
+"""Named points at which a test can make the process fail. When none is armed, `hit` only checks an empty dict.
 
-Code under test says `failpoints.hit("store.before_commit")`. A test arms it by code, a crash harness through the
-environment (read by `app`, which passes the text to `arm`):
+Code under test calls `failpoints.hit("store.before_commit")`. A test arms a failpoint in code; a crash harness does so
+through the environment, which `app` reads and passes to `arm`:
 
     store.before_commit=kill          SIGKILL of this process: nothing runs afterwards
     store.before_commit=kill@3        at the third hit
@@ -26,7 +26,7 @@ _SPEC = re.compile(
 
 
 class Failpoint(Exception):
-    """What an armed `error` raises."""
+    """Raised by an armed `error`."""
 
 
 class _Armed:
@@ -51,7 +51,7 @@ def hit(name: str) -> None:
 
 
 def arm(spec: str) -> list[str]:
-    """Arms what the text names (see above) and returns the names. ValueError for a text that is not understood."""
+    """Arms the failpoints in `spec` (see above) and returns their names. ValueError if it cannot be parsed."""
     names = []
     for part in filter(None, (piece.strip() for piece in spec.split(";"))):
         match = _SPEC.match(part)
@@ -78,7 +78,7 @@ def _build_action(name: str, action: str, argument: str) -> Callable[[], None]:
 
 @contextmanager
 def calling(name: str, action: Callable[[], None], *, nth: int = 1) -> Iterator[None]:
-    """Runs `action` at the n-th hit and at every later one, while the block lasts."""
+    """Within the block, runs `action` at the n-th hit and at every later one."""
     _armed[name] = _Armed(action, nth)
     try:
         yield

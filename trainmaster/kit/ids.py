@@ -1,6 +1,6 @@
-"""Randomness and unique ids, injected, so that a run can be replayed from a seed.
+"""Injected randomness and unique ids, so that a run can be replayed from a seed.
 
-Uids name directories and are shown to everybody (`Audit-Id`): nobody may compute the next ones from those before.
+Uids name directories and are visible to everybody (`Audit-Id`), so the next one must not be predictable.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Ids(Protocol):
 
 
 class SystemIds:
-    """From the system's generator: what it has given out says nothing about what comes next.
+    """Ids from the system's random number generator.
 
-    Made in blocks, because a call of the system for each would be felt on the path of every request. A forked child
-    throws away what it shares with its parent.
+    They are generated in blocks, because one system call per id would be noticeable on every request. A forked child
+    discards the block that it shares with its parent.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class SystemIds:
 
     def suffix(self, length: int = 5) -> str:
         while len(self._letters) < length:
-            # Bytes beyond the last whole alphabet are left out: all letters are as likely.
+            # Bytes beyond the last complete alphabet are dropped, so that all letters are equally likely.
             self._letters += os.urandom(_BLOCK).translate(_TO_LETTERS, _UNEVEN).decode()
         letters, self._letters = self._letters[:length], self._letters[length:]
         return letters
@@ -75,7 +75,7 @@ class SystemIds:
         return secrets.randbits(53) * 2.0**-53
 
     def forget(self) -> None:
-        """What is made and not given out yet."""
+        """Discards ids that were generated but not handed out yet."""
         self._uids.clear()
         self._letters = ""
 
@@ -92,8 +92,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _make_uids() -> list[str]:
-    """Version 4 and the RFC's variant put into random bits, all of a block at once: the n-th digits of all of them are
-    set together."""
+    """Generates a block of version 4 UUIDs. The version and variant digits are set in all of them at once."""
     digits = os.urandom(16 * _UIDS).hex().encode()
     made = bytearray(b"-" * (36 * _UIDS))
     for source, target in enumerate(_DIGIT_PLACES):
@@ -105,7 +104,7 @@ def _make_uids() -> list[str]:
 
 
 class SeededIds:
-    """The same sequence for the same seed. Not for production: all that it makes can be guessed."""
+    """The same sequence for the same seed. Predictable, so not for production."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

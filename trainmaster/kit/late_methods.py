@@ -1,12 +1,12 @@
-"""Lets dataclasses compile their methods when they are first called, while a program's modules are being imported.
+"""Makes dataclasses compile their methods on first call, for classes that are defined during imports.
 
-`dataclass` writes and compiles five or six methods per class, one by one. A server has close to 300 such classes: that
-was half of the time of all its imports (150 of 340 ms), for methods most of which a process never calls. Used where a
-command and the server are loaded. A class behaves as before; at its first call a method puts the compiled one in its
-own place, so later calls cost what they always did.
+`dataclass` generates and compiles five or six methods per class. A server has close to 300 dataclasses: that took half
+of its import time (150 of 340 ms), for methods most of which are never called. Used where a command and the server are
+loaded. Classes behave as before; on its first call a method replaces itself with the compiled one, so later calls cost
+nothing extra.
 
-The function that compiles is Python's own and private. Python 3.13 has it no more (it compiles all methods of a class
-at once); there, and wherever it is missing, nothing is done.
+The compiling function is private to Python. Python 3.13 no longer has it (it compiles all methods of a class at once);
+there, and wherever it is missing, this does nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from contextlib import contextmanager
 _COMPILER = "_create_fn"
 
 Compiler = Callable[..., Callable[..., object]]
-"""(name, parameters, lines of the body, ...): the function."""
+"""(name, parameters, lines of the body, ...) -> the function."""
 
 
 @contextmanager
 def late_methods() -> Iterator[None]:
-    """For dataclasses that are defined inside. May be nested."""
+    """Applies to dataclasses that are defined inside the block. Can be nested."""
     compiler: Compiler | None = vars(dataclasses).get(_COMPILER)
     if compiler is None or compiler.__module__ == __name__:
         yield
@@ -54,7 +54,7 @@ def _defer(compiler: Compiler) -> Compiler:
 
 
 def _put_in_place(cls: type, method: Callable[..., object], compiled: Callable[..., object]) -> None:
-    """In the class that has it, which may be one that `cls` inherits from."""
+    """Replaces the method in the class that defines it, which may be a base of `cls`."""
     for owner in cls.__mro__:
         if owner.__dict__.get(method.__name__) is method:
             setattr(owner, method.__name__, compiled)

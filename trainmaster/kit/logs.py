@@ -1,11 +1,11 @@
-"""Log lines with facts as fields, and a context that every line below it carries.
+"""Structured log lines: facts are fields, and a context adds fields to every line logged inside it.
 
     log = logging.getLogger(__name__)
     with logs.context(controller="jobset", namespace="a", name="b"):
         log.info("job restarted", extra={"action": "jobset.restarted", "attempt": 2})
 
-The message is constant and lower case. Two forms of output: text for people, one JSON object per line for machines.
-Fields whose name says that they are secret are never written out.
+The message is constant and lower case. Output is either text for people or one JSON object per line for machines. The
+values of fields whose names suggest a secret are never written.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import TextIO
 
 _context: ContextVar[dict[str, object]] = ContextVar("trainmaster_log_context", default={})  # noqa: B039 - never mutated
 
-# What every LogRecord has; anything else on a record is a field that the caller gave.
+# The attributes of every LogRecord; any other attribute is a field from the caller.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "context", "taskName"}
 _SECRET_WORDS = ("token", "password", "passwd", "secret", "authorization", "private_key", "credential")
 
 
 @contextmanager
 def context(**fields: object) -> Iterator[None]:
-    """Adds the fields to every line logged inside, tasks that are started inside included."""
+    """Adds the fields to every line that is logged inside the block, including by tasks started there."""
     mark = _context.set({**_context.get(), **fields})
     try:
         yield
@@ -37,7 +37,7 @@ def context(**fields: object) -> Iterator[None]:
 
 
 def enter(**fields: object) -> None:
-    """The fields are the context of the current task from now on, until it enters another: for a worker's task."""
+    """Sets the context of the current task until it is set again. For worker tasks."""
     _context.set(fields)
 
 
@@ -46,7 +46,7 @@ def current_context() -> dict[str, object]:
 
 
 def setup(*, level: str = "info", form: str = "text", stream: TextIO | None = None) -> logging.Handler:
-    """Replaces the root handlers by one. Called by `app` only; libraries below it just log."""
+    """Replaces the root handlers with one. Called by `app` only; other parts just log."""
     formatter: logging.Formatter = JsonFormatter() if form == "json" else TextFormatter()
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(formatter)
@@ -63,7 +63,7 @@ def _attach_context(record: logging.LogRecord) -> bool:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
-    """The context and the fields of one record, secrets blanked out."""
+    """The context and fields of a record, with secrets blanked out."""
     fields = dict(getattr(record, "context", {}))
     fields.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
     return {key: "***" if _is_secret(key) else value for key, value in fields.items()}

@@ -1,7 +1,7 @@
-"""Counters, gauges and histograms in the Prometheus text format, without a library.
+"""Counters, gauges and histograms in the Prometheus text format, without a client library.
 
-A part declares its metrics in one place and `app` creates them with one `Metrics`; nothing exists at import. Counting
-is a dictionary update, because it happens on every request.
+Each part declares its metrics in one place, and `app` creates them with one `Metrics`; nothing is created at import.
+Counting is a dictionary update, because it happens on every request.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Counter:
 
 
 class Gauge:
-    """Asks a function when somebody reads it; a mapping has one value per label combination."""
+    """Calls a function when it is read. A mapping provides one value per label combination."""
 
     def __init__(
         self,

@@ -1,14 +1,14 @@
-"""Owners of tasks, and the one way to finish a clean-up. The only module that creates tasks.
+"""Structured concurrency: every task belongs to a scope. The only module that creates tasks.
 
 A component is an async context manager that keeps a `Scope` open while it lives: entering starts its tasks, leaving
-cancels what is still running and waits for it. A task that fails ends the scope, and with it the component; a failure
-is never left lying in a task that nobody awaits.
+cancels those that are still running and waits for them. A task that fails ends the scope and with it the component, so
+no failure goes unnoticed in a task that nobody awaits.
 
     async with Scope("store") as scope:
         scope.spawn_forever(self._maintain(), name="store.maintain")
         yield self
 
-A lone failure leaves the scope as itself; two or more leave it as an exception group.
+A single failure leaves the scope as it is; two or more leave it as an exception group.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ class Scope:
             if only is None:
                 raise
             if only is error:
-                return  # Python raises the body's own exception again, with its own traceback.
+                return  # Python raises the body's own exception again, with its traceback.
             raise only from None
 
     def spawn(self, work: Coroutine[object, None, T], *, name: str) -> asyncio.Task[T]:
-        """Runs until it is done or the scope ends. An error ends the scope."""
+        """Starts a task that runs until it is done or the scope ends. An error ends the scope."""
         task = self._group.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def spawn_forever(self, work: Coroutine[object, None, None], *, name: str) -> asyncio.Task[None]:
-        """As `spawn`, and a return is an error too: the part that should always run has stopped."""
+        """Like `spawn`, but returning is an error too, for work that must never stop."""
         return self._spawn_around(_never_return(work, name), work, name)
 
     def spawn_guarded(self, work: Coroutine[object, None, None], *, name: str) -> asyncio.Task[None]:
-        """As `spawn`, but an error is logged and concerns nobody else (one connection of many)."""
+        """Like `spawn`, but an error is only logged. For work that others do not depend on, such as one connection."""
         return self._spawn_around(_log_failure(work, name), work, name)
 
     def _spawn_around(
         self, wrapped: Coroutine[object, None, None], work: Coroutine[object, None, None], name: str
     ) -> asyncio.Task[None]:
         task = self.spawn(wrapped, name=name)
-        # A task cancelled before its first step never gets to `work`, which would then complain.
+        # A task that is cancelled before its first step never awaits `work`; closing it avoids a warning.
         task.add_done_callback(lambda _: work.close())
         return task
 
     def cancel(self) -> None:
-        """Asks all tasks to end; leaving the scope waits for them."""
+        """Cancels all tasks; leaving the scope waits for them."""
         for task in tuple(self._tasks):
             task.cancel()
 
@@ -103,9 +103,9 @@ def _only_failure(group: BaseExceptionGroup[BaseException]) -> BaseException | N
 
 
 async def finish(work: Coroutine[object, None, T], *, limit: float, name: str = "clean-up") -> T:
-    """Runs a clean-up to its end although the caller is cancelled, even twice, for `limit` seconds at most.
+    """Runs a clean-up to its end even if the caller is cancelled, for at most `limit` seconds.
 
-    Cancellation that arrives meanwhile is raised again afterwards. TimeoutError when the limit is reached.
+    A cancellation that arrives meanwhile is raised again afterwards. Raises TimeoutError at the limit.
     """
     task = asyncio.get_running_loop().create_task(work, name=name)
     deadline = asyncio.get_running_loop().time() + limit

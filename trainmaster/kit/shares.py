@@ -1,13 +1,13 @@
-"""Whose turn it is on one event loop: while several ask, each may use a share of its time, and who used more waits.
+"""Fair sharing of one event loop's time between users.
 
-A tenant that asks as fast as it is let costs the others more by the time that its requests take than by their number.
-So what a request took is noted, and the next ones of the same name get their turns one after the other, as far apart
-as keeps the mean at the share. Nobody waits who asks alone, or who has not used a burst of time within the last
-moments. Nothing is refused here except what would wait too long.
+While several users send requests, each may use at most a share of the loop's time. The time that each request takes is
+recorded, and further requests of a user who exceeds the share are delayed, spaced so that the average stays at the
+share. A user who is the only one sending requests is never delayed, nor is one who has not used up a burst of time.
+Nothing is refused here; the caller refuses requests that would have to wait too long.
 
-    wait = shares.plan(name)       # seconds; 0: now
+    wait = shares.plan(name)                     # seconds; 0: now
     ...
-    shares.note(name, seconds)     # what it took; and whether it had waited
+    shares.note(name, seconds, waited=wait > 0)  # how long the request took
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import math
 from trainmaster.kit.clock import Clock
 
 _BURST_SECONDS = 0.03
-"""So much time may be used at once."""
+"""Time that may be used without delay."""
 _ALONE_SECONDS = 1.0
-"""Whoever asked last is no neighbour any more after that."""
+"""A user counts as the only one when no other has sent a request for this long."""
 _GUESS_SECONDS = 0.002
-"""What a request takes, until it is known."""
+"""Estimated time of a user's first request."""
 LONGEST_SECONDS = 10.0
-"""Nobody waits longer for a turn."""
+"""The longest delay; a request that would have to wait longer is not scheduled."""
 _MOST_SECONDS = 1.0
-"""One request makes the next one of its name wait no longer, whatever it took."""
+"""The longest delay that a single request can cause, however long it took."""
 _LOOK_EVERY = 1024
 
 
@@ -34,26 +34,26 @@ class _Turns:
 
     def __init__(self, now: float) -> None:
         self.free_at = now
-        """When what was used so far is paid for."""
+        """When the time used so far has been made up for."""
         self.guess = _GUESS_SECONDS
 
 
 class LoopShares:
     def __init__(self, clock: Clock, share: float) -> None:
-        """`share`: of the loop's time, for one name; between 0 and 1."""
+        """`share` is the fraction of the loop's time for one user, between 0 and 1."""
         self._clock = clock
         self._share = share
         self._turns: dict[str, _Turns] = {}
         self._last = ("", -math.inf)
         self._last_other = -math.inf
-        """When somebody else than `_last` asked."""
+        """When a user other than `_last` last sent a request."""
         self._plans = 0
 
     def plan(self, name: str) -> float:
-        """How long to wait. Who has to wait has its turn then, and `note` is told so; more than LONGEST_SECONDS is no
-        turn."""
+        """Seconds to wait before serving the request. If it is delayed, `note` must be told so. A delay of more than
+        LONGEST_SECONDS means that the request was not scheduled."""
         now = self._clock.monotonic()
-        self.hear(name, now)
+        self.note_arrival(name, now)
         turns = self._turns.get(name)
         if turns is None:
             turns = self._turns[name] = _Turns(now)
@@ -65,22 +65,24 @@ class LoopShares:
             turns.free_at += turns.guess / self._share
         return wait
 
-    def hear(self, name: str, now: float) -> None:
-        """Somebody asks, who may be one that never waits."""
+    def note_arrival(self, name: str, now: float) -> None:
+        """Records a request, also of users who are never delayed."""
         if self._last[0] != name:
             self._last_other = self._last[1]
         self._last = (name, now)
 
     def note(self, name: str, seconds: float, *, waited: bool) -> None:
+        """Records how long a request took."""
         turns = self._turns.get(name)
         if turns is None:
             return
         now, taken = self._clock.monotonic(), min(seconds, _MOST_SECONDS * self._share)
         if waited:
-            # What was guessed is paid for.
+            # The estimate was charged by `plan`.
             turns.free_at = max(turns.free_at, now) + (taken - turns.guess) / self._share
         else:
-            # Who was alone owes no more for it than one request, once others come.
+            # While a user is alone the debt is capped at one request beyond the burst, so it does not count once others
+            # come.
             most = now + (_BURST_SECONDS + taken) / self._share
             turns.free_at = min(max(turns.free_at, now) + taken / self._share, max(turns.free_at, most))
         turns.guess += (taken - turns.guess) / 8

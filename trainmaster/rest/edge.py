@@ -119,7 +119,7 @@ class _Exchange:
     def _find_client(self, forwarded_for: bytes) -> None:
         """Makes `scope["client"]` whoever calls, also behind proxies that are trusted."""
         peer = self._scope.get("client") or ("", 0)
-        address = self._backend.limits.proxies.find_client(peer[0], forwarded_for.decode("latin-1"))
+        address = self._backend.limits.proxies.get_client(peer[0], forwarded_for.decode("latin-1"))
         self._scope["client"] = (address, peer[1] if address == peer[0] else 0)
         self._trail.address = address
 

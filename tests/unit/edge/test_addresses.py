@@ -32,11 +32,11 @@ PROXIES = TrustedProxies(["10.0.0.0/8", "fd00::/8", "192.0.2.7"])
     ],
 )
 def test_the_rightmost_hop_that_is_no_proxy_calls(peer: str, forwarded: str, client: str) -> None:
-    assert PROXIES.find_client(peer, forwarded) == client
+    assert PROXIES.get_client(peer, forwarded) == client
 
 
 def test_nobody_is_trusted_by_default() -> None:
-    assert TrustedProxies().find_client("127.0.0.1", "6.6.6.6") == "127.0.0.1"
+    assert TrustedProxies().get_client("127.0.0.1", "6.6.6.6") == "127.0.0.1"
     assert not TrustedProxies().trusts("127.0.0.1") and not TrustedProxies()
 
 

@@ -56,7 +56,7 @@ class Stage:
 
     def connect(self) -> tuple[Peer, FakeTransport]:
         visitor, transport = Visitor("203.0.113.9", 4711), FakeTransport()
-        assert self.server.gatekeeper.let_in(visitor)
+        assert self.server.gatekeeper.admit(visitor)
         connection = Connection(self.server, visitor)
         connection.connection_made(transport)
         return connection, transport
@@ -171,7 +171,7 @@ def test_a_body_that_does_not_come_is_answered_408() -> None:
         connection.data_received(post("/", b"hello")[:-1])
         await settle()
         stage.server.tick += 61
-        assert connection.overdue()
+        assert connection.is_overdue()
         stage.server._cut(connection)
         await settle()
         assert transport.sent.startswith(b"HTTP/1.1 408") and b"limits.body_seconds" in transport.sent
@@ -223,7 +223,7 @@ def test_a_stream_waits_for_its_reader() -> None:
         await settle()
         assert transport.sent.count(b"one") == 0
         stage.server.tick += 31
-        assert connection.overdue()
+        assert connection.is_overdue()
         connection.resume_writing()
         await settle()
         assert transport.sent.endswith(b"two\r\n")

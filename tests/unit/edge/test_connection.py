@@ -51,7 +51,7 @@ def test_a_partial_request_behind_a_whole_one_is_bounded() -> None:
         if transport.reading:
             connection.data_received(b"y" * 10_000)
     assert not transport.reading
-    assert len(connection._behind) < 80_000
+    assert len(connection._pipelined) < 80_000
     application.release()
     assert b"HTTP/1.1 200" in transport.sent and b"HTTP/1.1 431" in transport.sent and connection.closing
 
@@ -60,11 +60,11 @@ def test_a_partial_request_behind_a_whole_one_has_its_time() -> None:
     application, connection, transport = connect()
     connection.data_received(get("/1") + b"GET /2 HTTP/1.1\r\n")
     application.tick = 100
-    assert not connection.overdue()
+    assert not connection.is_overdue()
     application.release()
     assert connection.phase is Phase.HEADERS and transport.reading
     application.tick += 11
-    assert connection.overdue()
+    assert connection.is_overdue()
 
 
 def test_a_partial_body_behind_a_whole_request_has_its_time() -> None:
@@ -73,7 +73,7 @@ def test_a_partial_body_behind_a_whole_request_has_its_time() -> None:
     application.release()
     assert connection.phase is Phase.BODY
     application.tick += 61
-    assert connection.overdue()
+    assert connection.is_overdue()
 
 
 def test_bytes_behind_a_stream_end_it() -> None:
@@ -158,7 +158,7 @@ def test_requests_wait_while_answers_are_not_read() -> None:
             connection.data_received(get("/2") * 100)
     assert len(application.requests) == 1 and not transport.reading
     application.tick += 31
-    assert connection.overdue()
+    assert connection.is_overdue()
     connection.resume_writing()
     assert len(application.requests) > 1000 and transport.reading
 
@@ -174,9 +174,9 @@ def test_an_answer_that_is_never_read_ends_the_connection() -> None:
     connection.visitor.is_stranger = False
     connection.data_received(get("/"))
     application.tick = 31
-    assert not connection.overdue()
+    assert not connection.is_overdue()
     transport.unsent = 10
-    assert connection.overdue()
+    assert connection.is_overdue()
 
 
 def test_callers_who_are_known_may_idle_longer() -> None:
@@ -184,9 +184,9 @@ def test_callers_who_are_known_may_idle_longer() -> None:
     connection.data_received(get("/"))
     connection.visitor.is_stranger = False
     application.tick = 31
-    assert not connection.overdue()
+    assert not connection.is_overdue()
     application.tick = 181
-    assert connection.overdue()
+    assert connection.is_overdue()
 
 
 def test_a_header_name_is_remembered_only_when_it_is_short() -> None:

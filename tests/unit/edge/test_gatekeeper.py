@@ -19,7 +19,7 @@ class House:
     def come(self, address: str = "10.0.0.1", user: str = "", *, privileged: bool = False) -> Visitor:
         visitor = Visitor(address)
         visitor.end = lambda: self.closed.append(visitor)
-        assert self.keeper.let_in(visitor)
+        assert self.keeper.admit(visitor)
         if user:
             self.keeper.recognise(visitor, user, is_privileged=privileged)
         return visitor
@@ -71,7 +71,7 @@ def test_a_user_has_so_many_and_says_so() -> None:
         house.come(user="ann")
     assert refused.value.code == 429 and refused.value.retry_after == 1
     house.come(user="bob")
-    house.keeper.leave(mine[0])
+    house.keeper.remove(mine[0])
     house.come(user="ann")
     assert house.closed == []
 
@@ -92,7 +92,7 @@ def test_leaving_gives_everything_back() -> None:
     house = House()
     everybody = [house.come(), house.come(user="ann"), house.come(user="owner", privileged=True)]
     for visitor in everybody * 2:
-        house.keeper.leave(visitor)
+        house.keeper.remove(visitor)
     assert len(house.keeper) == 0 and house.keeper.count_strangers() == 0
     assert not house.keeper._users and house.keeper._known == 0
 

@@ -100,5 +100,5 @@ def test_what_would_wait_too_long_takes_no_turn() -> None:
 def test_an_administrator_counts_as_a_neighbour() -> None:
     clock = VirtualClock()
     shares = LoopShares(clock, 0.1)
-    shares.hear("root", clock.monotonic())
+    shares.note_arrival("root", clock.monotonic())
     assert use(shares, "ann", 0.05, 10)[-1] > 0

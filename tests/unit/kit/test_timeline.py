@@ -26,13 +26,13 @@ class Subject:
     def ask(
         self, stored: str | None = None, what: str = "finished", whose: str = "uid", seconds: float = HOUR
     ) -> float:
-        now = self.timeline.look("subject")
+        now = self.timeline.begin_pass("subject")
         left = now.left(whose, what, stored or self.stored, seconds)
-        self.timeline.keep("subject", now)
+        self.timeline.end_pass("subject", now)
         return left
 
     def pass_without_asking(self, *, complete: bool) -> None:
-        self.timeline.keep("subject", self.timeline.look("subject"), complete=complete)
+        self.timeline.end_pass("subject", self.timeline.begin_pass("subject"), complete=complete)
 
 
 @pytest.mark.parametrize("step", [-10 * HOUR, -1.0, 1.0, 10 * HOUR])
@@ -87,11 +87,11 @@ def test_what_a_complete_pass_does_not_ask_for_is_forgotten() -> None:
 def test_times_of_one_pass_are_kept_together_with_those_of_an_explanation() -> None:
     subject = Subject()
     subject.ask()
-    now = subject.timeline.look("subject")
+    now = subject.timeline.begin_pass("subject")
     now.since("uid", "started", subject.stored)
-    subject.timeline.keep("subject", now, complete=False)
+    subject.timeline.end_pass("subject", now, complete=False)
     subject.clock.step_wall(100)
-    now = subject.timeline.look("subject")
+    now = subject.timeline.begin_pass("subject")
     assert [now.since("uid", what, subject.stored) for what in ("finished", "started")] == [0, 0]
 
 

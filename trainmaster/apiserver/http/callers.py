@@ -62,7 +62,7 @@ class CallerLimits:
                 raise build_status_error(refusal) from None
         if is_privileged:
             if self._shares is not None:
-                self._shares.hear(user, request.started)
+                self._shares.note_arrival(user, request.started)
             return
         self._take_turn(request, user)
         if self._rates is not None and not self._rates.take(user):

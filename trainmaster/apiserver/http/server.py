@@ -119,7 +119,7 @@ class ApiServer(EdgeServer[ApiRequest]):
             if self._audit is not None:
                 self._audit.close()
 
-    def look_around(self) -> None:
+    def on_tick(self) -> None:
         self._set_date()
         if self.tick % CHECK_SECONDS == 0:
             self._forget_certificates()
@@ -269,7 +269,7 @@ class ApiServer(EdgeServer[ApiRequest]):
     def _find_address(self, request: ApiRequest) -> str:
         """Of whoever calls, behind proxies too."""
         peer = "" if request.visitor is None else request.visitor.address
-        return self.gatekeeper.proxies.find_client(peer, request.headers.get("x-forwarded-for", ""))
+        return self.gatekeeper.proxies.get_client(peer, request.headers.get("x-forwarded-for", ""))
 
     async def _answer_late(self, response: Response) -> Response:
         await self._clock.sleep(_LATE_SECONDS)

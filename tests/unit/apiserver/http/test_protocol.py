@@ -191,7 +191,7 @@ def test_a_refused_peer_is_read_on_so_that_it_can_see_the_answer() -> None:
     connection.data_received(b"x" * 20)
     assert transport.reading and not transport.closed
     application.tick += 10
-    assert connection.overdue()
+    assert connection.is_overdue()
 
 
 def test_expect_100_continue_is_answered_before_the_body() -> None:
@@ -239,16 +239,16 @@ def test_peers_that_keep_us_waiting_are_overdue(sent: bytes, phase: Phase, limit
         connection.data_received(sent)
     assert connection.phase is phase
     application.tick = int(getattr(application.limits, limit))
-    assert not connection.overdue()
+    assert not connection.is_overdue()
     application.tick += 1
-    assert connection.overdue()
+    assert connection.is_overdue()
 
 
 def test_a_request_in_progress_is_never_overdue() -> None:
     application, connection, _ = connect()
     connection.data_received(get("/"))
     application.tick = 100_000
-    assert not connection.overdue()
+    assert not connection.is_overdue()
 
 
 def test_dripping_headers_do_not_renew_the_limit() -> None:
@@ -257,7 +257,7 @@ def test_dripping_headers_do_not_renew_the_limit() -> None:
     for second in range(12):
         application.tick = second
         connection.data_received(b"X: y\r\n")
-    assert connection.overdue()
+    assert connection.is_overdue()
 
 
 def test_header_values_cannot_smuggle_lines_into_an_answer() -> None:

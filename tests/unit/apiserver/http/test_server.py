@@ -76,7 +76,7 @@ class World:
 
     def connect(self) -> tuple[Connection[ApiRequest], FakeTransport]:
         visitor, transport = Visitor("127.0.0.1"), FakeTransport()
-        assert self.server.gatekeeper.let_in(visitor)
+        assert self.server.gatekeeper.admit(visitor)
         connection = Connection(self.server, visitor)
         connection.connection_made(transport)
         return connection, transport

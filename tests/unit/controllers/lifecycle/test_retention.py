@@ -126,9 +126,9 @@ def test_a_ttl_that_is_set_after_the_clock_was_set_counts_from_the_true_end() ->
     timeline, request = Timeline[Request](clock), Request("default", trainjob["metadata"]["name"])
 
     def look() -> Plan:
-        now = timeline.look(request)
+        now = timeline.begin_pass(request)
         plan = retention.reconcile(LifecycleContext(), Shown(trainjob), request, now)
-        timeline.keep(request, now)
+        timeline.end_pass(request, now)
         return plan
 
     assert look().requeue_after is None

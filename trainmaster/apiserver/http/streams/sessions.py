@@ -37,7 +37,7 @@ class Wire(Protocol):
 
     def hold_reading(self) -> None: ...
 
-    def go_on_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
     def linger(self) -> None:
         """Ends it when the peer has had time to read."""
@@ -156,7 +156,7 @@ class StreamSession(ABC):
         self._queued -= size
         if self._held and self._queued <= LOW:
             self._held = False
-            self._wire.go_on_reading()
+            self._wire.resume_reading()
 
     @property
     def is_held(self) -> bool:

@@ -55,7 +55,7 @@ class Sweeper:
 
     async def sweep(self) -> float:
         """Looks at every script without an owner once; seconds until the next one is due."""
-        now = self._timeline.look("scripts")
+        now = self._timeline.begin_pass("scripts")
         soonest = NET_SECONDS
         token = ""
         while True:
@@ -68,7 +68,7 @@ class Sweeper:
             token = page.continue_token
             if not token:
                 break
-        self._timeline.keep("scripts", now)
+        self._timeline.end_pass("scripts", now)
         return soonest
 
     async def _look_at(self, script: Object, now: Now) -> float:

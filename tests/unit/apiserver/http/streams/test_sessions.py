@@ -46,7 +46,7 @@ class FakeWire:
     def hold_reading(self) -> None:
         self.held = True
 
-    def go_on_reading(self) -> None:
+    def resume_reading(self) -> None:
         self.held = False
 
     def linger(self) -> None:
