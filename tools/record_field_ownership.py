@@ -1,8 +1,8 @@
-"""Records what a real API server does with managedFields, for the replay in tests/unit/api/test_apply_observed.py.
+"""Records what a real API server does with managedFields, for tests/unit/api/patches/test_apply_observed.py.
 
 Run it against a real cluster with the Trainer CRDs (KUBECONFIG set, token authentication):
 
-    python tools/record_field_ownership.py tests/unit/api/observed_ownership.jsonl
+    python tools/record_field_ownership.py tests/unit/api/patches/observed_ownership.jsonl
 
 Each step is one write. The file keeps the object before it, the request, and the object (or the Status) after it, so
 that the replay needs no server: it feeds `before` and the request to our functions and compares field ownership.

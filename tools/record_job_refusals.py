@@ -1,4 +1,4 @@
-"""Sends the Jobs of `tests/unit/api/job_cases.py` to the cluster of $KUBECONFIG and stores its answers.
+"""Sends the Jobs of `tests/unit/api/kindsets/job_cases.py` to the cluster of $KUBECONFIG and stores its answers.
 
     python -m tools.record_job_refusals
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.unit.api.job_cases import CREATED, STATUSES, UPDATED, with_status
+from tests.unit.api.kindsets.job_cases import CREATED, STATUSES, UPDATED, with_status
 from tools.refusals import Answers, Recorder, store
 
-TARGET = Path(__file__).parents[1] / "tests" / "unit" / "api" / "job_refusals.json"
+TARGET = Path(__file__).parents[1] / "tests" / "unit" / "api" / "kindsets" / "job_refusals.json"
 
 
 def mask(cause: str) -> str:

@@ -1,4 +1,4 @@
-"""Sends the JobSets of `tests/unit/api/jobset_cases.py` to the cluster of $KUBECONFIG and stores its answers.
+"""Sends the JobSets of `tests/unit/api/kindsets/jobset_cases.py` to the cluster of $KUBECONFIG and stores its answers.
 
     python -m tools.record_jobset_refusals     (with a control plane that runs the real JobSet manager)
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.unit.api.jobset_cases import CREATED, UPDATED
+from tests.unit.api.kindsets.jobset_cases import CREATED, UPDATED
 from tools.refusals import Answers, Recorder, store
 
-TARGET = Path(__file__).parents[1] / "tests" / "unit" / "api" / "jobset_refusals.json"
+TARGET = Path(__file__).parents[1] / "tests" / "unit" / "api" / "kindsets" / "jobset_refusals.json"
 
 
 def mask(cause: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -66,3 +66,20 @@ def test_what_is_looked_for_may_not_be_there() -> None:
                 if "None" not in returned and returned != "str":
                     found.append(f"{name(path)}: {node.name} -> {returned}")
     assert len(found) <= MOST_SURE_FINDS, "\n".join(found)
+
+
+def test_unit_tests_stand_where_the_modules_do() -> None:
+    """A folder of `tests/unit` is one of `trainmaster` (`tools` is that of the repository), and `test_x.py` stands
+    where the same part has a module `x.py`, if it has one."""
+    modules: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for path in SOURCES:
+        folder = path.parent.relative_to(ROOT / "trainmaster").as_posix()
+        modules[folder.split("/")[0], path.stem].add(folder)
+    strays = []
+    for path in (ROOT / "tests" / "unit").rglob("test_*.py"):
+        folder = path.parent.relative_to(ROOT / "tests" / "unit").as_posix()
+        part = folder.split("/")[0]
+        homes = modules.get((part, path.stem.removeprefix("test_")), {folder})
+        if folder not in homes or not (part == "tools" or (ROOT / "trainmaster" / folder).is_dir()):
+            strays.append(f"{name(path)}: {', '.join(sorted(homes))}")
+    assert not strays, "\n".join(strays)

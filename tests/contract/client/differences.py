@@ -252,7 +252,7 @@ OUTSIDE = {
 
 INTERNAL = {
     "Writes of our own controllers are not recorded in managedFields": "They are most of the writes on a busy machine, "
-    "and nobody applies against them. Shown by `tests/unit/apiserver/test_local_client.py`.",
+    "and nobody applies against them. Shown by `tests/unit/apiserver/test_local.py`.",
     "Pods carry no tracking finalizer of their Job": "A reconcile is one transaction, so a Pod cannot vanish between "
     "being counted and being recorded.",
 }

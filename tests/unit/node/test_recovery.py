@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.node.player import NOW, Player, container, make_pod
+from tests.unit.node.machine.player import NOW, Player, container, make_pod
 from trainmaster.api.meta import Object
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.machine.model import read_plan

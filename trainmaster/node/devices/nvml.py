@@ -1,8 +1,8 @@
 """NVIDIA's management library through ctypes: which GPUs there are, who computes on them, and whether they are well.
 
 Only what leasing and `trainmaster top` need. The library is looked up by name and may be missing; tests put a stand-in
-with the same functions in its place (`tests/unit/node/fake_nvml.py`) and run the same suite on both. Calls may take
-long on a machine whose driver sleeps, so the node makes them in a thread.
+with the same functions in its place (`tests/unit/node/devices/fake_nvml.py`) and run the same suite on both. Calls may
+take long on a machine whose driver sleeps, so the node makes them in a thread.
 
 A GPU is broken when the driver has lost it, or has reported a critical error (Xid) that no program can have caused.
 """

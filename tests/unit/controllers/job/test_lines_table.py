@@ -18,8 +18,8 @@ PAGE = TESTS.parent / "docs" / "job.md"
 FILES = (
     Path(__file__).with_name("test_conformance.py"),
     TESTS / "flow" / "test_job_flow.py",
-    TESTS / "unit" / "api" / "test_job_admission.py",
-    TESTS / "unit" / "apiserver" / "test_garbage_lines.py",
+    TESTS / "unit" / "api" / "kindsets" / "test_job_admission.py",
+    TESTS / "unit" / "apiserver" / "test_gc_lines.py",
 )
 COUNTS = {"KE": 18, "KI": 12, "KT": 2, "KG": 5, "KP": 3}
 _LINE = re.compile(r"^def test_(k[eitgp])_(\d\d)_", re.MULTILINE)

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "jobset.md"
 FILES = (
     *sorted(Path(__file__).parent.glob("test_lines_[!t]*.py")),
-    ROOT / "tests" / "unit" / "api" / "test_jobset_admission.py",
-    ROOT / "tests" / "unit" / "api" / "jobset_cases.py",
+    ROOT / "tests" / "unit" / "api" / "kindsets" / "test_jobset_admission.py",
+    ROOT / "tests" / "unit" / "api" / "kindsets" / "jobset_cases.py",
     ROOT / "tests" / "flow" / "test_jobset_flow.py",
 )
 COUNTS = {"JI": 55, "JW": 15, "JU": 10, "JE": 15}

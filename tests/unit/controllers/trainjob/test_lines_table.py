@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "trainjobs.md"
 FILES = (
     *sorted(Path(__file__).parent.glob("test_lines_[!t]*.py")),
     ROOT / "tests" / "flow" / "test_trainjob_lines.py",
-    ROOT / "tests" / "unit" / "apiserver" / "http" / "test_progress.py",
+    ROOT / "tests" / "unit" / "apiserver" / "http" / "subresources" / "test_progress.py",
     ROOT / "tests" / "node" / "test_progress.py",
 )
 COUNTS = {"C": 31, "W": 67, "S": 5, "I": 6, "E": 12}
