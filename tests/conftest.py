@@ -20,7 +20,7 @@ import pytest
 from tests.house.tree import ROOT
 from tests.kube.processes import REPLACED
 from tools.scrub import scrub
-from tools.testrun import RUN_ORDER
+from tools.testrun import RUN_ORDER, read_markers
 from trainmaster.kit import failpoints
 
 # Also for those who call pytest by hand: nothing of their machine reaches the programs that tests start.
@@ -46,9 +46,16 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    named: dict[Path, set[str]] = {}
     for item in items:
-        if not any(item.get_closest_marker(tier) for tier in RUN_ORDER):
+        tiers = {tier for tier in RUN_ORDER if item.get_closest_marker(tier)}
+        if not tiers:
             raise pytest.UsageError(f"{item.nodeid} has no tier marker (one of {', '.join(RUN_ORDER)})")
+        if item.path not in named:
+            named[item.path] = read_markers(item.path)
+        if not tiers <= named[item.path]:
+            # `make test` looks for tests of a tier where its marker is named.
+            raise pytest.UsageError(f"{item.nodeid}: its marker stands neither in its file nor in a conftest.py")
 
 
 def _children() -> dict[int, str]:

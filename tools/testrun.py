@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
 sys.path.insert(0, str(ROOT))
 
 from tools.scrub import scrub  # noqa: E402
@@ -112,6 +114,21 @@ def marker_expression(tier: str) -> str:
     return " and not ".join([tier, *stronger])
 
 
+def list_test_files(tier: str) -> list[str]:
+    """The test files that may hold tests of a tier. Collecting all others would take longer than most tests do."""
+    return [str(file.relative_to(ROOT)) for file in sorted(TESTS.rglob("test_*.py")) if tier in read_markers(file)]
+
+
+def read_markers(file: Path) -> set[str]:
+    """The tiers whose markers a test file names, itself or in a conftest.py above it."""
+    folders = (folder for folder in file.parents if folder.is_relative_to(TESTS))
+    found: set[str] = set()
+    for source in (file, *(folder / "conftest.py" for folder in folders)):
+        if source.exists():
+            found.update(re.findall(r"pytest\.mark\.(\w+)", source.read_text()))
+    return found.intersection(RUN_ORDER)
+
+
 def run_scrubbed(
     command: Sequence[str], *, stdout: TextIO | int, stderr: TextIO | int
 ) -> subprocess.CompletedProcess[str]:
@@ -156,7 +173,8 @@ def run_tier(tier: str, extra: Sequence[str], out: TextIO) -> Outcome:
 def pytest_command(tier: str, report: Path, options: Sequence[str]) -> list[str]:
     # A cache of its own: the lanes write at the same time, and the second try asks what failed in this tier.
     chosen = ["-m", marker_expression(tier), "-o", f"cache_dir=.pytest_cache/{tier}", f"--junitxml={report}"]
-    return [sys.executable, "-m", "pytest", "-q", *chosen, *options]
+    is_told_where = any((ROOT / option.partition("::")[0]).exists() for option in options)
+    return [sys.executable, "-m", "pytest", "-q", *chosen, *options, *([] if is_told_where else list_test_files(tier))]
 
 
 def retry(outcome: Outcome, extra: Sequence[str], out: TextIO) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import trainmaster
 from tests.house.tree import ROOT, list_files, list_python, parse
-from tools.testrun import PRECEDENCE, RUN_ORDER, marker_expression
+from tools.testrun import PRECEDENCE, RUN_ORDER, TESTS, marker_expression, read_markers
 
 pytestmark = pytest.mark.unit
 
@@ -85,6 +85,10 @@ def test_no_folder_of_a_tool_is_part_of_the_repository() -> None:
     """Caches that a tool leaves behind hold paths of somebody's machine."""
     hidden = {name.parts[0] for name in list_files() if name.parts[0].startswith(".")}
     assert hidden <= {".ci", ".gitignore"}
+
+
+def test_every_test_file_is_found_by_a_tier() -> None:
+    assert [str(file) for file in TESTS.rglob("test_*.py") if not read_markers(file)] == []
 
 
 def test_every_way_to_run_the_tests_scrubs_the_environment() -> None:
