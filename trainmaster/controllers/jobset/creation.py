@@ -11,12 +11,12 @@ from trainmaster.client.writes import Create, Write
 from trainmaster.controllers.jobset import leftovers, startup, volumes
 from trainmaster.controllers.jobset.children import ChildJobs, build_job, build_service, get_placement
 from trainmaster.controllers.jobset.job_places import JobPlace, get_job_name, list_places
-from trainmaster.controllers.jobset.status import Draft
+from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.jobs.models.jobsets import JobSet
 
 
-def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: Draft) -> list[Write] | Waiting:
+def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> list[Write] | Waiting:
     """In the order in which they are to be made. A name that an old Job still holds waits until that one is gone."""
     writes: list[Write] = []
     if jobset.has_dns and view.find(SERVICES, jobset.namespace, jobset.subdomain) is None:
@@ -39,7 +39,7 @@ def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: Draft) -
     return writes
 
 
-def _list_places(jobset: JobSet, buckets: ChildJobs, draft: Draft) -> Iterator[JobPlace]:
+def _list_places(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> Iterator[JobPlace]:
     """Places of Jobs to make. In order: up to the first ReplicatedJob that has not started, and the draft says so."""
     taken = buckets.names
     in_order = startup.is_in_order(jobset) and not jobset.is_suspended
@@ -62,7 +62,7 @@ def _list_places(jobset: JobSet, buckets: ChildJobs, draft: Draft) -> Iterator[J
         startup.note_end(draft)
 
 
-def _note_placement(jobset: JobSet, place: JobPlace, draft: Draft) -> None:
+def _note_placement(jobset: JobSet, place: JobPlace, draft: JobSetDraft) -> None:
     """Exclusive placement spreads Jobs over nodes. On one node it means nothing, and that is said once."""
     placement = get_placement(jobset, place.replicated)
     if draft.restarts or place.index or EXCLUSIVE_TOPOLOGY not in placement:

@@ -18,7 +18,7 @@ from trainmaster.api.formats.patterns import is_found
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items
 from trainmaster.controllers.jobset.job_places import list_job_restarts
-from trainmaster.controllers.jobset.status import Draft
+from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.kit.backoff import BackoffPolicy
@@ -141,7 +141,7 @@ def _get_pause(jobset: JobSet, verdict: JobSetFailureVerdict) -> float:
     return 0.0 if jobset.is_suspended else DELAY.delay(_count_series(jobset, verdict))
 
 
-def describe_delay(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) -> str:
+def describe_delay(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> str:
     name = verdict.job.name
     if verdict.action in _SINGLE:
         return f"job {name} is restarted after a pause, because it failed repeatedly"
@@ -149,7 +149,7 @@ def describe_delay(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) 
     return f"restart {draft.restarts + 1}{limit} follows after a pause, because job {name} failed repeatedly"
 
 
-def apply(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) -> None:
+def apply(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> None:
     if not jobset.has_failure_policy:
         _fail(draft, "FailedJobs", f"jobset failed due to one or more job failures {verdict.suffix}")
     elif verdict.action == FAIL:
@@ -164,7 +164,7 @@ def apply(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) -> None:
         _restart_all(verdict, draft)
 
 
-def _restart_all(verdict: JobSetFailureVerdict, draft: Draft) -> None:
+def _restart_all(verdict: JobSetFailureVerdict, draft: JobSetDraft) -> None:
     text = f"applying {verdict.action} failure policy action {verdict.suffix}"
     draft.status["restarts"] = draft.restarts + 1
     if verdict.action in _COUNTED:
@@ -174,7 +174,7 @@ def _restart_all(verdict: JobSetFailureVerdict, draft: Draft) -> None:
     draft.note(f"{verdict.action}FailurePolicyAction", text, warning=True)
 
 
-def _restart_one(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) -> None:
+def _restart_one(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> None:
     name = verdict.job.step
     entry = draft.get_counts(name)
     keys = ("jobRestarts", "jobRestartsCountTowardsMax") if verdict.action in _COUNTED else ("jobRestarts",)
@@ -186,7 +186,7 @@ def _restart_one(jobset: JobSet, verdict: JobSetFailureVerdict, draft: Draft) ->
     draft.note(f"{verdict.action}FailurePolicyAction", text, warning=True)
 
 
-def _fail(draft: Draft, reason: str, message: str) -> None:
+def _fail(draft: JobSetDraft, reason: str, message: str) -> None:
     draft.status["terminalState"] = "Failed"
     draft.set("Failed", True, reason, message, warning=True)
     draft.set("RestartingJobSet", False, "JobSetFailed", "jobset failed")

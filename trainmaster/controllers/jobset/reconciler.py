@@ -20,7 +20,7 @@ from trainmaster.controllers.jobset import creation, failure_policy, success_pol
 from trainmaster.controllers.jobset.children import ChildJobs, sort_jobs
 from trainmaster.controllers.jobset.fields import JOB_SET, RESTART_STRATEGIES
 from trainmaster.controllers.jobset.sources import SOURCES
-from trainmaster.controllers.jobset.status import Draft, are_all_started
+from trainmaster.controllers.jobset.status import JobSetDraft, are_all_started
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Note, Plan
@@ -39,7 +39,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     jobset = JobSet(found)
     if jobset.is_deleting or jobset.spec.get("managedBy", MANAGER) != MANAGER:
         return NOTHING
-    draft = Draft(jobset, now.wall)
+    draft = JobSetDraft(jobset, now.wall)
     buckets = sort_jobs(jobset, map(Job, view.owned(JOBS, jobset.namespace, jobset.uid)))
     draft.count(buckets)
     if draft.is_finished:
@@ -60,7 +60,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     return _run(view, jobset, buckets, draft, previous, now)
 
 
-def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: Draft, now: Now) -> Plan:
+def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now: Now) -> Plan:
     """Nothing is made any more. What still runs goes; what has ended stays until its TTL, or the JobSet, goes."""
     going = [*buckets.active, *buckets.previous]
     writes: list[Write] = [_delete(job) for job in going if not job.is_deleting]
@@ -74,7 +74,9 @@ def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: Draft, now:
     return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes), requeue_after=remaining)
 
 
-def _run(view: View, jobset: JobSet, buckets: ChildJobs, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
+def _run(
+    view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, previous: Sequence[Write], now: Now
+) -> Plan:
     missing = creation.list_missing(view, jobset, buckets, draft)
     if jobset.is_suspended:
         toggled = suspend.suspend(buckets, draft)
@@ -103,7 +105,9 @@ def _find_reason(buckets: ChildJobs) -> Waiting | None:
     return None
 
 
-def _handle_failure(jobset: JobSet, buckets: ChildJobs, draft: Draft, previous: Sequence[Write], now: Now) -> Plan:
+def _handle_failure(
+    jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, previous: Sequence[Write], now: Now
+) -> Plan:
     verdict = failure_policy.decide(jobset, buckets.failed)
     if failure_policy.is_restart(jobset, verdict):
         if failure_policy.starts_new_series(jobset, verdict):
@@ -119,7 +123,7 @@ def _handle_failure(jobset: JobSet, buckets: ChildJobs, draft: Draft, previous: 
     return _build_plan(() if draft.is_finished else previous, draft)
 
 
-def _note_progress(jobset: JobSet, draft: Draft) -> Patch:
+def _note_progress(jobset: JobSet, draft: JobSetDraft) -> Patch:
     head = jobset.head
     return _patch(jobset, {"metadata": {**head, "annotations": {RESTART_SERIES: str(draft.restarts)}}})
 
@@ -160,7 +164,7 @@ def _wait(jobset: JobSet, problem: Waiting, now: Now, *, repeat: bool = False) -
     return Plan((_patch(jobset, patch),), None, notes)
 
 
-def _build_plan(writes: Sequence[Write], draft: Draft) -> Plan:
+def _build_plan(writes: Sequence[Write], draft: JobSetDraft) -> Plan:
     return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_text
 from trainmaster.controllers.jobset.job_places import count_replicas
-from trainmaster.controllers.jobset.status import Draft
+from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.jobs.models.jobsets import JobSet
 
 
@@ -16,12 +16,12 @@ def is_in_order(jobset: JobSet) -> bool:
     return read_text(jobset.spec, "startupPolicy", "startupPolicyOrder") == "InOrder"
 
 
-def is_started(replicated: Fields, draft: Draft) -> bool:
+def is_started(replicated: Fields, draft: JobSetDraft) -> bool:
     counts = draft.get_counts(replicated["name"])
     return bool(counts["failed"] + counts["ready"] + counts["succeeded"] == count_replicas(replicated))
 
 
-def may_start(jobset: JobSet, replicated: Fields, draft: Draft) -> bool:
+def may_start(jobset: JobSet, replicated: Fields, draft: JobSetDraft) -> bool:
     """All that it depends on is Ready or Complete, whichever it asked for."""
     others = {other["name"]: other for other in jobset.replicated_jobs}
     for dependency in list_items(replicated, "dependsOn"):
@@ -36,11 +36,11 @@ def may_start(jobset: JobSet, replicated: Fields, draft: Draft) -> bool:
     return True
 
 
-def note_progress(draft: Draft) -> None:
+def note_progress(draft: JobSetDraft) -> None:
     text = "in order startup policy is in progress"
     draft.set("StartupPolicyInProgress", True, "InOrderStartupPolicyInProgress", text)
 
 
-def note_end(draft: Draft) -> None:
+def note_end(draft: JobSetDraft) -> None:
     text = "in order startup policy has completed"
     draft.set("StartupPolicyCompleted", True, "InOrderStartupPolicyCompleted", text)

@@ -1,6 +1,6 @@
 """The status of a JobSet while a pass works on it: counts, conditions with their events, restarts.
 
-`Draft` collects what one pass decides and is turned into one status patch at its end. Conditions follow JobSet's
+`JobSetDraft` collects what one pass decides and is turned into one status patch at its end. Conditions follow JobSet's
 write rule: a condition is only ever added as True, and each effective change is also an event.
 """
 
@@ -26,7 +26,7 @@ _EXCLUSIVE = {
 _RESTARTS = ("jobRestarts", "jobRestartsCountTowardsMax")
 
 
-class Draft:
+class JobSetDraft:
     def __init__(self, jobset: JobSet, now: datetime) -> None:
         self._jobset = jobset
         self._now = now
@@ -122,7 +122,7 @@ def is_ready(job: Job) -> bool:
     return bool(job.succeeded + job.ready >= wanted)
 
 
-def are_all_started(draft: Draft, jobset: JobSet) -> bool:
+def are_all_started(draft: JobSetDraft, jobset: JobSet) -> bool:
     entries = draft.status["replicatedJobsStatus"]
     started = sum(entry["ready"] + entry["succeeded"] for entry in entries)
     return bool(started == sum(count_replicas(replicated) for replicated in jobset.replicated_jobs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.jobset.job_places import count_replicas
-from trainmaster.controllers.jobset.status import Draft
+from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.jobs.models.jobsets import JobSet
 
 
@@ -22,7 +22,7 @@ def is_met(jobset: JobSet, buckets: ChildJobs) -> bool:
     return bool(buckets.succeeded) and done >= sum(every.get(name, 0) for name in targets)
 
 
-def complete(draft: Draft) -> None:
+def complete(draft: JobSetDraft) -> None:
     draft.status["terminalState"] = "Completed"
     draft.set("Completed", True, "AllJobsCompleted", "jobset completed successfully")
     draft.set("RestartingJobSet", False, "JobSetCompleted", "jobset completed successfully")

@@ -14,19 +14,19 @@ from trainmaster.api.resources import JOBS
 from trainmaster.client.writes import Patch, Write
 from trainmaster.controllers.jobset import startup
 from trainmaster.controllers.jobset.children import ChildJobs
-from trainmaster.controllers.jobset.status import Draft, select
+from trainmaster.controllers.jobset.status import JobSetDraft, select
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
 
 
-def suspend(buckets: ChildJobs, draft: Draft) -> list[Write]:
+def suspend(buckets: ChildJobs, draft: JobSetDraft) -> list[Write]:
     draft.set("Suspended", True, "SuspendedJobs", "jobset is suspended")
     draft.set("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
     running = [job for job in buckets.active if not job.is_suspended and not job.is_deleting]
     return [_patch(job, {"suspend": True}) for job in running]
 
 
-def resume(jobset: JobSet, buckets: ChildJobs, draft: Draft) -> list[Write]:
+def resume(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> list[Write]:
     writes: list[Write] = []
     in_order = startup.is_in_order(jobset)
     rests = True

@@ -14,8 +14,9 @@ from trainmaster.api.labels import LAST_USED
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.view import View, summarize
-from trainmaster.client.writes import Delete, WriteRefusal
+from trainmaster.client.writes import WriteRefusal
 from trainmaster.engine.controller import Controller
+from trainmaster.engine.draft import Draft, build_delete
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_self
@@ -25,7 +26,6 @@ from trainmaster.kit.timeline import Now
 
 GRACE = 600.0
 """Seconds after the last use: so long a TrainJob may follow its runtime."""
-_RETRY = 60.0
 
 
 class Users:
@@ -72,17 +72,17 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     if found is None:
         return NOTHING
     runtime = TrainingRuntime(found)
-    if runtime.is_deleting or not runtime.is_derived:
+    if runtime.is_deleting or not runtime.is_derived or refusals:
         return NOTHING
     if summarize(view, Users).count(request.namespace, request.name):
         return NOTHING
-    if refusals:
-        return Plan(requeue_after=_RETRY)
+    draft = Draft()
     left = _get_time_left(runtime, now)
     if left > 0:
-        return Plan(requeue_after=left)
-    gone = Delete(TRAINING_RUNTIMES, request.namespace, request.name, runtime.uid, runtime.resource_version)
-    return Plan((gone,))
+        draft.wake_after(left)
+    else:
+        draft.writes.append(build_delete(TRAINING_RUNTIMES, runtime, versioned=True))
+    return draft.build_plan()
 
 
 def _get_time_left(runtime: TrainingRuntime, now: Now) -> float:

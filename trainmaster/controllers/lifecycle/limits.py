@@ -13,7 +13,7 @@ from functools import partial
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, TRAIN_JOBS
 from trainmaster.client.view import View
-from trainmaster.client.writes import Delete, WriteRefusal
+from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import (
     COMPLETE,
@@ -22,9 +22,10 @@ from trainmaster.controllers.lifecycle.finish import (
     is_policy,
     list_finished,
 )
-from trainmaster.controllers.lifecycle.retention import RETRY, build_delete
+from trainmaster.controllers.lifecycle.retention import RETRY
 from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import NOTHING, Note, Plan
+from trainmaster.engine.draft import Draft, build_delete
+from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -50,9 +51,7 @@ def reconcile(
         if end is not None:
             moment = parse_time(end[1]).isoformat()
             sorted_ends[end[0]].append((moment, trainjob.name, trainjob))
-    writes: list[Delete] = []
-    notes: list[Note] = []
-    waits: list[float] = []
+    draft = Draft()
     for kind, limit in limits.items():
         if limit is None:
             continue
@@ -60,13 +59,14 @@ def reconcile(
         for _, _, trainjob in newest_first[limit:]:
             uid = trainjob.uid
             if context.ledger is not None and not context.ledger.is_archived(uid):
-                waits.append(RETRY if context.ledger.find_trouble(uid) else UNRECORDED)
+                draft.wake_after(RETRY if context.ledger.find_trouble(uid) else UNRECORDED)
+            elif len(draft.writes) == MOST:
+                draft.wake_after(0.001)
             else:
-                writes.append(build_delete(trainjob))
+                draft.writes.append(build_delete(TRAIN_JOBS, trainjob, versioned=True))
                 text = f"deleted: this namespace keeps the newest {limit} that are {kind}"
-                notes.append(Note(trainjob.raw, "HistoryLimit", text))
-    more = 0.001 if len(writes) > MOST else min(waits, default=None)
-    return Plan(tuple(writes[:MOST]), None, tuple(notes[:MOST]), more)
+                draft.note(trainjob, "HistoryLimit", text)
+    return draft.build_plan()
 
 
 def map_trainjob(view: View, obj: Object) -> Iterable[Request]:

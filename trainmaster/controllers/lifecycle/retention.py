@@ -18,7 +18,7 @@ from trainmaster.api.lifecycle.terms import EffectiveTerm, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.view import View, summarize
-from trainmaster.client.writes import Delete, Patch, WriteRefusal
+from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import (
     FinishedByRuntime,
@@ -28,7 +28,8 @@ from trainmaster.controllers.lifecycle.finish import (
     list_finished,
 )
 from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import NOTHING, Effect, Note, Plan
+from trainmaster.engine.draft import Draft, ObjectDraft, build_delete
+from trainmaster.engine.plan import NOTHING, Effect, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -61,18 +62,19 @@ def reconcile(
     # Asked for without a term too: one that is set later counts from an end that no jump of the clock since has moved.
     passed = now.since(uid, "finished", end[1])
     left = None if term is None else term.seconds - passed
+    draft = ObjectDraft(TRAIN_JOBS, trainjob)
     if left is not None and left <= 0 and archived and not refusals:
-        return Plan((build_delete(trainjob),))
+        draft.writes.append(build_delete(TRAIN_JOBS, trainjob, versioned=True))
+        return draft.build_plan()
     text = _explain_kept(left, trouble, refusals)
-    status = _publish(context, trainjob, term, end[1], text)
-    notes = (Note(trainjob.raw, "NotDeleted", text, warning=True),) if text and status is not None else ()
-    effects = () if archived else (Effect(ARCHIVE, found),)
-    wake = RETRY if trouble else left if left is not None and left > 0 else None
-    return Plan((), status, notes, wake, effects)
-
-
-def build_delete(trainjob: TrainJob) -> Delete:
-    return Delete(TRAIN_JOBS, trainjob.namespace, trainjob.name, trainjob.uid, trainjob.resource_version)
+    if context.publish:
+        draft.status["retention"] = _describe(term, end[1], text)
+        if text and draft.status["retention"] != trainjob.status.get("retention"):
+            draft.note(trainjob, "NotDeleted", text, warning=True)
+    if not archived:
+        draft.effects.append(Effect(ARCHIVE, found))
+    draft.wake_after(RETRY if trouble else left if left is not None and left > 0 else None)
+    return draft.build_plan()
 
 
 def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[WriteRefusal]) -> str:
@@ -83,25 +85,14 @@ def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[Wr
     return ""
 
 
-def _publish(
-    context: LifecycleContext, trainjob: TrainJob, term: EffectiveTerm | None, end: str, message: str
-) -> Patch | None:
+def _describe(term: EffectiveTerm | None, end: str, message: str) -> Object | None:
     """`status.retention`: the term in force, who set it, and when the job goes."""
-    if not context.publish:
+    if term is None:
         return None
-    before = trainjob.status.get("retention")
-    after: Object | None = None
-    if term is not None:
-        source = term.source if term.wanted is None else f"{term.source}, instead of {term.wanted} on the TrainJob"
-        moment = format_time(parse_time(end) + timedelta(seconds=term.seconds))
-        after = {"ttlSecondsAfterFinished": term.seconds, "source": source, "deleteAt": moment}
-        after |= {"message": message} if message else {}
-    if after == before:
-        return None
-    removed = dict.fromkeys(trainjob.retention, None)
-    head = trainjob.head
-    body = {"metadata": head, "status": {"retention": None if after is None else {**removed, **after}}}
-    return Patch(TRAIN_JOBS, trainjob.namespace, trainjob.name, body, "status")
+    source = term.source if term.wanted is None else f"{term.source}, instead of {term.wanted} on the TrainJob"
+    moment = format_time(parse_time(end) + timedelta(seconds=term.seconds))
+    retention: Object = {"ttlSecondsAfterFinished": term.seconds, "source": source, "deleteAt": moment}
+    return {**retention, "message": message} if message else retention
 
 
 def _explain_stuck(trainjob: TrainJob) -> Plan:
@@ -110,8 +101,10 @@ def _explain_stuck(trainjob: TrainJob) -> Plan:
     foreign = [name for name in trainjob.finalizers if name not in _ORDINARY_FINALIZERS]
     if not foreign:
         return NOTHING
+    draft = Draft()
     text = f"deleted, and kept by {', '.join(foreign)}: whoever set that has to remove it"
-    return Plan(notes=(Note(trainjob.raw, "FinalizerPending", text, warning=True),))
+    draft.note(trainjob, "FinalizerPending", text, warning=True)
+    return draft.build_plan()
 
 
 def map_trainjob(view: View, obj: Object) -> Iterable[Request]:

@@ -1,0 +1,119 @@
+"""How a reconciler builds its plan: a draft collects what a pass decides, and is turned into a `Plan` at the end.
+
+Every write names the object that was looked at by its uid, so that a new object of the same name is never hit. A write
+that is `versioned` also names its resourceVersion: it is refused when somebody has changed the object since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainmaster.api import conditions
+from trainmaster.api.conditions import Condition
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.client.writes import Delete, Patch, Write
+from trainmaster.engine.plan import Effect, Note, Plan
+from trainmaster.jobs.models.objects import ObjectModel
+
+
+def build_patch(gvr: GVR, obj: ObjectModel, patch: Fields, *, versioned: bool = False, subresource: str = "") -> Patch:
+    """`patch`: a merge patch, whose metadata may hold labels, annotations and owners."""
+    head = obj.head if versioned else {"uid": obj.uid}
+    metadata = patch.get("metadata")
+    body = {**patch, "metadata": {**head, **metadata} if metadata else head}
+    return Patch(gvr, obj.namespace, obj.name, body, subresource)
+
+
+def build_delete(gvr: GVR, obj: ObjectModel, *, versioned: bool = False, propagation: str = "Background") -> Delete:
+    version = obj.resource_version if versioned else ""
+    return Delete(gvr, obj.namespace, obj.name, obj.uid, version, propagation)
+
+
+def build_merge_patch(before: Fields, after: Fields) -> Object:
+    """What turns one into the other; empty when nothing has changed. None is the same as absent."""
+    patch: Object = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if old == value:
+            continue
+        # A field that has gone from an inner object must be named too, or the server would keep it.
+        patch[key] = build_merge_patch(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    for key in before:
+        if key not in after:
+            patch[key] = None
+    return patch
+
+
+class Draft:
+    """Writes in the order in which they are to be made, events, effects, and when to look again."""
+
+    __slots__ = ("_requeue_after", "effects", "notes", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.notes: list[Note] = []
+        self.effects: list[Effect] = []
+        self._requeue_after: float | None = None
+
+    def note(
+        self, about: ObjectModel, reason: str, message: str, *, warning: bool = False, action: str = "Reconciling"
+    ) -> None:
+        self.notes.append(Note(about.raw, reason, message, warning, action))
+
+    def wake_after(self, seconds: float | None) -> None:
+        """Of several the earliest counts; None asks for nothing."""
+        if seconds is not None and (self._requeue_after is None or seconds < self._requeue_after):
+            self._requeue_after = seconds
+
+    def build_plan(self) -> Plan:
+        return Plan(
+            tuple(self.writes), self._build_status(), tuple(self.notes), self._requeue_after, tuple(self.effects)
+        )
+
+    def _build_status(self) -> Patch | None:
+        return None
+
+
+class ObjectDraft(Draft):
+    """The draft of a pass over one object: also its status as it should be, which is written when it is news."""
+
+    __slots__ = ("_gvr", "_is_versioned", "_obj", "annotations", "status")
+
+    def __init__(self, gvr: GVR, obj: ObjectModel, *, versioned: bool = True) -> None:
+        """`versioned`: of the status patch. Not possible where a write of the same plan changes the object."""
+        super().__init__()
+        self._gvr = gvr
+        self._obj = obj
+        self._is_versioned = versioned
+        self.status: Object = dict(obj.status)
+        self.annotations: dict[str, str | None] = {}
+        """Those that belong to the status and are written with it; None removes one."""
+
+    @property
+    def conditions(self) -> Sequence[Condition]:
+        return self.status.get("conditions") or ()
+
+    def find_condition(self, kind: str) -> Fields | None:
+        return conditions.find_condition(self.conditions, kind)
+
+    def is_true(self, kind: str) -> bool:
+        return conditions.is_true(self.conditions, kind)
+
+    def set_condition(self, condition: Condition) -> None:
+        self.status["conditions"] = conditions.set_condition(self.conditions, condition)
+
+    def postpone_status(self) -> None:
+        """Leaves the status, and the events so far, to the next pass: this one changes the object itself."""
+        self.status = dict(self._obj.status)
+        self.notes.clear()
+
+    def _build_status(self) -> Patch | None:
+        changed = build_merge_patch(self._obj.status, self.status)
+        before = self._obj.annotations
+        annotations = {key: value for key, value in self.annotations.items() if before.get(key) != value}
+        if not changed and not annotations:
+            return None
+        patch: Object = {"status": changed}
+        if annotations:
+            patch["metadata"] = {"annotations": annotations}
+        return build_patch(self._gvr, self._obj, patch, versioned=self._is_versioned, subresource="status")
