@@ -15,9 +15,10 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from trainmaster.api.storage import DEFAULT_CLASS, DRIVER, FINALIZER, PROVISIONED_BY, PROVISIONER
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Patch, Write, WriteRefusal
+from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import NOTHING, Note, Plan
+from trainmaster.engine.draft import ObjectDraft, build_patch
+from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.jobs.models.objects import ObjectModel
@@ -28,24 +29,23 @@ REPORTER = "persistentvolume-controller"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
-_RETRY_SECONDS = 5.0
 
 
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
-    if refusals:
-        return Plan(requeue_after=_RETRY_SECONDS)
     raw = view.find(PERSISTENT_VOLUME_CLAIMS, request.namespace, request.name)
     if raw is None:
         return NOTHING
     claim = PersistentVolumeClaim(raw)
-    if claim.is_deleting:
+    if claim.is_deleting or refusals:
         return NOTHING
+    draft = ObjectDraft(PERSISTENT_VOLUME_CLAIMS, claim, versioned=False)
     if claim.volume and claim.phase in ("Bound", "Lost"):
-        return _follow(view, raw)
-    volume = _find_volume(view, claim)
-    if volume is not None:
-        return _bind(claim, volume, _find_class_name(view, claim))
-    return _provide(view, raw)
+        _follow(view, claim, draft)
+    elif (volume := _find_volume(view, claim)) is not None:
+        _bind(claim, volume, _find_class_name(view, claim), draft)
+    else:
+        _provide(view, claim, draft)
+    return draft.build_plan()
 
 
 def _find_class_name(view: View, claim: PersistentVolumeClaim) -> str | None:
@@ -96,32 +96,40 @@ def _get_size(amounts: Fields) -> Fraction:
     return quantity.parse(amounts.get("storage", 0))
 
 
-def _provide(view: View, raw: Object) -> Plan:
-    claim = PersistentVolumeClaim(raw)
+def _provide(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> None:
+    """A new volume. Where none can be made there is only an event: what would help wakes us (a class, a volume)."""
     name = _find_class_name(view, claim)
+    storage_class = view.find(STORAGE_CLASSES, "", name) if name else None
+    problem = _find_problem(claim, name, storage_class)
+    if problem is not None:
+        reason, text = problem
+        draft.note(claim, reason, text, warning=reason != "ExternalProvisioning", action="Binding")
+        return
+    assert storage_class is not None, "without one there is a problem"
+    volume = _build_volume(claim, storage_class)
+    draft.writes.append(Create(PERSISTENT_VOLUMES, volume))
+    made = f"Successfully provisioned volume {volume['metadata']['name']}"
+    draft.note(claim, "ProvisioningSucceeded", made, action="Provisioning")
+    _bind(claim, PersistentVolume(volume), name, draft)
+
+
+def _find_problem(
+    claim: PersistentVolumeClaim, name: str | None, storage_class: Fields | None
+) -> tuple[str, str] | None:
+    """Why no volume is made for it: the reason and the text of an event."""
     if not name or claim.volume:
-        return _wait(raw, "FailedBinding", _NO_CLASS if not name else "the volume that it names cannot be had")
-    storage_class = view.find(STORAGE_CLASSES, "", name)
+        return "FailedBinding", _NO_CLASS if not name else "the volume that it names cannot be had"
     if storage_class is None:
-        return _wait(raw, "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found')
+        return "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'
     if storage_class["provisioner"] != PROVISIONER:
         text = (
             "Waiting for a volume to be created either by the external provisioner "
             f"'{storage_class['provisioner']}' or manually by the system administrator."
         )
-        return _wait(raw, "ExternalProvisioning", text)
+        return "ExternalProvisioning", text
     if claim.volume_mode == "Block":
-        return _wait(raw, "ProvisioningFailed", "volumes of this class are directories: volumeMode must be Filesystem")
-    volume = _build_volume(claim, storage_class)
-    made = f"Successfully provisioned volume {volume['metadata']['name']}"
-    plan = _bind(claim, PersistentVolume(volume), name)
-    note = Note(raw, "ProvisioningSucceeded", made, action="Provisioning")
-    return Plan((Create(PERSISTENT_VOLUMES, volume), *plan.writes), plan.status, (note,))
-
-
-def _wait(claim: Object, reason: str, text: str) -> Plan:
-    """Only an event: what would help wakes us (a class, a volume)."""
-    return Plan(notes=(Note(claim, reason, text, warning=reason != "ExternalProvisioning", action="Binding"),))
+        return "ProvisioningFailed", "volumes of this class are directories: volumeMode must be Filesystem"
+    return None
 
 
 def _build_volume(claim: PersistentVolumeClaim, storage_class: Object) -> Object:
@@ -147,47 +155,42 @@ def build_reference(claim: PersistentVolumeClaim) -> Object:
     return {**kind, "namespace": claim.namespace, "name": claim.name, "uid": claim.uid}
 
 
-def _bind(claim: PersistentVolumeClaim, volume: PersistentVolume, storage_class: str | None) -> Plan:
+def _bind(
+    claim: PersistentVolumeClaim, volume: PersistentVolume, storage_class: str | None, draft: ObjectDraft
+) -> None:
     """First the volume says whose it is, then the claim says what it has: the next pass sees a crash in between."""
-    writes: list[Write] = []
     if volume.claim.get("uid") != claim.uid:
-        head = volume.head
-        body = {"metadata": head, "spec": {"claimRef": build_reference(claim)}}
-        writes.append(Patch(PERSISTENT_VOLUMES, "", volume.name, body))
+        body = {"spec": {"claimRef": build_reference(claim)}}
+        draft.writes.append(build_patch(PERSISTENT_VOLUMES, volume, body, versioned=True))
     if claim.volume != volume.name or BIND_COMPLETED not in claim.annotations:
         spec: Object = {"volumeName": volume.name}
         if "storageClassName" not in claim.spec and storage_class is not None:
             spec["storageClassName"] = storage_class
         marks = {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}
-        body = {"metadata": {"uid": claim.uid, "annotations": marks}, "spec": spec}
-        writes.append(Patch(PERSISTENT_VOLUME_CLAIMS, claim.namespace, claim.name, body))
-    return Plan(tuple(writes), _build_status(claim, volume))
+        body = {"metadata": {"annotations": marks}, "spec": spec}
+        draft.writes.append(build_patch(PERSISTENT_VOLUME_CLAIMS, claim, body))
+    _set_bound(volume, draft)
 
 
-def _build_status(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Patch | None:
-    wanted = {"phase": "Bound", "accessModes": list(volume.access_modes), "capacity": dict(volume.capacity)}
-    if all(claim.status.get(key) == value for key, value in wanted.items()):
-        return None
-    body = {"metadata": {"uid": claim.uid}, "status": wanted}
-    return Patch(PERSISTENT_VOLUME_CLAIMS, claim.namespace, claim.name, body, "status")
+def _set_bound(volume: PersistentVolume, draft: ObjectDraft) -> None:
+    draft.status |= {"phase": "Bound", "accessModes": list(volume.access_modes), "capacity": dict(volume.capacity)}
 
 
-def _follow(view: View, raw: Object) -> Plan:
+def _follow(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> None:
     """A bound claim: it may ask for more room, which a directory has, and its volume may have been taken away."""
-    claim = PersistentVolumeClaim(raw)
     found = view.find(PERSISTENT_VOLUMES, "", claim.volume)
     if found is None:
-        if claim.phase == "Lost":
-            return NOTHING
-        text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        body = {"metadata": {"uid": claim.uid}, "status": {"phase": "Lost"}}
-        status = Patch(PERSISTENT_VOLUME_CLAIMS, claim.namespace, claim.name, body, "status")
-        return Plan((), status, (Note(raw, "ClaimLost", text, warning=True, action="Binding"),))
+        draft.status["phase"] = "Lost"
+        if claim.phase != "Lost":
+            text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+            draft.note(claim, "ClaimLost", text, warning=True, action="Binding")
+        return
     volume, asked = PersistentVolume(found), claim.requests.get("storage")
     if volume.is_ours and asked is not None and quantity.parse(asked) > _get_size(volume.capacity):
-        grow = {"metadata": {"uid": volume.uid}, "spec": {"capacity": {"storage": asked}}}
-        return Plan((Patch(PERSISTENT_VOLUMES, "", volume.name, grow),))
-    return Plan((), _build_status(claim, volume))
+        grow = {"spec": {"capacity": {"storage": asked}}}
+        draft.writes.append(build_patch(PERSISTENT_VOLUMES, volume, grow))
+    else:
+        _set_bound(volume, draft)
 
 
 def map_volume(view: View, volume: Object) -> Iterable[Request]:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from trainmaster.client.view import View
-from trainmaster.client.writes import Delete, Patch, WriteRefusal
+from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.volumes.claims import REPORTER, build_reference
 from trainmaster.engine.controller import Controller
+from trainmaster.engine.draft import ObjectDraft, build_delete, build_patch
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_self
@@ -23,53 +24,43 @@ from trainmaster.jobs.models.volumes import PersistentVolume, PersistentVolumeCl
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
-_RETRY_SECONDS = 5.0
-
 
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
-    if refusals:
-        return Plan(requeue_after=_RETRY_SECONDS)
     raw = view.find(PERSISTENT_VOLUMES, "", request.name)
     if raw is None:
         return NOTHING
     volume = PersistentVolume(raw)
-    if volume.is_deleting:
+    if volume.is_deleting or refusals:
         return NOTHING
+    draft = ObjectDraft(PERSISTENT_VOLUMES, volume, versioned=False)
+    phase = _decide(view, volume, draft)
+    if phase != volume.phase:
+        draft.status |= {"phase": phase, "lastPhaseTransitionTime": format_time(now.wall)}
+    return draft.build_plan()
+
+
+def _decide(view: View, volume: PersistentVolume, draft: ObjectDraft) -> str:
+    """Its phase; the draft gets what else is to be done."""
     reference = volume.claim
     if not reference:
-        return Plan((), _build_phase(volume, "Available", now))
+        return "Available"
     found = view.find(PERSISTENT_VOLUME_CLAIMS, reference.get("namespace", ""), reference.get("name", ""))
     claim = PersistentVolumeClaim(found) if found is not None else None
     if claim is not None and reference.get("uid", claim.uid) == claim.uid:
-        return _follow(volume, claim, now)
+        return _follow(volume, claim, draft)
     if not reference.get("uid"):
-        return Plan((), _build_phase(volume, "Available", now))
-    if volume.phase != "Released":
-        return Plan((), _build_phase(volume, "Released", now))
-    if _goes_with_claim(volume) and not _list_users(view, reference):
-        return Plan((Delete(PERSISTENT_VOLUMES, "", volume.name, volume.uid, volume.resource_version),))
-    return NOTHING
+        return "Available"
+    if volume.phase == "Released" and _goes_with_claim(volume) and not _list_users(view, reference):
+        draft.writes.append(build_delete(PERSISTENT_VOLUMES, volume, versioned=True))
+    return "Released"
 
 
-def _follow(volume: PersistentVolume, claim: PersistentVolumeClaim, now: Now) -> Plan:
+def _follow(volume: PersistentVolume, claim: PersistentVolumeClaim, draft: ObjectDraft) -> str:
     if claim.volume != volume.name:
-        return NOTHING
-    reference = build_reference(claim)
-    writes: tuple[Patch, ...] = ()
-    if volume.claim.get("uid") != reference["uid"]:
-        body = {"metadata": {"uid": volume.uid}, "spec": {"claimRef": reference}}
-        writes = (Patch(PERSISTENT_VOLUMES, "", volume.name, body),)
-    return Plan(writes, _build_phase(volume, "Bound", now))
-
-
-def _build_phase(volume: PersistentVolume, phase: str, now: Now) -> Patch | None:
-    if volume.phase == phase:
-        return None
-    body = {
-        "metadata": {"uid": volume.uid},
-        "status": {"phase": phase, "lastPhaseTransitionTime": format_time(now.wall)},
-    }
-    return Patch(PERSISTENT_VOLUMES, "", volume.name, body, "status")
+        return volume.phase
+    if volume.claim.get("uid") != claim.uid:
+        draft.writes.append(build_patch(PERSISTENT_VOLUMES, volume, {"spec": {"claimRef": build_reference(claim)}}))
+    return "Bound"
 
 
 def _goes_with_claim(volume: PersistentVolume) -> bool:
