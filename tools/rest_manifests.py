@@ -1,4 +1,4 @@
-"""Writes `deploy/rest/tenant-role.yaml` from `trainmaster.api.tenancy`, which decides what a tenant may do.
+"""Writes `deploy/rest/tenant-role.yaml` from the declarations of the kinds, which say what a tenant may do.
 
 Usage: `python -m tools.rest_manifests` writes, `--check` fails when the file is not what the code says. A unit test
 calls `render_tenant_role` for the same comparison.
@@ -12,21 +12,24 @@ from pathlib import Path
 
 import yaml
 
-from trainmaster.api.tenancy import RBAC_GROUP, ROLE, build_role_rules
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.resources import CLUSTER_ROLES
+from trainmaster.api.tenancy import ROLE
+from trainmaster.auth.roles import build_rules
 
 FILE = Path(__file__).resolve().parent.parent / "deploy" / "rest" / "tenant-role.yaml"
 _HEAD = """\
 # What a tenant may do in its own namespace (docs/tenants.md); `trainmaster tenant add` binds it there.
-# Written by tools/rest_manifests.py from trainmaster/api/tenancy.py; do not edit by hand.
+# Written by tools/rest_manifests.py from trainmaster/api/kindsets; do not edit by hand.
 """
 
 
 def render_tenant_role() -> str:
     role = {
-        "apiVersion": f"{RBAC_GROUP}/v1",
+        "apiVersion": CLUSTER_ROLES.api_version,
         "kind": "ClusterRole",
         "metadata": {"name": ROLE},
-        "rules": build_role_rules(),
+        "rules": build_rules("tenant", catalogue.build().kinds),
     }
     return _HEAD + yaml.safe_dump(role, sort_keys=False, default_flow_style=None, width=120)
 

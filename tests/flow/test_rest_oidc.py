@@ -12,8 +12,7 @@ import pytest
 
 from tests.support.rest import RestApi, running_rest
 from tests.unit.rest.oidc_provider import AUDIENCE, ISSUER, describe, make_rsa, sign
-from trainmaster.api.resources import NAMESPACES
-from trainmaster.api.tenancy import ROLE_BINDINGS
+from trainmaster.api.resources import NAMESPACES, ROLE_BINDINGS
 from trainmaster.app.settings import Rest, Settings
 from trainmaster.testing.virtual import run_virtual
 

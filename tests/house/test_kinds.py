@@ -30,11 +30,9 @@ ALLOWED = {
     "apiserver/admission/policy.py": "the refusal of one ConfigMap",
     "apiserver/admission/runtime_use.py": "a word in a refusal",
     "apiserver/admission/tenant_packages.py": "a Pod has no templates inside",
-    "auth/contract.py": "the kinds that RBAC is made of",
-    "auth/escalation.py": "the kinds that RBAC is made of",
     "auth/rbac.py": "the kinds that RBAC is made of",
     "auth/reviews.py": "the kinds that are answered and not stored",
-    "auth/roles.py": "still to be derived from the declarations",
+    "auth/roles.py": "the kinds that RBAC is made of",
     "auth/service_accounts.py": "the kinds that a token can be bound to",
 }
 """By file, why it names kinds."""

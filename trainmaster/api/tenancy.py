@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.api.formats import quantity
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import ROLE_BINDINGS
 
 TENANT = "trainmaster.dev/tenant"
 """Label on namespaces, by `tenancy`: whose it is."""
@@ -85,17 +86,11 @@ HARD_KEYS: Mapping[str, Sequence[str]] = {
 COMPLETED = "trainmaster.dev/allowance"
 """Annotation on the quota: it was made by, or completed for, a version that knows all of these resources."""
 
-ROLE_BINDINGS = GVR("rbac.authorization.k8s.io", "v1", "rolebindings")
-RESOURCE_QUOTAS = GVR("", "v1", "resourcequotas")
-RBAC_GROUP = "rbac.authorization.k8s.io"
-
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 LONGEST_NAME = 40
 """Names of jobs, ConfigMaps and Pods are built from it."""
 _RESERVED = ("default", "kubeflow", "kubernetes", "trainmaster")
 _RESERVED_PREFIXES = ("kube-", "kubeflow-", "trainmaster-")
-_READ = ("get", "list", "watch")
-_WRITE = ("create", "update", "patch", "delete", "deletecollection")
 
 
 def find_name_problem(name: str) -> str:
@@ -260,10 +255,10 @@ def build_service_account() -> Object:
 
 def build_role_binding(namespace: str) -> Object:
     return {
-        "apiVersion": f"{RBAC_GROUP}/v1",
+        "apiVersion": ROLE_BINDINGS.api_version,
         "kind": "RoleBinding",
         "metadata": {"name": NAME},
-        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": ROLE},
+        "roleRef": {"apiGroup": ROLE_BINDINGS.group, "kind": "ClusterRole", "name": ROLE},
         "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
     }
 
@@ -318,27 +313,3 @@ def build_token_secret(name: str, expires: str) -> Object:
     """Nothing is in it: the token that is bound to it lives as long as it does, and is stored nowhere."""
     metadata = {"name": name, "labels": {TOKEN_LABEL: "true"}, "annotations": {EXPIRES: expires}}
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}
-
-
-def build_role_rules() -> list[Object]:
-    """What a tenant may do in its own namespace.
-
-    Neither `serviceaccounts/token` (a token that outlives a rotation) nor roles, quotas and limits; Pods are made and
-    deleted, never changed, because the node and the scheduler write down there what they gave.
-    """
-    return [
-        _rule("trainer.kubeflow.org", ("trainjobs", "trainingruntimes"), (*_READ, *_WRITE)),
-        _rule("jobset.x-k8s.io", ("jobsets",), _READ),
-        _rule("batch", ("jobs",), _READ),
-        _rule("", ("configmaps", "secrets", "persistentvolumeclaims"), (*_READ, *_WRITE)),
-        _rule("", ("pods",), (*_READ, "create", "delete", "deletecollection")),
-        _rule("", ("pods/log", "pods/status"), ("get",)),
-        _rule("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
-        _rule("", ("services", "events", "resourcequotas", "limitranges", "serviceaccounts"), _READ),
-        _rule("events.k8s.io", ("events",), _READ),
-        _rule("metrics.k8s.io", ("pods",), _READ),
-    ]
-
-
-def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Object:
-    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}

@@ -13,14 +13,13 @@ from trainmaster.api.kindsets.scheduling_v1 import PRIORITY_CLASS, build_system_
 from trainmaster.api.kindsets.storage_v1 import STORAGE_CLASS
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_fields
-from trainmaster.api.resources import CONFIG_MAPS
+from trainmaster.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS, ROLES
 from trainmaster.api.status import NotFound
 from trainmaster.api.storage import build_storage_class
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app import public_info
-from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from trainmaster.auth.roles import build_cluster_role_bindings, build_cluster_roles
 from trainmaster.client.contract import PatchType, WriteOptions
 

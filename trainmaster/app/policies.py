@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import RBAC_GROUP
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission.chain import Attributes, Plugin
-from trainmaster.auth.contract import POLICY_KINDS, RBAC_GROUP, PolicyChange
+from trainmaster.auth.contract import POLICY_KINDS, PolicyChange
 from trainmaster.auth.escalation import check_write
 from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.store.contract import Event, EventType, Store

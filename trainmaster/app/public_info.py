@@ -6,7 +6,8 @@ Every authenticated user may read it. Names as upstream's installation has them.
 from __future__ import annotations
 
 from trainmaster.api.meta import Object
-from trainmaster.auth.contract import AUTHENTICATED, RBAC_GROUP
+from trainmaster.api.resources import RBAC_GROUP
+from trainmaster.auth.contract import AUTHENTICATED
 
 NAMESPACE = "kubeflow-system"
 NAME = "kubeflow-trainer-public"

@@ -14,9 +14,9 @@ from trainmaster.api import tenancy
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields
-from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES
+from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES, RESOURCE_QUOTAS
 from trainmaster.api.status import NotFound
-from trainmaster.api.tenancy import COMPLETED, NAME, OBJECT_BYTES, OBJECT_KEYS, RESOURCE_QUOTAS, Allowance
+from trainmaster.api.tenancy import COMPLETED, NAME, OBJECT_BYTES, OBJECT_KEYS, Allowance
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission.quotas import list_counts
 from trainmaster.apiserver.registry import ObjectRegistry

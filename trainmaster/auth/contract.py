@@ -9,14 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from trainmaster.client.contract import ActingIdentity
 from trainmaster.edge.messages import PeerCertificate
 
-RBAC_GROUP = "rbac.authorization.k8s.io"
-ROLES = GVR(RBAC_GROUP, "v1", "roles")
-CLUSTER_ROLES = GVR(RBAC_GROUP, "v1", "clusterroles")
-ROLE_BINDINGS = GVR(RBAC_GROUP, "v1", "rolebindings")
-CLUSTER_ROLE_BINDINGS = GVR(RBAC_GROUP, "v1", "clusterrolebindings")
 POLICY_KINDS = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 MASTERS = "system:masters"

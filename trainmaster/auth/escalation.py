@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import list_items, read_text
-from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, RBAC_GROUP, ROLE_BINDINGS, ROLES
+from trainmaster.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RBAC_GROUP, ROLE_BINDINGS, ROLES
+from trainmaster.auth.contract import MASTERS
 from trainmaster.auth.rbac import AccessRule, RbacAuthorizer, parse_ref, parse_rules
 from trainmaster.client.contract import ActingIdentity
 
@@ -36,11 +37,11 @@ def check_write(
         if old is not None and all(old.get(key) == new.get(key) for key in same):
             return
         role = parse_ref(new, namespace)
-        plural = "roles" if role.namespace else "clusterroles"
-        if authorizer.allows(identity, "bind", RBAC_GROUP, plural, namespace, role.name):
+        roles = ROLES if role.namespace else CLUSTER_ROLES
+        if authorizer.allows(identity, "bind", roles.group, roles.plural, namespace, role.name):
             return
         if not authorizer.has_role(role):
-            raise status.not_found(GVR(RBAC_GROUP, "v1", plural), role.name)
+            raise status.not_found(roles, role.name)
         wanted = list(authorizer.rules_of(role))
     else:
         return

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import list_items, read_fields, read_labels
-from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, POLICY_KINDS, ROLES, PolicySource
+from trainmaster.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLES
+from trainmaster.auth.contract import MASTERS, POLICY_KINDS, PolicySource
 from trainmaster.client.contract import ActingIdentity
 
 _MAX_IDENTITIES = 1024

@@ -2,7 +2,7 @@
 
 `app` writes them at start when they are missing and leaves them alone when an administrator has changed them. Names
 and contents follow upstream for the kinds that exist here; the training kinds are added where the Trainer project's own
-aggregated roles put them.
+aggregated roles put them. What a role grants on a kind is declared with the kind (`Kind.roles`).
 """
 
 from __future__ import annotations
@@ -10,27 +10,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trainmaster.api import tenancy
+from trainmaster.api.declaring import catalogue
+from trainmaster.api.declaring.kinds import READ, WRITE, DefaultRole, Kind
 from trainmaster.api.meta import Object
-from trainmaster.auth.contract import AUTHENTICATED, MASTERS, RBAC_GROUP, UNAUTHENTICATED
+from trainmaster.api.resources import CLUSTER_ROLES, RBAC_GROUP
+from trainmaster.auth.contract import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
-API_VERSION = f"{RBAC_GROUP}/v1"
 BOOTSTRAP_LABEL = "kubernetes.io/bootstrapping"
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
-
-READ = ("get", "list", "watch")
-WRITE = ("create", "delete", "deletecollection", "patch", "update")
-ALL = (*READ, *WRITE)
 
 _DISCOVERY = (
     "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version",
     "/version/",
 )  # fmt: skip
 _PUBLIC = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+_MONITORING = ("/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/readyz", "/readyz/*")
+_V1_GROUP = "kubeflow.org"
+_V1_JOBS = ("jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs")
+"""The kinds of the Training Operator, which are not served yet."""
 
 
-def _rule(groups: Sequence[str], resources: Sequence[str], verbs: Sequence[str]) -> Object:
-    return {"apiGroups": list(groups), "resources": list(resources), "verbs": list(verbs)}
+def build_rules(role: DefaultRole, kinds: Iterable[Kind]) -> list[Object]:
+    """What the kinds declare for the role: a rule for each group and set of verbs."""
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for kind in kinds:
+        for subresource, verbs in kind.roles.get(role, {}).items():
+            name = f"{kind.plural}/{subresource}" if subresource else kind.plural
+            found.setdefault((kind.group, tuple(verbs)), []).append(name)
+    return [_rule(group, names, verbs) for (group, verbs), names in found.items()]
+
+
+def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> Object:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
 def _paths(paths: Sequence[str], verbs: Sequence[str] = ("get",)) -> Object:
@@ -42,7 +54,7 @@ def _role(name: str, rules: Sequence[Object], *, into: str = "", aggregates: str
     if into:
         labels[_AGGREGATE + into] = "true"
     role: Object = {
-        "apiVersion": API_VERSION,
+        "apiVersion": CLUSTER_ROLES.api_version,
         "kind": "ClusterRole",
         "metadata": {"name": name, "labels": labels, "annotations": {AUTOUPDATE: "true"}},
         "rules": list(rules),
@@ -54,7 +66,7 @@ def _role(name: str, rules: Sequence[Object], *, into: str = "", aggregates: str
 
 def _binding(name: str, role: str, groups: Iterable[str]) -> Object:
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": CLUSTER_ROLES.api_version,
         "kind": "ClusterRoleBinding",
         "metadata": {
             "name": name,
@@ -66,85 +78,33 @@ def _binding(name: str, role: str, groups: Iterable[str]) -> Object:
     }
 
 
-_CORE_VIEW = (
-    "configmaps", "endpoints", "events", "limitranges", "namespaces", "namespaces/status", "persistentvolumeclaims",
-    "persistentvolumeclaims/status", "pods", "pods/log", "pods/status", "resourcequotas", "resourcequotas/status",
-    "serviceaccounts", "services", "services/status",
-)  # fmt: skip
-_CORE_EDIT = ("configmaps", "events", "persistentvolumeclaims", "pods", "secrets", "serviceaccounts", "services")
-_POD_STREAMS = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
-
-_VIEW_RULES = (
-    _rule([""], _CORE_VIEW, READ),
-    _rule(["batch"], ["jobs", "jobs/status"], READ),
-    _rule(["events.k8s.io"], ["events"], READ),
-)
-_EDIT_RULES = (
-    _rule([""], ["secrets", "services/proxy", *_POD_STREAMS], READ),
-    _rule([""], ["serviceaccounts"], ["impersonate"]),
-    _rule([""], ["serviceaccounts/token"], ["create"]),
-    _rule([""], [*_CORE_EDIT, *_POD_STREAMS], WRITE),
-    _rule([""], ["pods/eviction"], ["create"]),
-    _rule(["batch"], ["jobs", "jobs/status"], WRITE),
-    _rule(["coordination.k8s.io"], ["leases"], ALL),
-)
-_ADMIN_RULES = (
-    _rule(["authorization.k8s.io"], ["localsubjectaccessreviews"], ["create"]),
-    _rule([RBAC_GROUP], ["rolebindings", "roles"], ALL),
-)
-_TRAINING = (
-    (
-        ["trainer.kubeflow.org"],
-        ["trainjobs", "trainjobs/status", "trainingruntimes", "clustertrainingruntimes"],
-        ["trainjobs", "trainingruntimes"],
-    ),
-    (["jobset.x-k8s.io"], ["jobsets", "jobsets/status"], ["jobsets"]),
-    (
-        ["kubeflow.org"],
-        [
-            f"{kind}jobs{sub}"
-            for kind in ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")
-            for sub in ("", "/status")
-        ],
-        [f"{kind}jobs" for kind in ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")],
-    ),
-)
-
-
 def build_cluster_roles() -> list[Object]:
+    kinds = catalogue.build().kinds
+    built_in = [kind for kind in kinds if not kind.custom and not kind.measured]
+    measured = [kind for kind in kinds if kind.measured]
+    training = [kind for kind in kinds if kind.custom]
+    v1_edit = _rule(_V1_GROUP, _V1_JOBS, WRITE)
+    v1_view = _rule(_V1_GROUP, [*_V1_JOBS, *(f"{plural}/status" for plural in _V1_JOBS)], READ)
     return [
-        _role("cluster-admin", [_rule(["*"], ["*"], ["*"]), _paths(["*"], ["*"])]),
+        _role("cluster-admin", [_rule("*", ["*"], ["*"]), _paths(["*"], ["*"])]),
         _role("admin", [], aggregates="admin"),
         _role("edit", [], aggregates="edit", into="admin"),
         _role("view", [], aggregates="view", into="edit"),
-        _role("system:aggregate-to-admin", _ADMIN_RULES, into="admin"),
-        _role("system:aggregate-to-edit", _EDIT_RULES, into="edit"),
-        _role("system:aggregate-to-view", _VIEW_RULES, into="view"),
-        _role("system:aggregated-metrics-reader", [_rule(["metrics.k8s.io"], ["nodes", "pods"], READ)], into="view"),
-        _role("trainmaster:training-edit", [_rule(g, write, WRITE) for g, _, write in _TRAINING], into="edit"),
-        _role("trainmaster:training-view", [_rule(g, read, READ) for g, read, _ in _TRAINING], into="view"),
+        _role("system:aggregate-to-admin", build_rules("admin", built_in), into="admin"),
+        _role("system:aggregate-to-edit", build_rules("edit", built_in), into="edit"),
+        _role("system:aggregate-to-view", build_rules("view", built_in), into="view"),
+        _role("system:aggregated-metrics-reader", build_rules("view", measured), into="view"),
+        _role("trainmaster:training-edit", [*build_rules("edit", training), v1_edit], into="edit"),
+        _role("trainmaster:training-view", [*build_rules("view", training), v1_view], into="view"),
         # Whoever may create a TrainJob must be able to see what it can name; a namespaced binding cannot give that.
-        _role("trainmaster:runtime-viewer", [_rule(["trainer.kubeflow.org"], ["clustertrainingruntimes"], READ)]),
-        _role(tenancy.ROLE, tenancy.build_role_rules()),
+        _role("trainmaster:runtime-viewer", build_rules("runtime-viewer", kinds)),
+        _role(tenancy.ROLE, build_rules("tenant", kinds)),
         _role("system:discovery", [_paths(_DISCOVERY)]),
         _role("system:public-info-viewer", [_paths(_PUBLIC)]),
-        _role("system:monitoring", [_paths(["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/readyz",
-                                            "/readyz/*"])]),
-        _role(
-            "system:basic-user",
-            [
-                _rule(["authorization.k8s.io"], ["selfsubjectaccessreviews", "selfsubjectrulesreviews"], ["create"]),
-                _rule(["authentication.k8s.io"], ["selfsubjectreviews"], ["create"]),
-            ],
-        ),
-        _role(
-            "system:auth-delegator",
-            [
-                _rule(["authentication.k8s.io"], ["tokenreviews"], ["create"]),
-                _rule(["authorization.k8s.io"], ["subjectaccessreviews"], ["create"]),
-            ],
-        ),
-    ]  # fmt: skip
+        _role("system:monitoring", [_paths(_MONITORING)]),
+        _role("system:basic-user", build_rules("basic-user", kinds)),
+        _role("system:auth-delegator", build_rules("auth-delegator", kinds)),
+    ]
 
 
 def build_cluster_role_bindings() -> list[Object]:

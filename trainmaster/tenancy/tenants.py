@@ -16,9 +16,16 @@ from trainmaster.api import tenancy
 from trainmaster.api.labels import ISOLATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_annotations, read_fields, read_labels
-from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from trainmaster.api.resources import (
+    LIMIT_RANGES,
+    NAMESPACES,
+    RESOURCE_QUOTAS,
+    ROLE_BINDINGS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
-from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, ROLE_BINDINGS, Allowance, Tenant
+from trainmaster.api.tenancy import NAME, Allowance, Tenant
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.tenancy.errors import TenantError, build_taken

@@ -6,14 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.auth.contract import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    RBAC_GROUP,
-    ROLE_BINDINGS,
-    ROLES,
-    PolicyChange,
-)
+from trainmaster.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RBAC_GROUP, ROLE_BINDINGS, ROLES
+from trainmaster.auth.contract import PolicyChange
 
 
 class DictPolicies:

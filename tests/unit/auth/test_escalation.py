@@ -6,8 +6,9 @@ import pytest
 
 from tests.unit.auth.policies import DictPolicies, rule
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, ROLE_BINDINGS, ROLES
+from trainmaster.auth.contract import MASTERS
 from trainmaster.auth.escalation import check_write
 from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.client.contract import ActingIdentity

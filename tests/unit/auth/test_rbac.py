@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.auth.policies import DictPolicies, rule
+from trainmaster.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 from trainmaster.auth import roles
-from trainmaster.auth.contract import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MASTERS, ROLE_BINDINGS
+from trainmaster.auth.contract import MASTERS
 from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.client.contract import ActingIdentity
 

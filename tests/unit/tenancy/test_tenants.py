@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from trainmaster.api import tenancy
-from trainmaster.api.resources import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from trainmaster.api.resources import NAMESPACES, RESOURCE_QUOTAS, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import Allowance
 from trainmaster.app.policies import StorePolicies
@@ -76,7 +76,7 @@ def test_a_tenant_gets_a_namespace_a_quota_and_a_token_that_is_stored_nowhere() 
     async def scene(cluster: Cluster, tenants: TenantRegister) -> None:
         issued = await tenants.add("ann", SOME, walled=True)
         assert is_good(cluster, issued.token)
-        quota = await cluster.client.get(tenancy.RESOURCE_QUOTAS, tenancy.NAME, "ann")
+        quota = await cluster.client.get(RESOURCE_QUOTAS, tenancy.NAME, "ann")
         assert quota["spec"]["hard"] == {
             "count/trainjobs.trainer.kubeflow.org": "5",
             "requests.cpu": "4",
@@ -158,7 +158,7 @@ def test_a_disabled_tenant_has_no_token_and_no_right_until_it_is_enabled() -> No
         assert (await tenants.disable("ann")).state == "Disabled"
         assert not is_good(cluster, issued.token)
         with pytest.raises(NotFound):
-            await cluster.client.get(tenancy.ROLE_BINDINGS, tenancy.NAME, "ann")
+            await cluster.client.get(ROLE_BINDINGS, tenancy.NAME, "ann")
         with pytest.raises(TenantError, match="disabled; `trainmaster tenant enable ann`"):
             await tenants.rotate("ann")
         again = await tenants.enable("ann")

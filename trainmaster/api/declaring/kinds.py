@@ -11,13 +11,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import GVR, Fields, Object
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "deletecollection", "patch", "update")
+
+DefaultRole: TypeAlias = Literal["view", "edit", "admin", "tenant", "basic-user", "auth-delegator", "runtime-viewer"]
+RoleGrants: TypeAlias = Mapping[DefaultRole, Mapping[str, Sequence[str]]]
+"""By role and subresource the verbs that it grants; "" is the object itself."""
 
 
 class Fidelity(Enum):
@@ -182,6 +188,8 @@ class Kind:
     deletions: DeletionRules = DeletionRules()
     quotas: QuotaRules = QuotaRules()
     tenants: TenantRules = TenantRules()
+    roles: RoleGrants = field(default_factory=dict)
+    """What the default roles grant on it (`auth.roles`)."""
 
     def __repr__(self) -> str:
         return f"Kind({self.api_version} {self.kind})"

@@ -6,8 +6,8 @@ from trainmaster.api.kindsets.reviews import build_review
 
 _GROUP = "authentication.k8s.io"
 
-SELF_SUBJECT_REVIEW = build_review(_GROUP, "SelfSubjectReview")
-TOKEN_REVIEW = build_review(_GROUP, "TokenReview")
+SELF_SUBJECT_REVIEW = build_review(_GROUP, "SelfSubjectReview", "basic-user")
+TOKEN_REVIEW = build_review(_GROUP, "TokenReview", "auth-delegator")
 
 KINDS = (
     SELF_SUBJECT_REVIEW,

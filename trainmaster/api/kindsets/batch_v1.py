@@ -8,7 +8,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, DeletionRules, Kind, QuotaRules, TenantRules
+from trainmaster.api.declaring.kinds import READ, WRITE, Column, DeletionRules, Kind, QuotaRules, TenantRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats.selectors import parse_object
 from trainmaster.api.jobs.policies import check_failure_policy, check_success_policy
@@ -363,6 +363,7 @@ JOB = Kind(
     # Nothing is reserved: the server itself writes such labels into the template.
     tenants=TenantRules(list_gangs=list_gangs, controlled=True),
     selectable={"status.successful": lambda job: str((job.get("status") or {}).get("succeeded", 0))},
+    roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE, "status": WRITE}, "tenant": {"": READ}},
 )
 
 KINDS = (JOB,)

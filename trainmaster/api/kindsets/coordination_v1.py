@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, Kind, UpdateRules
+from trainmaster.api.declaring.kinds import ALL_VERBS, Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
@@ -45,6 +45,7 @@ LEASE = Kind(
     validate=validate,
     generation=False,
     updates=UpdateRules(creates=True, needs_version=True),
+    roles={"edit": {"": ALL_VERBS}},
 )
 
 KINDS = (LEASE,)

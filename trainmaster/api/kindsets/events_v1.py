@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from trainmaster.api import fields
-from trainmaster.api.declaring.kinds import Column, Kind
+from trainmaster.api.declaring.kinds import READ, Column, Kind
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kindsets.core_v1 import events
 from trainmaster.api.meta import GVR, Object
@@ -102,6 +102,7 @@ EVENT = Kind(
     storage=GVR("", "v1", "events"),
     to_storage=to_core,
     from_storage=from_core,
+    roles={"view": {"": READ}, "tenant": {"": READ}},
 )
 
 KINDS = (EVENT,)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, Kind, QuotaRules, TenantRules
+from trainmaster.api.declaring.kinds import READ, WRITE, Column, Kind, QuotaRules, TenantRules
 from trainmaster.api.kindsets import jobset_rules
 from trainmaster.api.labels import RESERVED_IN_TEMPLATES
 from trainmaster.api.meta import Fields, Object
@@ -103,6 +103,7 @@ JOB_SET = Kind(
     warnings=jobset_rules.warn,
     quotas=QuotaRules(writes_data=True),
     tenants=TenantRules(list_gangs=list_gangs, reserved=RESERVED_IN_TEMPLATES, controlled=True),
+    roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE}, "tenant": {"": READ}},
 )
 
 KINDS = (JOB_SET,)

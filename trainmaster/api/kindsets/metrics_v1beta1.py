@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, Kind
+from trainmaster.api.declaring.kinds import READ, Column, Kind, RoleGrants
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
@@ -20,7 +20,7 @@ def _sum_usage(obj: Object, resource: str) -> int:
     return int(sum(quantity.parse(part.get(resource, "0")) for part in parts) * 1000)
 
 
-def _build_kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
+def _build_kind(kind: str, plural: str, roles: RoleGrants, *, namespaced: bool) -> Kind:
     return Kind(
         group=GROUP,
         version="v1beta1",
@@ -39,10 +39,11 @@ def _build_kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
         ),
         generation=False,
         measured=True,
+        roles=roles,
     )
 
 
-NODE_METRICS = _build_kind("NodeMetrics", "nodes", namespaced=False)
-POD_METRICS = _build_kind("PodMetrics", "pods", namespaced=True)
+NODE_METRICS = _build_kind("NodeMetrics", "nodes", {"view": {"": READ}}, namespaced=False)
+POD_METRICS = _build_kind("PodMetrics", "pods", {"view": {"": READ}, "tenant": {"": READ}}, namespaced=True)
 
 KINDS = (NODE_METRICS, POD_METRICS)

@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, Kind, UpdateRules
+from trainmaster.api.declaring.kinds import ALL_VERBS, Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
@@ -162,6 +162,7 @@ ROLE_BINDING = Kind(
     validate=partial(validate_binding, roles=("Role", "ClusterRole"), namespaced=True),
     generation=False,
     updates=UpdateRules(creates=True),
+    roles={"admin": {"": ALL_VERBS}},
 )
 
 ROLE = Kind(
@@ -179,6 +180,7 @@ ROLE = Kind(
     validate=partial(validate_role, namespaced=True),
     generation=False,
     updates=UpdateRules(creates=True),
+    roles={"admin": {"": ALL_VERBS}},
 )
 
 KINDS = (CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.kinds import DefaultRole, Kind
 from trainmaster.api.schemas import load
 
 
-def build_review(group: str, kind: str, *, namespaced: bool = False) -> Kind:
+def build_review(group: str, kind: str, role: DefaultRole, *, namespaced: bool = False) -> Kind:
+    """`role`: of those who may ask."""
     definition = f"io.k8s.api.{group.partition('.')[0]}.v1.{kind}"
     return Kind(
         group=group,
@@ -22,4 +23,5 @@ def build_review(group: str, kind: str, *, namespaced: bool = False) -> Kind:
         verbs=("create",),
         review=True,
         generation=False,
+        roles={role: {"": ("create",)}},
     )

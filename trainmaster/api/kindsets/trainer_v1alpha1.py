@@ -12,7 +12,7 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, Kind, QuotaRules, TenantRules
+from trainmaster.api.declaring.kinds import ALL_VERBS, READ, WRITE, Column, Kind, QuotaRules, TenantRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kindsets import jobset_v1alpha2
 from trainmaster.api.labels import ANCESTOR_STEP, RESERVED_IN_TEMPLATES
@@ -202,6 +202,7 @@ TRAIN_JOB = _kind(
     warnings=warn_trainjob,
     quotas=QuotaRules(writes_data=True),
     tenants=TenantRules(list_gangs=list_trainjob_gangs, reserved=RESERVED_IN_TEMPLATES),
+    roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE}, "tenant": {"": ALL_VERBS}},
 )
 # No `default`: as upstream a runtime may have no spec, but not an empty one. `get_runtime_spec` reads both.
 _RUNTIME: dict[str, Any] = {
@@ -210,7 +211,19 @@ _RUNTIME: dict[str, Any] = {
     "warnings": warn_runtime,
     "tenants": TenantRules(list_gangs=list_runtime_gangs, reserved=RESERVED_IN_TEMPLATES),
 }
-TRAINING_RUNTIME = _kind("TrainingRuntime", "trainingruntimes", namespaced=True, **_RUNTIME)
-CLUSTER_TRAINING_RUNTIME = _kind("ClusterTrainingRuntime", "clustertrainingruntimes", namespaced=False, **_RUNTIME)
+TRAINING_RUNTIME = _kind(
+    "TrainingRuntime",
+    "trainingruntimes",
+    namespaced=True,
+    roles={"view": {"": READ}, "edit": {"": WRITE}, "tenant": {"": ALL_VERBS}},
+    **_RUNTIME,
+)
+CLUSTER_TRAINING_RUNTIME = _kind(
+    "ClusterTrainingRuntime",
+    "clustertrainingruntimes",
+    namespaced=False,
+    roles={"view": {"": READ}, "runtime-viewer": {"": READ}},
+    **_RUNTIME,
+)
 
 KINDS = (CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, TRAIN_JOB)

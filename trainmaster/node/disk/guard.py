@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmaster.api.formats import quantity
-from trainmaster.api.resources import NAMESPACES, PERSISTENT_VOLUMES
+from trainmaster.api.resources import NAMESPACES, PERSISTENT_VOLUMES, RESOURCE_QUOTAS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.tenancy import RESOURCE_QUOTAS, STORAGE, is_tenant
+from trainmaster.api.tenancy import STORAGE, is_tenant
 from trainmaster.client.contract import Client, ListOptions, PatchType
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.quotas import ResourceQuota

@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from trainmaster.api.reading import read_fields
-from trainmaster.api.resources import NODES
-from trainmaster.api.tenancy import NAME, RESOURCE_QUOTAS, Allowance
+from trainmaster.api.resources import NODES, RESOURCE_QUOTAS
+from trainmaster.api.tenancy import NAME, Allowance
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.audit_trail import Trail

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import NAMESPACES
-from trainmaster.api.tenancy import RESOURCE_QUOTAS, STORAGE
+from trainmaster.api.resources import NAMESPACES, RESOURCE_QUOTAS
+from trainmaster.api.tenancy import STORAGE
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.disk import guard as storage_guard
 from trainmaster.node.disk.eviction import Eviction

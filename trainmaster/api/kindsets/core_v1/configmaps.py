@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, Kind, QuotaRules
+from trainmaster.api.declaring.kinds import ALL_VERBS, READ, WRITE, Column, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
@@ -61,4 +61,5 @@ CONFIG_MAP = Kind(
     validate=validate,
     generation=False,
     quotas=QuotaRules(counts_plural=True),
+    roles={"view": {"": READ}, "edit": {"": WRITE}, "tenant": {"": ALL_VERBS}},
 )

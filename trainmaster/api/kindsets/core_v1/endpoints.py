@@ -7,7 +7,7 @@ from functools import partial
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
 from trainmaster.api.declaring.cells import NONE
-from trainmaster.api.declaring.kinds import Column, Kind, UpdateRules
+from trainmaster.api.declaring.kinds import READ, Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.validation import check_address
@@ -70,4 +70,5 @@ ENDPOINTS = Kind(
     validate=validate,
     generation=False,
     updates=UpdateRules(creates=True),
+    roles={"view": {"": READ}},
 )

@@ -7,7 +7,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, Kind, UpdateRules
+from trainmaster.api.declaring.kinds import READ, WRITE, Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.schemas import load
@@ -97,4 +97,5 @@ EVENT = Kind(
     selectable=SELECTABLE,
     generation=False,
     updates=UpdateRules(creates=True),
+    roles={"view": {"": READ}, "edit": {"": WRITE}, "tenant": {"": READ}},
 )

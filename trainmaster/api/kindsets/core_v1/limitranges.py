@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Kind, UpdateRules
+from trainmaster.api.declaring.kinds import READ, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
@@ -87,4 +87,5 @@ LIMIT_RANGE = Kind(
     validate=validate,
     generation=False,
     updates=UpdateRules(creates=True),
+    roles={"view": {"": READ}, "tenant": {"": READ}},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import ALL_VERBS, Column, DeletionRules, Kind, UpdateRules
+from trainmaster.api.declaring.kinds import ALL_VERBS, READ, Column, DeletionRules, Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_status
 from trainmaster.api.schemas import load
@@ -66,4 +66,5 @@ NAMESPACE = Kind(
     # Its finalizers belong to the namespace controller.
     updates=UpdateRules(keeps_spec=True),
     deletions=DeletionRules(begin=begin_deletion, is_held=_is_held),
+    roles={"view": {"": READ, "status": READ}},
 )

@@ -7,7 +7,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, DeletionRules, Kind, QuotaRules
+from trainmaster.api.declaring.kinds import ALL_VERBS, READ, WRITE, Column, DeletionRules, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
@@ -125,4 +125,5 @@ PERSISTENT_VOLUME_CLAIM = Kind(
     generation=False,
     deletions=DeletionRules(answers_with_object=True),
     quotas=QuotaRules(counts_plural=True, measure=measure, writes_data=True),
+    roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE}, "tenant": {"": ALL_VERBS}},
 )

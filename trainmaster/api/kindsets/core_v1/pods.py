@@ -6,7 +6,17 @@ from fractions import Fraction
 from functools import partial
 
 from trainmaster.api import fields
-from trainmaster.api.declaring.kinds import DeletionRules, Kind, QuotaRules, Subresource, TenantRules, UpdateRules
+from trainmaster.api.declaring.kinds import (
+    ALL_VERBS,
+    READ,
+    WRITE,
+    DeletionRules,
+    Kind,
+    QuotaRules,
+    Subresource,
+    TenantRules,
+    UpdateRules,
+)
 from trainmaster.api.fields import FieldError
 from trainmaster.api.labels import RESERVED_ON_PODS
 from trainmaster.api.meta import Fields, Object
@@ -70,6 +80,8 @@ def _get_text(part: str, name: str, pod: Object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_SESSIONS = ("attach", "exec", "portforward")
+
 POD = Kind(
     group="",
     version="v1",
@@ -107,4 +119,15 @@ POD = Kind(
     deletions=DeletionRules(grace=get_grace, answers_with_object=True),
     quotas=QuotaRules(measure=measure, list_unspecified=_list_unspecified, writes_data=True),
     tenants=TenantRules(reserved=RESERVED_ON_PODS, controlled=True),
+    roles={
+        "view": {"": READ, "log": READ, "status": READ},
+        "edit": {"": WRITE, "eviction": ("create",), **dict.fromkeys((*_SESSIONS, "proxy"), ALL_VERBS)},
+        # Made and deleted, never changed: the node and the scheduler write down there what they gave.
+        "tenant": {
+            "": (*READ, "create", "delete", "deletecollection"),
+            "log": ("get",),
+            "status": ("get",),
+            **dict.fromkeys(_SESSIONS, ("get", "create")),
+        },
+    },
 )

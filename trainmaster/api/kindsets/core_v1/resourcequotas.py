@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, DeletionRules, Kind, QuotaRules
+from trainmaster.api.declaring.kinds import READ, Column, DeletionRules, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
@@ -95,4 +95,5 @@ RESOURCE_QUOTA = Kind(
     generation=False,
     deletions=DeletionRules(answers_with_object=True),
     quotas=QuotaRules(counts_plural=True),
+    roles={"view": {"": READ, "status": READ}, "tenant": {"": READ}},
 )

@@ -9,7 +9,7 @@ import orjson
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import Column, Kind, QuotaRules
+from trainmaster.api.declaring.kinds import ALL_VERBS, Column, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kindsets.core_v1.configmaps import LARGEST, check_immutable
 from trainmaster.api.meta import Object
@@ -89,4 +89,5 @@ SECRET = Kind(
     selectable={"type": lambda secret: str(secret.get("type", ""))},
     generation=False,
     quotas=QuotaRules(counts_plural=True),
+    roles={"edit": {"": ALL_VERBS}, "tenant": {"": ALL_VERBS}},
 )

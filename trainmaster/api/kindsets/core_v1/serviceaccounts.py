@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api.declaring import cells
-from trainmaster.api.declaring.kinds import DeletionRules, Kind, Subresource
+from trainmaster.api.declaring.kinds import READ, WRITE, DeletionRules, Kind, Subresource
 from trainmaster.api.schemas import load
 
 SERVICE_ACCOUNT = Kind(
@@ -22,4 +22,6 @@ SERVICE_ACCOUNT = Kind(
     columns=(cells.NAME, cells.AGE),
     generation=False,
     deletions=DeletionRules(answers_with_object=True),
+    # No token for tenants: it would outlive the rotation of theirs.
+    roles={"view": {"": READ}, "edit": {"": (*WRITE, "impersonate"), "token": ("create",)}, "tenant": {"": READ}},
 )

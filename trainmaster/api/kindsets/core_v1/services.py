@@ -7,7 +7,7 @@ from functools import partial
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
 from trainmaster.api.declaring.cells import NONE
-from trainmaster.api.declaring.kinds import Column, DeletionRules, Kind, QuotaRules, UpdateRules
+from trainmaster.api.declaring.kinds import READ, WRITE, Column, DeletionRules, Kind, QuotaRules, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.validation import check_address
@@ -182,4 +182,5 @@ SERVICE = Kind(
     updates=UpdateRules(creates=True),
     deletions=DeletionRules(answers_with_object=True),
     quotas=QuotaRules(counts_plural=True),
+    roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE, "proxy": READ}, "tenant": {"": READ}},
 )

@@ -20,9 +20,15 @@ from trainmaster.api.code import CODE_DIGEST, build_volume
 from trainmaster.api.labels import MANAGED_BY, REST_FRAMEWORK, SCRIPT_OF, USER
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_annotations, read_labels
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    RESOURCE_QUOTAS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
-from trainmaster.api.tenancy import RESOURCE_QUOTAS, find_storage_problem
+from trainmaster.api.tenancy import find_storage_problem
 from trainmaster.api.training.steps import find_policy
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.compose.refusals import RefusalCause
