@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.support.server import clean_environ, command, start_server
 from tools.toolbox import Toolbox
-from trainmaster.cli.main import COMMANDS
+from trainmaster.cli.commands import COMMANDS
 
 START_MS = 200.0
 KUBECTL_RATIO = 1.2

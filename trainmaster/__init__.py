@@ -9,30 +9,36 @@ For users, loaded when asked: `trainmaster.report` says how far a training progr
 import os as _os
 import typing as _typing
 
+from trainmaster.version import __version__ as __version__
+
 if _typing.TYPE_CHECKING:
     from trainmaster.progress import report as report
-
-__version__ = "0.1.0"
-
-_PLACES = {"TrainerClient": "trainmaster.sdk.client", "report": "trainmaster.progress"}
+    from trainmaster.sdk.client import TrainerClient as TrainerClient
 
 
-def connect(home: str | _os.PathLike[str] | None = None, namespace: str | None = None) -> _typing.Any:
+def connect(home: "str | _os.PathLike[str] | None" = None, namespace: str | None = None) -> "TrainerClient":
     """The Kubeflow SDK's client for the server that runs in `home` (default: $TRAINMASTER_HOME, else the user's own).
 
     Starts nothing and leaves the user's kubeconfig alone. `trainmaster.sdk.connection.NotConnected`, a ConnectionError
     that says what to type, when there is no such server. Needs the Kubeflow SDK: pip install 'trainmaster[sdk]'.
     """
-    import importlib  # noqa: PLC0415  # every command imports this module
+    from trainmaster.sdk import connection  # noqa: PLC0415 - programs that do not call it need no SDK
 
-    return importlib.import_module("trainmaster.sdk.connection").connect(home, namespace)
+    return connection.connect(home, namespace)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib  # noqa: PLC0415  # every command imports this module
+    """Imports what is asked for, and keeps it."""
+    found: object
+    if name == "report":
+        from trainmaster.progress import report  # noqa: PLC0415
 
-    found: object = getattr(importlib.import_module(_PLACES[name]), name)
+        found = report
+    elif name == "TrainerClient":
+        from trainmaster.sdk.client import TrainerClient  # noqa: PLC0415
+
+        found = TrainerClient
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found
     return found

@@ -11,7 +11,7 @@ from tests.house.tree import ROOT, list_files
 from tools import limits_page
 from tools.settings_page import build_page
 from trainmaster.cli import exits
-from trainmaster.cli.main import COMMANDS
+from trainmaster.cli.commands import COMMANDS
 
 pytestmark = pytest.mark.unit
 

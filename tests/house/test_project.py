@@ -13,6 +13,7 @@ import pytest
 import trainmaster
 from tests.house.tree import ROOT, list_files, list_python, parse
 from tools.testrun import PRECEDENCE, RUN_ORDER, TESTS, marker_expression, read_markers
+from trainmaster.cli.commands import COMMANDS
 
 pytestmark = pytest.mark.unit
 
@@ -58,7 +59,7 @@ def test_a_test_with_two_markers_runs_in_the_more_demanding_tier_only() -> None:
 def test_the_public_names_are_these() -> None:
     public = sorted(name for name in vars(trainmaster) if not name.startswith("_"))
     # Modules that a program imports by name count as packages here.
-    packages = {"checkpoint", "progress"} | {
+    packages = {"checkpoint", "progress", "version"} | {
         path.name for path in (ROOT / "trainmaster").iterdir() if (path / "__init__.py").exists()
     }
     # Found when somebody asks for it, and then it stays.
@@ -114,15 +115,26 @@ def test_no_public_class_has_the_name_of_another() -> None:
 
 def test_modules_of_ours_are_imported_where_tools_see_it() -> None:
     """A name in a string is seen by neither the import rules nor the type checker; an import in a function is. Only
-    commands are found by the name that was typed, and the package itself loads nothing before it is asked."""
+    commands are found by the name that was typed."""
     found = set()
     for name in list_python("trainmaster"):
         for node in ast.walk(parse(name)):
             is_import = isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func)
             if is_import and "trainmaster" in ast.unparse(node):
                 found.add(str(name))
-    assert found == {
-        "trainmaster/__init__.py",
-        "trainmaster/cli/main.py",
-        "trainmaster/cli/commands/completion.py",
-    }
+    assert found == {"trainmaster/cli/commands/__init__.py"}
+
+
+def test_every_command_is_shown_to_the_type_checker() -> None:
+    tree = parse(ROOT / "trainmaster/cli/commands/__init__.py")
+    imported = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "trainmaster.cli.commands"
+        for alias in node.names
+    ]
+    checked = next(node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign))
+    assert checked is not None
+    assert ast.unparse(checked) == f"({', '.join(imported)})"
+    modules = [path.stem for path in (ROOT / "trainmaster/cli/commands").glob("[a-z]*.py")]
+    assert sorted(COMMANDS) == sorted(imported) == sorted(modules)

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from trainmaster import __version__
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.labels import MIRROR
 from trainmaster.api.meta import Object
@@ -25,6 +24,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.scopes import Scope
+from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 

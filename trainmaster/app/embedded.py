@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from trainmaster import __version__
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import SERVICE_ACCOUNTS
@@ -72,6 +71,7 @@ from trainmaster.node.pod_streams import ShimStreams
 from trainmaster.store.contract import Store, StoreError
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
 from trainmaster.store.state import WindowLimits
+from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from trainmaster.app.home.folder import Home, default_root
 from trainmaster.cli import streams
@@ -25,6 +25,27 @@ DATA_FORMS = ("table", "json", "yaml")
 OBJECT_FORMS = ("table", "wide", "json", "yaml", "name")
 
 
+class CommandModule(Protocol):
+    """A module of `cli/commands`; its docstring describes it in `--help`."""
+
+    __doc__: str | None
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, options: argparse.Namespace, context: CommandContext) -> int:
+        """Returns the exit code."""
+        ...
+
+
+@dataclass(frozen=True)
+class CommandTable:
+    """All commands."""
+
+    texts: Mapping[str, str]
+    """What each does."""
+    load: Callable[[str], CommandModule]
+
+
 @dataclass(frozen=True)
 class CommandContext:
     environ: Mapping[str, str]
@@ -33,6 +54,8 @@ class CommandContext:
     stdin: TextIO = field(default_factory=lambda: sys.stdin)
     serve: Serve | None = None
     """In place of a server behind a kubeconfig: does the work with a client of its own. For tests."""
+    table: CommandTable | None = None
+    """For the command that completes the others; set by `main`."""
     _deaf: list[TextIO] = field(default_factory=list, init=False, compare=False)
     """Streams that nobody reads any more."""
 

@@ -15,7 +15,6 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from trainmaster import __version__
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_metadata, read_text
@@ -34,6 +33,7 @@ from trainmaster.client.contract import (
 from trainmaster.client.kubeconfig import ClusterConfig, build_tls
 from trainmaster.client.transport import HttpAnswer, Interrupted, Stream, Transport, TransportError, Unsent
 from trainmaster.kit.clock import Clock, SystemClock
+from trainmaster.version import __version__
 
 _RETRIES = 10
 

@@ -25,13 +25,13 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from trainmaster import __version__
 from trainmaster.api import status
 from trainmaster.api.reading import list_items
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.client.http import Unreachable, build_path
 from trainmaster.client.kubeconfig import ClusterConfig, build_tls
+from trainmaster.version import __version__
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"

@@ -18,18 +18,18 @@ from pathlib import Path
 
 import orjson
 
-import trainmaster
 from trainmaster.api.labels import SHIPPED_HASH
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_annotations
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.client.contract import Client, PatchType, WriteOptions
+from trainmaster.version import PACKAGE
 
 log = logging.getLogger(__name__)
 
 _MANAGER = WriteOptions(field_manager="trainmaster-installer")
-_SHIPPED = Path(trainmaster.__file__).parent / "manifests"
+_SHIPPED = Path(PACKAGE, "manifests")
 _RUNTIME = "runtime.yaml"
 _NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: [\"']?([a-z0-9.-]+)", re.MULTILINE)
 SOURCE_HASH = "trainmaster.dev/shipped-source"

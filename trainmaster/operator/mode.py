@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trainmaster import __version__
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
@@ -72,6 +71,7 @@ from trainmaster.operator.lifecycle import (
 )
 from trainmaster.operator.status_keys import StatusKeys, ensure_keys
 from trainmaster.operator.status_server import StatusServer
+from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import orjson
 
-from trainmaster import __version__
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.app.home.folder import Home, HomeError
 from trainmaster.app.loops import find_loop_factory
@@ -44,6 +43,7 @@ from trainmaster.rest.oidc import AUTHENTICATED
 from trainmaster.rest.services.creation.server_fields import DOCUMENT_PATH, list_fields
 from trainmaster.rest.services.creation.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantDesk
+from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 

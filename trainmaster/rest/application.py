@@ -10,7 +10,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from trainmaster import __version__
 from trainmaster.api.status import StatusError
 from trainmaster.rest import openapi
 from trainmaster.rest.contract import Backend
@@ -19,6 +18,7 @@ from trainmaster.rest.problems import Problem, build_unexpected, from_status, fr
 from trainmaster.rest.routes.table import PUBLIC, ROUTERS, list_methods
 from trainmaster.rest.services.tenants import to_problem
 from trainmaster.tenancy.errors import TenantError
+from trainmaster.version import __version__
 
 
 def build_routes(backend: Backend) -> FastAPI:

@@ -13,8 +13,9 @@ import yaml
 import trainmaster
 from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.cli import exits
+from trainmaster.cli.commands import COMMANDS
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.main import COMMANDS, main
+from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit
 

@@ -6,11 +6,11 @@ whether a PATCH knows `dryRun`, so operations are written without their descript
 
 from __future__ import annotations
 
-from trainmaster import __version__
 from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.api.meta import Object
 from trainmaster.api.openapi.definitions import Definitions
 from trainmaster.api.openapi.operations import STATUS, OpenApiOperation, Parameter, list_operations
+from trainmaster.version import __version__
 
 
 def build(catalogue: Catalogue) -> Object:

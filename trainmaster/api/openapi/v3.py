@@ -5,11 +5,11 @@ Parameters are written out at each operation: kubectl does not follow references
 
 from __future__ import annotations
 
-from trainmaster import __version__
 from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.api.meta import Object
 from trainmaster.api.openapi.definitions import Definitions
 from trainmaster.api.openapi.operations import STATUS, OpenApiOperation, Parameter, list_operations
+from trainmaster.version import __version__
 
 
 def build(catalogue: Catalogue, group: str, version: str) -> Object:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trainmaster import __version__
 from trainmaster.api import status
 from trainmaster.api.declaring import discovery
 from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.apiserver.http.messages import JSON, TEXT, ApiRequest, Response, header_line
 from trainmaster.apiserver.http.negotiate import find_discovery_version
 from trainmaster.kit.metrics import Metrics
+from trainmaster.version import __version__
 
 if TYPE_CHECKING:
     from trainmaster.api import openapi

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import trainmaster
 from trainmaster.app.home.folder import Home
 from trainmaster.app.home.removal import list_live_pods
 from trainmaster.app.settings import Settings
@@ -27,6 +26,7 @@ from trainmaster.shim.probe import IsolationFinding
 from trainmaster.shim.protocol import PLAIN
 from trainmaster.shim.sandbox import linux
 from trainmaster.store.damages import list_damages
+from trainmaster.version import __version__
 
 State = Literal["ok", "note", "problem"]
 _GIB = 1 << 30
@@ -158,8 +158,8 @@ def check_server(patient: Patient) -> list[Diagnosis]:
             return []
         seen = f"none runs, and {len(pods)} Pods of it live on"
         return [Diagnosis("server", "note", seen, "`trainmaster up --detach` takes them over")]
-    if info.version and info.version != trainmaster.__version__:
-        seen = f"version {info.version} runs, this command is {trainmaster.__version__}"
+    if info.version and info.version != __version__:
+        seen = f"version {info.version} runs, this command is {__version__}"
         advice = "`trainmaster down`, then `trainmaster up --detach`: Pods live on meanwhile"
         return [Diagnosis("server", "note", seen, advice)]
     return [Diagnosis("server", "ok", f"version {info.version} at {info.server or 'an address to come'}")]

@@ -11,13 +11,13 @@ import logging
 import os
 from pathlib import Path
 
-from trainmaster import __version__
 from trainmaster.app.home.control import ControlError, ControlMessage, ask
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
 from trainmaster.kit.clock import SystemClock
 from trainmaster.store import backup as copies
 from trainmaster.store.contract import StoreError
 from trainmaster.store.sqlite import SqliteStore
+from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 

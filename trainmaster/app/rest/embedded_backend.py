@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainmaster import __version__
 from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_FIELD
 from trainmaster.apiserver.http.subresources.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
@@ -21,6 +20,7 @@ from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.creation.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantDesk
+from trainmaster.version import __version__
 
 if TYPE_CHECKING:
     from trainmaster.app.embedded import ControlPlane

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainmaster.cli import exits
-from trainmaster.cli.context import CommandContext
+from trainmaster.cli.context import CommandContext, CommandTable
 
 if TYPE_CHECKING:
     from trainmaster.client.kubeconfig import ClusterConfig
@@ -92,7 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.words is not None:
-        for value, text in complete(options.words, _Names(context)):
+        assert context.table is not None
+        for value, text in complete(options.words, context.table, _Names(context)):
             context.say(f"{value}\t{text}" if text else value)
         return exits.OK
     if options.shell is None:
@@ -107,15 +107,16 @@ Ask = Callable[[str, argparse.Namespace], Sequence[str]]
 """(a metavar such as JOB, the options typed so far) -> names of that sort."""
 
 
-def complete(words: Sequence[str], ask: Ask) -> Iterator[Candidate]:
+def complete(words: Sequence[str], table: CommandTable, ask: Ask) -> Iterator[Candidate]:
     """What may stand in place of the last word, after those before it."""
     *before, current = words or ("",)
     if not before:
-        yield from _match(_list_commands(), current)
+        yield from _match(list(table.texts.items()), current)
         return
-    parser = _load(before[0])
-    if parser is None:
+    if before[0] not in table.texts:
         return
+    parser = argparse.ArgumentParser(prog=before[0])
+    table.load(before[0]).add_arguments(parser)
     state = _read(parser, before[1:])
     if state.behind:
         yield FILES, ""
@@ -130,22 +131,6 @@ def complete(words: Sequence[str], ask: Ask) -> Iterator[Candidate]:
         yield from _match(_list_options(state.parser), current)
     else:
         yield from _complete_positional(current, state, ask)
-
-
-def _list_commands() -> list[Candidate]:
-    # main knows all commands, this one among them.
-    from trainmaster.cli.main import COMMANDS
-
-    return list(COMMANDS.items())
-
-
-def _load(command: str) -> argparse.ArgumentParser | None:
-    if command not in dict(_list_commands()):
-        return None
-    module = importlib.import_module(f"trainmaster.cli.commands.{command.replace('-', '_')}")
-    parser = argparse.ArgumentParser(prog=command)
-    module.add_arguments(parser)
-    return parser
 
 
 @dataclass(slots=True)

@@ -42,10 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    # Here, because main loads the commands.
-    from trainmaster.cli.main import COMMANDS
-
-    outputs = "trainmaster outputs list" if "outputs" in COMMANDS and not is_cluster(options) else ""
+    outputs = "" if is_cluster(options) else "trainmaster outputs list"
 
     async def work(client: Client) -> list[JobStory]:
         return [await collect(client, options.namespace, name, outputs) for name in options.names]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import platform
 
-import trainmaster
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.output import print_data
+from trainmaster.version import __version__
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.output == "table":
-        context.say(f"trainmaster {trainmaster.__version__}")
+        context.say(f"trainmaster {__version__}")
     else:
-        data = {"version": trainmaster.__version__, "python": platform.python_version()}
+        data = {"version": __version__, "python": platform.python_version()}
         print_data(context, data, options.output)
     return exits.OK

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import trainmaster
 from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.servers.detached import Starting, start
 from trainmaster.cli.servers.flags import is_cluster
+from trainmaster.version import __version__
 
 if TYPE_CHECKING:
     from trainmaster.client.kubeconfig import ClusterConfig
@@ -137,9 +137,9 @@ def _explain_start(error: exits.Failure, home: Home) -> str:
 
 
 def check_version(info: ServerInfo, home: Home) -> None:
-    if info.version != trainmaster.__version__:
+    if info.version != __version__:
         text = (
-            f"the server of {home.root} is trainmaster {info.version}, and this is {trainmaster.__version__}: restart "
+            f"the server of {home.root} is trainmaster {info.version}, and this is {__version__}: restart "
             f"it with `trainmaster down --home {home.root} && trainmaster up --detach --home {home.root}` "
             "(jobs go on meanwhile)"
         )

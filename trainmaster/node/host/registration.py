@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from trainmaster import __version__
 from trainmaster.api.conditions import Condition, find_condition, is_true, list_conditions
 from trainmaster.api.devices import Device, list_devices, render_devices
 from trainmaster.api.formats import quantity
@@ -35,6 +34,7 @@ from trainmaster.node.devices.gpus import FoundDevices, Inventory
 from trainmaster.node.host.hardware import Hardware, NodeHealth, read_hardware
 from trainmaster.node.host.pressure import MIB, PressureFinding, decide_thresholds, is_disk_short, judge, merge_taints
 from trainmaster.node.status import ADDRESS
+from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 

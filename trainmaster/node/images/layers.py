@@ -19,13 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import trainmaster
 from trainmaster.node.images import layer_hook
+from trainmaster.version import PACKAGE
 
 _PTH = layer_hook.BELOW
 _HOOK = layer_hook.NAME
 _LIBRARY = "library"
-_OURS = ("__init__.py", "checkpoint.py", "progress.py", "py.typed")
+_OURS = ("__init__.py", "checkpoint.py", "progress.py", "py.typed", "version.py")
 _TRAMPOLINE = re.compile(rb"^'''exec' .*$", re.MULTILINE)
 
 
@@ -94,8 +94,7 @@ def has_our_package(base: Base) -> bool:
 
 
 def _read_library() -> dict[str, bytes]:
-    source = Path(trainmaster.__file__).parent
-    return {name: (source / name).read_bytes() for name in _OURS}
+    return {name: Path(PACKAGE, name).read_bytes() for name in _OURS}
 
 
 def make_layer(directory: str, base: Base, hook: bytes = b"", library: Mapping[str, bytes] | None = None) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import trainmaster
 from trainmaster.node.images.rules import ImageRule
+from trainmaster.version import PACKAGE
 
 MPI_VOLUME = "mpi-ssh-auth"
 """What the TrainJob controller gives to every Pod of an MPI job (`controllers/frameworks/mpi`)."""
@@ -15,9 +14,8 @@ _REMOTE_START = (
     "sshd is replaced by a local stand-in for remote start, which mpirun reaches through the gang's directory"
 )
 # By path: a Pod's environment need not have our package, and these import nothing of it.
-_PACKAGE = Path(trainmaster.__file__).parent
-_REMOTE = str(_PACKAGE / "remote_start" / "program.py")
-_LOADER = str(_PACKAGE / "initializer" / "program.py")
+_REMOTE = f"{PACKAGE}/remote_start/program.py"
+_LOADER = f"{PACKAGE}/initializer/program.py"
 _MPI_HOME = "/home/mpiuser"
 """Of the user in upstream's MPI images; the Kubeflow SDK writes the training function there."""
 _SSHD = ("python3", _REMOTE, "serve")

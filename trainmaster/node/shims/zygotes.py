@@ -15,11 +15,11 @@ import socket
 import sys
 from pathlib import Path
 
-import trainmaster
 from trainmaster.node.shims.warm import WarmZygote
 from trainmaster.shim import wire
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.zygote import FOLDER, SOCKET
+from trainmaster.version import PACKAGE
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from trainmaster.shim.zygote import main; sys.exit(main(sys.argv[1:]))"
 )
-_PACKAGE = str(Path(trainmaster.__file__).resolve().parent.parent)
+_PACKAGE = str(Path(PACKAGE).resolve().parent)
 
 
 class ZygoteError(Exception):
@@ -270,6 +270,6 @@ async def _wait_writable(link: socket.socket) -> None:
 def get_fingerprint() -> str:
     """Of the code that zygote and shims run."""
     total = hashlib.sha256(sys.version.encode())
-    for path in sorted((Path(trainmaster.__file__).parent / "shim").rglob("*.py")):
+    for path in sorted(Path(PACKAGE, "shim").rglob("*.py")):
         total.update(path.read_bytes())
     return total.hexdigest()[:16]

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from trainmaster.cli import exits
+from trainmaster.cli.commands import COMMANDS, load_command
 from trainmaster.cli.commands.completion import FILES, SHELLS, complete
-from trainmaster.cli.context import CommandContext
-from trainmaster.cli.main import COMMANDS, main
+from trainmaster.cli.context import CommandContext, CommandTable
+from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +31,7 @@ def ask(sort: str, given: argparse.Namespace) -> Sequence[str]:
 
 
 def find(*words: str) -> list[str]:
-    return [value for value, _ in complete(words, ask)]
+    return [value for value, _ in complete(words, CommandTable(COMMANDS, load_command), ask)]
 
 
 @pytest.mark.parametrize(
