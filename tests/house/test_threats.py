@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 PAGE = "docs/security.md"
 ATTACKERS = {
-    "stranger": "A stranger",
+    "stranger": "An unauthenticated client",
     "tenant": "A tenant",
     "pod": "A tenant's Pod",
     "unix_user": "Another Unix user",
