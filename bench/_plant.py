@@ -23,7 +23,8 @@ from trainmaster.api.status import NotFound
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.app.bootstrap import ensure_built_ins
-from trainmaster.app.embedded import SWITCH_SECONDS, ControlPlane, World
+from trainmaster.app.control_plane import ControlPlane, World
+from trainmaster.app.embedded import SWITCH_SECONDS
 from trainmaster.app.home.credentials import write_kubeconfig
 from trainmaster.app.home.folder import Home
 from trainmaster.app.loops import find_loop_factory

@@ -24,7 +24,8 @@ import uvloop
 
 from bench.startup import OBJECTS, fill
 from trainmaster.api.meta import GVR
-from trainmaster.app.embedded import World, serving, tune_collector
+from trainmaster.app.control_plane import World
+from trainmaster.app.embedded import serving, tune_collector
 from trainmaster.app.home.folder import Home
 from trainmaster.app.settings import Settings
 from trainmaster.client.contract import ListOptions, WatchOptions

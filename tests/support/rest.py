@@ -19,7 +19,7 @@ from typing import Any
 from tests.unit.rest.asgi import Answer, call
 from trainmaster.apiserver.local import LocalClient, LogSource
 from trainmaster.app.bootstrap import ensure_built_ins
-from trainmaster.app.embedded import ControlPlane, World
+from trainmaster.app.control_plane import ControlPlane, World
 from trainmaster.app.home.credentials import ensure_secret
 from trainmaster.app.home.folder import Home
 from trainmaster.app.rest.embedded_backend import build_embedded_backend

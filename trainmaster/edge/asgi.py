@@ -22,7 +22,8 @@ from trainmaster.edge.bodies import BodyChannel
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal
+from trainmaster.edge.messages import ArrivingRequest
+from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.edge.server import EdgeServer
 from trainmaster.kit.clock import Clock
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.refusals import EdgeRefusal
 
 MARK_BYTES = 64 * 1024
 

@@ -21,8 +21,9 @@ from typing import Generic, Protocol, TypeVar, cast
 from trainmaster.edge.bodies import BodyChannel
 from trainmaster.edge.gatekeeper import Visitor
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal, IncomingRequest, PeerCertificate
+from trainmaster.edge.messages import ArrivingRequest, IncomingRequest, PeerCertificate
 from trainmaster.edge.parsing import ParsingStage, RequestParser
+from trainmaster.edge.refusals import EdgeRefusal
 
 log = logging.getLogger(__name__)
 

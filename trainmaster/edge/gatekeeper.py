@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from trainmaster.edge.addresses import TrustedProxies, build_address_group
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.refusals import EdgeRefusal
 
 _KEPT_FREE = 8
 """One in this many connections is reserved for strangers and administrators."""

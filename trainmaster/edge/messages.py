@@ -1,4 +1,4 @@
-"""Requests as connections deliver them, and refusals before they are put into a port's format."""
+"""Requests as connections deliver them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,6 @@ class PeerCertificate(TypedDict, total=False):
 
     subject: tuple[tuple[tuple[str, str], ...], ...]
     notAfter: str
-
-
-class EdgeRefusal(Exception):
-    """Why a request or connection is refused. Each port answers in its own format."""
-
-    def __init__(self, code: int, reason: str, message: str, *, retry_after: int | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.reason = reason
-        """The Kubernetes reason: BadRequest, Timeout, ..."""
-        self.message = message
-        self.retry_after = retry_after
 
 
 class IncomingRequest:

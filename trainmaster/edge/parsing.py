@@ -15,7 +15,8 @@ import httptools
 
 from trainmaster.edge.bodies import BodyChannel
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import ArrivingRequest, EdgeRefusal, IncomingRequest
+from trainmaster.edge.messages import ArrivingRequest, IncomingRequest
+from trainmaster.edge.refusals import EdgeRefusal
 
 R = TypeVar("R", bound=IncomingRequest)
 

@@ -22,7 +22,8 @@ from trainmaster.edge.accepting import Acceptor
 from trainmaster.edge.connection import Connection, Phase
 from trainmaster.edge.gatekeeper import Gatekeeper, Visitor
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import EdgeRefusal, IncomingRequest
+from trainmaster.edge.messages import IncomingRequest
+from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 

@@ -31,7 +31,8 @@ from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.view import View
 from trainmaster.edge.connection import Connection
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import EdgeRefusal, IncomingRequest
+from trainmaster.edge.messages import IncomingRequest
+from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
 from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock

@@ -20,7 +20,7 @@ from functools import partial
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.api.status import StatusError
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.rest.audit_trail import Trail
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend

@@ -5,7 +5,7 @@ like all others; only that their containers' programs may begin as forks (`warm`
 does: no thread, no descriptor and no device may come of them, which is looked at before it listens; a library that
 breaks this has no warm start. Which variables were read meanwhile is recorded.
 
-Started as `python -c BOTTOM <package> <options>`; says `ready` on its standard output once it listens.
+Started as `python -c ... <package> <options>` (`zygote`); says `ready` on its standard output once it listens.
 """
 
 from __future__ import annotations
@@ -15,30 +15,15 @@ import json
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
-from trainmaster.shim import birth, warm
+from trainmaster.shim import birth, warm, workers
+from trainmaster.shim.program import OURS, WarmProgram, find_blas
 from trainmaster.shim.sandbox import build as sandbox
 from trainmaster.shim.sandbox import linux
 from trainmaster.shim.wire import Message
+from trainmaster.shim.zygote import FOLDER, Zygote, say_and_detach
 
-if TYPE_CHECKING:
-    from trainmaster.shim.program import WarmProgram
-
-BOTTOM = """
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-from trainmaster.shim.warm_zygote import main
-main = main(sys.argv.pop())
-if main is None:
-    sys.exit(0)
-try:
-    main.call(*main.arguments)
-except BaseException:
-    main.fail()
-main.end()
-"""
-"""The one frame that a warm program has below its own."""
 _STANDARD = frozenset({"os", "posixpath", "genericpath", "collections.abc", "_collections_abc", "getpass", __name__})
 """Whoever reads a variable through these is the one who reads it."""
 
@@ -47,30 +32,8 @@ class WarmError(Exception):
     """The imports left something behind that cannot be forked."""
 
 
-def execute(root: str, fingerprint: str, message: Message, output: int) -> NoReturn:
-    """In a child of the zygote."""
-    os.setsid()
-    os.chdir("/")
-    silence = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(silence, 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    ground = sandbox.describe_ground()
-    if int(ground["switch"]) >= 0:
-        os.set_inheritable(int(ground["switch"]), True)
-    options = {"root": root, "fingerprint": fingerprint, "ground": ground}
-    options.update({name: message[name] for name in ("socket", "key", "imports", "prefix", "label")})
-    python = f"{message['prefix']}/bin/python3"
-    env = {"PATH": os.defpath, "HOME": "/", **warm.ENVIRON, **warm.WHILE_IMPORTING}
-    os.execve(python, [python, "-c", BOTTOM, str(message["package"]), json.dumps(options)], env)
-
-
 def main(text: str) -> WarmProgram | None:
     """None: the zygote has come to its end. Else this is a child, and the program that it is to be."""
-    from trainmaster.shim import workers  # noqa: PLC0415 - the zygote of the home does not need them
-    from trainmaster.shim.program import OURS, WarmProgram, find_blas  # noqa: PLC0415
-    from trainmaster.shim.zygote import FOLDER, Zygote, say_and_detach  # noqa: PLC0415 - it imports us
-
     options = json.loads(text)
     package, ground = sys.path[0], options["ground"]
     birth.arrange_signals()

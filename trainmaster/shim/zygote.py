@@ -19,11 +19,11 @@ import socket
 import traceback
 from typing import NoReturn
 
-from trainmaster.shim import birth, entry, processes, warm, warm_zygote, wire
+from trainmaster.shim import birth, entry, processes, warm, wire
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import linux
-from trainmaster.shim.sandbox.build import SandboxError, clean_up, clone_flags, prepare_zygote
+from trainmaster.shim.sandbox.build import SandboxError, clean_up, clone_flags, describe_ground, prepare_zygote
 from trainmaster.shim.wire import Message
 
 FOLDER = ".zygote"
@@ -35,6 +35,20 @@ _REFILL_SECONDS = 0.02
 """After a request: what was asked for comes first."""
 _LONELY_SECONDS = 30.0
 """How long a zygote that nobody ever talked to waits."""
+_WARM = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from trainmaster.shim.warm_zygote import main
+main = main(sys.argv.pop())
+if main is None:
+    sys.exit(0)
+try:
+    main.call(*main.arguments)
+except BaseException:
+    main.fail()
+main.end()
+"""
+"""The one frame that a warm program has below its own."""
 
 
 class Zygote:
@@ -157,7 +171,7 @@ class Zygote:
         if pid == 0:
             try:
                 self._let_go()
-                warm_zygote.execute(self._root, self._fingerprint, message, fds[0])
+                _execute_warm(self._root, self._fingerprint, message, fds[0])
             except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
                 _end_badly()
         _answer(link, {"pid": pid})
@@ -274,6 +288,24 @@ class Zygote:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _execute_warm(root: str, fingerprint: str, message: Message, output: int) -> NoReturn:
+    """In a child: becomes a warm zygote (`warm_zygote`), in the interpreter of its environment."""
+    os.setsid()
+    os.chdir("/")
+    silence = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(silence, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    ground = describe_ground()
+    if int(ground["switch"]) >= 0:
+        os.set_inheritable(int(ground["switch"]), True)
+    options = {"root": root, "fingerprint": fingerprint, "ground": ground}
+    options.update({name: message[name] for name in ("socket", "key", "imports", "prefix", "label")})
+    python = f"{message['prefix']}/bin/python3"
+    env = {"PATH": os.defpath, "HOME": "/", **warm.ENVIRON, **warm.WHILE_IMPORTING}
+    os.execve(python, [python, "-c", _WARM, str(message["package"]), json.dumps(options)], env)
 
 
 def _fork(flags: int) -> int:

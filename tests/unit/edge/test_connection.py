@@ -12,7 +12,7 @@ from tests.unit.apiserver.http.wire import connect, echo, get, post
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import Response
 from trainmaster.edge.connection import PIECE_BYTES, Phase, cut_pieces
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.refusals import EdgeRefusal
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pytest
 
 from trainmaster.edge.gatekeeper import Gatekeeper, Visitor
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.refusals import EdgeRefusal
 
 pytestmark = pytest.mark.unit
 

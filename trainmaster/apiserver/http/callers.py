@@ -9,7 +9,7 @@ from trainmaster.apiserver.http.messages import ANONYMOUS, ApiRequest, build_sta
 from trainmaster.auth.contract import MASTERS
 from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.shares import LONGEST_SECONDS, LoopShares

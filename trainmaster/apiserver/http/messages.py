@@ -17,7 +17,8 @@ from trainmaster.api import status
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.routes import NO_ROUTE, Route
 from trainmaster.client.contract import ActingIdentity
-from trainmaster.edge.messages import NOT_REPEATED, EdgeRefusal, IncomingRequest
+from trainmaster.edge.messages import NOT_REPEATED, IncomingRequest
+from trainmaster.edge.refusals import EdgeRefusal
 
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"

@@ -41,7 +41,8 @@ from trainmaster.apiserver.http.streams.handler import UpgradeResponse, is_sessi
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Gatekeeper
-from trainmaster.edge.messages import EdgeRefusal, PeerCertificate
+from trainmaster.edge.messages import PeerCertificate
+from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids

@@ -18,7 +18,7 @@ from trainmaster.auth.pki import Pki
 from trainmaster.kit.scopes import Scope
 
 if TYPE_CHECKING:
-    from trainmaster.app.embedded import ControlPlane
+    from trainmaster.app.control_plane import ControlPlane
     from trainmaster.rest.contract import Backend
     from trainmaster.rest.services.creation.sweeping import Sweeper
 

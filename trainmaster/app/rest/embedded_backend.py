@@ -23,7 +23,7 @@ from trainmaster.rest.services.tenants import TenantDesk
 from trainmaster.version import __version__
 
 if TYPE_CHECKING:
-    from trainmaster.app.embedded import ControlPlane
+    from trainmaster.app.control_plane import ControlPlane
 
 
 def build_parts(api: ControlPlane, logs: PodLogs | None) -> tuple[Backend, Sweeper]:

@@ -25,7 +25,7 @@ from trainmaster.app.settings import Rest
 from trainmaster.edge.asgi import AsgiApplication, AsgiServer, HeaderLines
 from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.edge.server import BACKLOG
 from trainmaster.kit.clock import Clock
 

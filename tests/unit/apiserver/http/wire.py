@@ -11,7 +11,7 @@ from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import ApiRequest, Response, build_status_error, encode, error_response
 from trainmaster.edge.connection import Connection
 from trainmaster.edge.limits import EdgeLimits
-from trainmaster.edge.messages import EdgeRefusal
+from trainmaster.edge.refusals import EdgeRefusal
 
 
 class FakeTransport(asyncio.Transport):
