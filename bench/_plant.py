@@ -27,7 +27,7 @@ from trainmaster.app.control_plane import ControlPlane, World
 from trainmaster.app.embedded import SWITCH_SECONDS
 from trainmaster.app.home.credentials import write_kubeconfig
 from trainmaster.app.home.folder import Home
-from trainmaster.app.loops import find_loop_factory
+from trainmaster.app.process import find_loop_factory
 from trainmaster.app.settings import Settings
 from trainmaster.app.workloads import CONTROLLERS
 from trainmaster.auth.pki import Pki

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import SERVICE_ACCOUNTS
+from trainmaster.apiserver.admission.escalation import NoEscalation
 from trainmaster.apiserver.admission.sizes import ObjectLimits
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.http.access import Access
@@ -22,11 +23,11 @@ from trainmaster.apiserver.http.subresources.token_requests import build_token_c
 from trainmaster.apiserver.http.usage import Meter
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.apiserver.state import Reviewer
+from trainmaster.apiserver.stored_policies import StorePolicies
 from trainmaster.app.health import CommitCheck, declare_gauges
 from trainmaster.app.home.credentials import ensure_secret, load_static_tokens
 from trainmaster.app.home.folder import Home
-from trainmaster.app.policies import NoEscalation, StorePolicies
-from trainmaster.app.process_limits import raise_descriptor_limit
+from trainmaster.app.process import raise_descriptor_limit
 from trainmaster.app.settings import Settings
 from trainmaster.auth.identities import Credentials
 from trainmaster.auth.pki import Pki, build_server_tls

@@ -31,12 +31,10 @@ from trainmaster.app.home.control import serve_control
 from trainmaster.app.home.credentials import write_kubeconfig
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
 from trainmaster.app.home.maintenance import serve_backup
-from trainmaster.app.loops import find_loop_factory
-from trainmaster.app.process_limits import go_last_without_memory
+from trainmaster.app.process import find_loop_factory, go_last_without_memory, stop_on_signals
 from trainmaster.app.rest.embedded import serving_rest
 from trainmaster.app.rest.serving import WILDCARDS
 from trainmaster.app.settings import Settings
-from trainmaster.app.signals import stop_on_signals
 from trainmaster.app.tenant_upgrade import upgrade_tenants
 from trainmaster.app.workloads import running_workloads
 from trainmaster.auth.pki import Pki

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from trainmaster.app.components import Check, name_controller
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
+from trainmaster.node.host.components import Check, name_controller
 from trainmaster.node.host.registration import NodeKeeper
 from trainmaster.store.contract import Store
 

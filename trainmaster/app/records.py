@@ -1,4 +1,4 @@
-"""History, put together for embedded mode: the archive in the home, its keeper, and who deleted what.
+"""History, put together for embedded mode: the archive in the home and its keeper.
 
 An archive that cannot be opened does not keep the server from starting: jobs run, finished ones with a TTL are kept,
 and each says why.
@@ -7,18 +7,15 @@ and each says why.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.deletions import DeletionWitness
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.app.home.folder import Home
@@ -34,8 +31,6 @@ from trainmaster.kit.scopes import Scope
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED = 4096
-
 
 class RecordKeeper(HistoryLedger, Protocol):
     """The ledger, and the one who carries out the effect `archive`."""
@@ -50,28 +45,6 @@ class RecordKeeper(HistoryLedger, Protocol):
     def size(self) -> tuple[int, int]:
         """(records, bytes)."""
         ...
-
-
-class Witness(Plugin):
-    """Sees who deletes a TrainJob and with which program. Memory only: after a crash nobody knows."""
-
-    def __init__(self) -> None:
-        self._seen: OrderedDict[str, tuple[str, str]] = OrderedDict()
-
-    def concerns(self, kind: Kind) -> bool:
-        return kind.gvr == TRAIN_JOBS
-
-    def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is not AdmissionOperation.DELETE or attributes.old is None or attributes.dry_run:
-            return
-        call = attributes.call
-        program = call.user_agent.partition(" ")[0]
-        self._seen.setdefault(attributes.old["metadata"]["uid"], (call.identity.user, program))
-        while len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
-
-    def find(self, uid: str) -> tuple[str, str] | None:
-        return self._seen.pop(uid, None)
 
 
 class Closed:
@@ -107,7 +80,7 @@ async def running_history(
     client: LocalClient,
     view: LocalView,
     clock: Clock,
-    witness: Witness,
+    witness: DeletionWitness,
     metrics: Metrics,
 ) -> AsyncIterator[RecordKeeper]:
     directory, pods = home.history, home.pods

@@ -13,16 +13,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from trainmaster.apiserver.admission.deletions import DeletionWitness
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
-from trainmaster.app.components import Components
 from trainmaster.app.health import build_checks
 from trainmaster.app.home.folder import Home, HomeError
 from trainmaster.app.node import build_shape, running_keeper
-from trainmaster.app.records import Witness, running_history
+from trainmaster.app.records import running_history
 from trainmaster.app.settings import Settings
-from trainmaster.app.tidying import Tidier
 from trainmaster.bundles import senders
 from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
 from trainmaster.controllers.install import install_runtimes
@@ -46,6 +45,8 @@ from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
+from trainmaster.node.disk.bundle_cleanup import BundleCleanup
+from trainmaster.node.host.components import Components
 from trainmaster.node.host.isolation import IsolationError, choose_isolation
 from trainmaster.node.machine.outcome import RestartRules
 from trainmaster.node.network.addresses import WaysOut
@@ -92,7 +93,7 @@ async def running_workloads(
     node = await _build_node(home, settings, environ)
     census.declare(metrics, view, clock)
     deletions = census.Deletions(metrics, view, clock)
-    witness = Witness()
+    witness = DeletionWitness()
     registry.state.admission.add(witness)
     try:
         await install_runtimes(client, home.templates)
@@ -120,7 +121,7 @@ async def running_workloads(
                     client, recorder, clock, replace(node, note_short_disk=keeper.note_short_disk)
                 ).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
-                Tidier(client, clock, home.bundles, home.history).running(),
+                BundleCleanup(client, clock, home.bundles, home.history).running(),
             ):
                 if damage:
                     await keeper.warn("StoreDamaged", damage)

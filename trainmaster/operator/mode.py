@@ -35,8 +35,7 @@ from trainmaster.api.resources import (
     TRAIN_JOBS,
     VOLCANO_POD_GROUPS,
 )
-from trainmaster.app.loops import find_loop_factory
-from trainmaster.app.signals import stop_on_signals
+from trainmaster.app.process import find_loop_factory, stop_on_signals
 from trainmaster.client.cache import Slim, WatchCache
 from trainmaster.client.contract import Client
 from trainmaster.client.events import BufferedEventRecorder

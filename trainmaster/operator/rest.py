@@ -19,13 +19,11 @@ import orjson
 
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.app.home.folder import Home, HomeError
-from trainmaster.app.loops import find_loop_factory
-from trainmaster.app.process_limits import raise_descriptor_limit
+from trainmaster.app.process import find_loop_factory, raise_descriptor_limit, stop_on_signals
 from trainmaster.app.rest.backend import Folders, build_backend
 from trainmaster.app.rest.identities import add_oidc, build_sign_up
 from trainmaster.app.rest.serving import WILDCARDS, build_tls, build_url, open_listener, serving_on_demand
 from trainmaster.app.settings import Rest
-from trainmaster.app.signals import stop_on_signals
 from trainmaster.auth.pki import Pki
 from trainmaster.client.contract import ActingIdentity
 from trainmaster.client.http import HttpClient

@@ -24,7 +24,7 @@ from trainmaster.apiserver.http.subresources.token_requests import build_token_c
 from trainmaster.apiserver.local import LocalAuthorizer, LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
-from trainmaster.app.policies import StorePolicies
+from trainmaster.apiserver.stored_policies import StorePolicies
 from trainmaster.auth.service_accounts import ServiceAccountTokens
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids, SeededIds

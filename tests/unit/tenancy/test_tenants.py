@@ -13,7 +13,7 @@ from trainmaster.api import tenancy
 from trainmaster.api.resources import NAMESPACES, RESOURCE_QUOTAS, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import Allowance
-from trainmaster.app.policies import StorePolicies
+from trainmaster.apiserver.stored_policies import StorePolicies
 from trainmaster.auth.service_accounts import ServiceAccountTokens
 from trainmaster.client.contract import Client
 from trainmaster.tenancy.errors import TenantError

@@ -1,1 +1,1 @@
-"""The home: its folder and lock, its credentials, its control socket, backup, restore and removal."""
+"""The home: its folder and lock, its credentials, its control socket, backup and restore."""

@@ -29,7 +29,7 @@ from trainmaster.cli.output import print_data, print_table
 from trainmaster.kit.clock import SystemClock
 
 if TYPE_CHECKING:
-    from trainmaster.app.checks.rehearsal import Rehearsal
+    from trainmaster.cli.manifests.rehearsal import Rehearsal
 
 _LONGEST = 70
 """Characters of a path in a table."""
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 async def examine(documents: Sequence[ManifestDocument], namespace: str, *, strict: bool = False) -> list[CheckReport]:
     # A whole server, loaded only once there is something to try on it.
-    from trainmaster.app.checks import rehearsal
+    from trainmaster.cli.manifests import rehearsal
 
     async with rehearsal.open_rehearsal(SystemClock()) as server:
         return [_examine(server, document, namespace, strict=strict) for document in documents]

@@ -14,9 +14,9 @@ import argparse
 import asyncio
 from dataclasses import asdict
 
-from trainmaster.app.checks.doctor import examine
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
+from trainmaster.cli.doctor.machine import examine
 from trainmaster.cli.flags import add_settings, load_settings
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.servers.connection import add_cluster
@@ -35,10 +35,10 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.subject:
         if len(options.subject) != 2 or options.subject[0] not in ("trainjob", "trainjobs"):
             raise exits.Failure("say `trainmaster doctor trainjob NAME`, or nothing for this machine", exits.USAGE)
-        # Loaded by name and only here: the machine needs no client.
-        from trainmaster.cli import trainjob_doctor as module
+        # Here, because the machine needs no client.
+        from trainmaster.cli.doctor import trainjob
 
-        return int(module.run(options, context, options.subject[1]))
+        return trainjob.run(options, context, options.subject[1])
     home = context.home(options)
     found = asyncio.run(examine(home, load_settings(options, context, home).settings))
     problems = [line for line in found if line.state == "problem"]

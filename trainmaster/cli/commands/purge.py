@@ -15,10 +15,11 @@ from __future__ import annotations
 import argparse
 
 from trainmaster.app.home.folder import AlreadyRunning, Home, ServerInfo
-from trainmaster.app.home.removal import RemovalPlan, list_live_pods, make_plan, remove
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_home
+from trainmaster.cli.installation.removal import RemovalPlan, make_plan, remove
 from trainmaster.cli.output import print_table
+from trainmaster.node.shims.found import list_live
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +70,7 @@ def _check_alive(options: argparse.Namespace, home: Home, running: ServerInfo | 
             return
         text = f"a server runs in {home.root} (pid {running.pid})"
         raise exits.Failure(f"{text}: `trainmaster purge --stop` stops its jobs and it first", exits.ALREADY_RUNNING)
-    alive = list_live_pods(home)
+    alive = list_live(home.pods)
     if alive:
         text = f"no server runs, and {len(alive)} Pods of {home.root} live on"
         raise exits.Failure(f"{text}: `trainmaster up --detach`, then `trainmaster purge --stop` stops them")

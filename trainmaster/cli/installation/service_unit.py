@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.app.process_limits import WANTED
+from trainmaster.app.process import DESCRIPTORS
 
 _NOT_AGAIN = "2 5"
 """Exit codes of `trainmaster up`: a wrong setting, another server."""
@@ -51,7 +51,7 @@ def render(unit: Unit) -> str:
         "OOMPolicy=continue",
         "TasksMax=infinity",
         "# Every connection is a descriptor.",
-        f"LimitNOFILE={WANTED}",
+        f"LimitNOFILE={DESCRIPTORS}",
     ]
     if unit.user:
         service.insert(0, f"User={unit.user}")

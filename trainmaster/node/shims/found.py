@@ -10,6 +10,7 @@ import fcntl
 import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from trainmaster.shim.processes import read_boot_id
@@ -91,6 +92,16 @@ def is_locked(paths: Paths) -> bool:
         return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
     finally:
         os.close(handle)
+
+
+def list_live(pods: Path) -> list[str]:
+    """Uids of Pods whose shim is alive; `pods` is the directory of all."""
+    try:
+        with os.scandir(pods) as entries:
+            found = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+    return sorted(entry.name for entry in found if is_locked(Paths(entry.path)))
 
 
 def _list(folder: str) -> list[str]:

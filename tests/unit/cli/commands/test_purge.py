@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.app.home import removal
 from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
+from trainmaster.cli.installation import removal
 from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit

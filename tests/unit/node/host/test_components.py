@@ -11,7 +11,6 @@ from trainmaster.api.labels import MIRROR
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, NODES, PODS
 from trainmaster.app.bootstrap import ensure_built_ins
-from trainmaster.app.components import LOOK_SECONDS, START_SECONDS, Components, name_controller
 from trainmaster.client.contract import DeleteOptions
 from trainmaster.client.view import View
 from trainmaster.client.writes import WriteRefusal
@@ -24,6 +23,7 @@ from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.timeline import Now
+from trainmaster.node.host.components import LOOK_SECONDS, START_SECONDS, Components, name_controller
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import trainmaster
-from trainmaster.app.checks import doctor
-from trainmaster.app.checks.doctor import Patient, check_kubectl, check_privacy, check_server
 from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.app.settings import Settings
+from trainmaster.cli.doctor import machine
+from trainmaster.cli.doctor.machine import Patient, check_kubectl, check_privacy, check_server
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +34,7 @@ def test_a_server_of_another_version_is_noted_with_what_to_do(patient: Patient) 
 
 def test_pods_without_a_server_are_noted(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_server(patient) == []
-    monkeypatch.setattr(doctor, "list_live_pods", lambda home: ["a", "b"])
+    monkeypatch.setattr(machine, "list_live", lambda pods: ["a", "b"])
     (found,) = check_server(patient)
     assert found.seen == "none runs, and 2 Pods of it live on"
 

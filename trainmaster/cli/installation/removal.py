@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
-from trainmaster.node.shims.found import is_locked
-from trainmaster.shim.protocol import Paths
+from trainmaster.node.shims.found import list_live
 from trainmaster.shim.trees import TreeWalk, remove_tree
 
 STATE = {
@@ -85,16 +84,6 @@ def make_plan(home: Home, *, everything: bool = False) -> RemovalPlan:
     return RemovalPlan(tuple(parts), tuple(foreign))
 
 
-def list_live_pods(home: Home) -> list[str]:
-    """Uids of Pods whose shim is alive."""
-    try:
-        with os.scandir(home.pods) as entries:
-            found = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
-    return sorted(entry.name for entry in found if is_locked(Paths(entry.path)))
-
-
 def list_mounts(home: Home, table: str | None = None) -> list[str]:
     """Mount points below the home, as this process sees them."""
     text = table if table is not None else Path("/proc/self/mountinfo").read_text()
@@ -105,7 +94,7 @@ def list_mounts(home: Home, table: str | None = None) -> list[str]:
 
 def remove(home: Home, plan: RemovalPlan) -> None:
     """HomeError when somebody lives in it, or something of it cannot be removed."""
-    pods = list_live_pods(home)
+    pods = list_live(home.pods)
     if pods:
         raise HomeError(f"{len(pods)} Pods of {home.root} are running: stop them with `trainmaster purge --stop`")
     mounts = list_mounts(home)

@@ -11,10 +11,10 @@ import pytest
 from tests.unit.history.test_archive import GONE, make_trainjob
 from trainmaster.api import code
 from trainmaster.api.resources import CONFIG_MAPS, PODS
-from trainmaster.app.tidying import Tidier
 from trainmaster.bundles import BundleStore, pack
 from trainmaster.history.archive import FILE, Archive
 from trainmaster.history.record import RecordSources, build_record
+from trainmaster.node.disk.bundle_cleanup import BundleCleanup
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -25,7 +25,7 @@ class Stage:
     def __init__(self, cluster: Cluster, root: Path) -> None:
         self.cluster, self.root = cluster, root
         self.store, self.history = BundleStore(root / "bundles"), root / "history"
-        self.tidier = Tidier(cluster.client, cluster.clock, self.store.root, self.history)
+        self.tidier = BundleCleanup(cluster.client, cluster.clock, self.store.root, self.history)
 
     def pack(self, text: str, *, days_ago: float = 2.0) -> str:
         folder = self.root / text

@@ -1,5 +1,4 @@
-"""Glue between the store and `auth`: RBAC objects as a policy source, single objects for token checks, and the
-admission plugin that keeps people from granting what they do not have.
+"""RBAC objects of the store as the source of policies, and single objects for the check of a token.
 
 Reads the store directly, because authorization runs before and below the registry.
 """
@@ -8,14 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import RBAC_GROUP
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import Attributes, Plugin
 from trainmaster.auth.contract import POLICY_KINDS, PolicyChange
-from trainmaster.auth.escalation import check_write
-from trainmaster.auth.rbac import RbacAuthorizer
 from trainmaster.store.contract import Event, EventType, Store
 
 
@@ -48,19 +42,3 @@ class StorePolicies:
     def find_uid(self, gvr: GVR, namespace: str, name: str) -> str | None:
         record = self._store.get(stored.bucket_of(gvr), f"{namespace}/{name}" if namespace else name)
         return stored.peek_uid(record.value) if record else None
-
-
-class NoEscalation(Plugin):
-    """Refuses roles and bindings that would give more than their writer has."""
-
-    def __init__(self, authorizer: RbacAuthorizer) -> None:
-        self._authorizer = authorizer
-
-    def concerns(self, kind: Kind) -> bool:
-        return kind.group == RBAC_GROUP
-
-    def validate(self, attributes: Attributes) -> None:
-        if attributes.new is not None:
-            identity = attributes.call.identity
-            gvr = attributes.kind.gvr
-            check_write(self._authorizer, identity, gvr, attributes.namespace, attributes.new, attributes.old)

@@ -46,7 +46,7 @@ _PLACES: tuple[GVR, ...] = (
 )  # fmt: skip
 
 
-class Tidier:
+class BundleCleanup:
     def __init__(self, client: Client, clock: Clock, bundles: Path, history: Path) -> None:
         self._client = client
         self._clock = clock
@@ -55,8 +55,8 @@ class Tidier:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with Scope("tidying") as scope:
-            scope.spawn_forever(self._work(), name="tidying.bundles")
+        async with Scope("bundles") as scope:
+            scope.spawn_forever(self._work(), name="bundles.cleanup")
             yield
 
     async def _work(self) -> None:

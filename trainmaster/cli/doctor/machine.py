@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 from trainmaster.app.home.folder import Home
-from trainmaster.app.home.removal import list_live_pods
 from trainmaster.app.settings import Settings
 from trainmaster.node.host.isolation import IsolationError, decide_level, run_probe
+from trainmaster.node.shims.found import list_live
 from trainmaster.shim import probe
 from trainmaster.shim.probe import IsolationFinding
 from trainmaster.shim.protocol import PLAIN
@@ -153,7 +153,7 @@ def check_server(patient: Patient) -> list[Diagnosis]:
     """A server of another version than this command, and Pods that wait for a server to come back."""
     info = patient.home.find_running()
     if info is None:
-        pods = list_live_pods(patient.home)
+        pods = list_live(patient.home.pods)
         if not pods:
             return []
         seen = f"none runs, and {len(pods)} Pods of it live on"

@@ -1,0 +1,33 @@
+"""Remembers who deleted a TrainJob, for its record in the history."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+
+_REMEMBERED = 4096
+
+
+class DeletionWitness(Plugin):
+    """Sees who deletes a TrainJob and with which program. Memory only: after a crash nobody knows."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, tuple[str, str]] = OrderedDict()
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.gvr == TRAIN_JOBS
+
+    def validate(self, attributes: Attributes) -> None:
+        if attributes.operation is not AdmissionOperation.DELETE or attributes.old is None or attributes.dry_run:
+            return
+        call = attributes.call
+        program = call.user_agent.partition(" ")[0]
+        self._seen.setdefault(attributes.old["metadata"]["uid"], (call.identity.user, program))
+        while len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+
+    def find(self, uid: str) -> tuple[str, str] | None:
+        return self._seen.pop(uid, None)

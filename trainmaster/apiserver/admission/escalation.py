@@ -1,0 +1,25 @@
+"""Keeps people from granting what they do not have."""
+
+from __future__ import annotations
+
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.resources import RBAC_GROUP
+from trainmaster.apiserver.admission.chain import Attributes, Plugin
+from trainmaster.auth.escalation import check_write
+from trainmaster.auth.rbac import RbacAuthorizer
+
+
+class NoEscalation(Plugin):
+    """Refuses roles and bindings that would give more than their writer has."""
+
+    def __init__(self, authorizer: RbacAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    def concerns(self, kind: Kind) -> bool:
+        return kind.group == RBAC_GROUP
+
+    def validate(self, attributes: Attributes) -> None:
+        if attributes.new is not None:
+            identity = attributes.call.identity
+            gvr = attributes.kind.gvr
+            check_write(self._authorizer, identity, gvr, attributes.namespace, attributes.new, attributes.old)

@@ -1,1 +1,0 @@
-"""What looks at an installation or tries objects, and changes nothing."""

@@ -1,0 +1,1 @@
+"""What `trainmaster doctor` looks at: this machine, or one TrainJob."""
