@@ -1,4 +1,4 @@
-"""Writes the tables of docs/limits.md from the limits' own docstrings; what stands around them is written by hand.
+"""Writes the tables of docs/limits.md from the docstrings of the limits; the text around them is written by hand.
 
 A test compares the two. Run `.venv/bin/python tools/limits_page.py` after changing a limit.
 """
@@ -23,16 +23,16 @@ def build_table(cls: type, without: frozenset[str] = frozenset()) -> str:
         for item in dataclasses.fields(cls)
         if item.name not in without
     ]
-    return "| setting | default | what it bounds, and what happens there |\n|---|---|---|\n" + "".join(rows)
+    return "| setting | default | what it limits, and what happens above it |\n|---|---|---|\n" + "".join(rows)
 
 
 def build_tables() -> str:
     every = frozenset(item.name for item in dataclasses.fields(EdgeLimits))
-    return f"{build_table(EdgeLimits)}\nOf the API server alone:\n\n{build_table(ApiLimits, every)}"
+    return f"{build_table(EdgeLimits)}\nFor the API server only:\n\n{build_table(ApiLimits, every)}"
 
 
 def build_page(text: str) -> str:
-    """The page with its tables made anew."""
+    """The page with regenerated tables."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}{build_tables()}{_END}{after}"

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the settings' own docstrings, so that the page cannot drift from the code.
+"""Writes docs/settings.md from the docstrings of the settings, so that the page cannot drift from the code.
 
 A test compares the two. Run `.venv/bin/python tools/settings_page.py` after changing a setting.
 """
@@ -20,21 +20,21 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 _HEAD = """\
 # Settings
 
-Made from `trainmaster/app/settings.py` by `tools/settings_page.py`; do not edit.
+Generated from `trainmaster/app/settings.py` by `tools/settings_page.py`; do not edit.
 
-A value comes from the first of these that has it: a flag, the environment, the settings file, the default. The file is
-`config.toml` in the home, or the one named by `--config` or `TRAINMASTER_CONFIG`. `trainmaster config` prints every
-effective value and where it came from. A key that does not exist is an error.
+Values come from flags, the environment, the settings file or the default, in this order of precedence. The file is
+`config.toml` in the home, or the file in `--config` or `TRAINMASTER_CONFIG`. `trainmaster config` prints every
+effective value and its source. An unknown key is an error.
 
 ```toml
 [server]
 port = 6443
 ```
 
-is the same as `TRAINMASTER_SERVER_PORT=6443` and, for the few settings that have one, the flag (`--port 6443`).
+This is the same as `TRAINMASTER_SERVER_PORT=6443` and, for the few settings that have one, the flag (`--port 6443`).
 
-Three variables are no settings: `TRAINMASTER_HOME` (the directory with all state), `TRAINMASTER_CONFIG` (the file) and
-`TRAINMASTER_FAILPOINTS` (makes a server fail on purpose; for crash tests).
+Three variables are not settings: `TRAINMASTER_HOME` (the directory with all state), `TRAINMASTER_CONFIG` (the file) and
+`TRAINMASTER_FAILPOINTS` (makes a server fail on purpose, for crash tests).
 """
 
 
@@ -70,7 +70,7 @@ def build_page() -> str:
         docs = read_docs(cls)
         headline = " ".join((inspect.getdoc(cls) or "").split())
         if headline.startswith(f"{cls.__name__}("):  # dataclass's own text where the class has none
-            headline = "What one caller may cost."
+            headline = "Limits per client and per request (docs/limits.md)."
         parts.append(f"\n## [{group.name}]\n\n{headline}\n\n| key | default | meaning |\n|---|---|---|\n")
         for item in dataclasses.fields(cls):
             setting = settings[f"{group.name}.{item.name}"]

@@ -1,7 +1,7 @@
-"""The words about every state that a TrainJob can show: what it means and what to do, by reason.
+"""Descriptions of every state of a TrainJob: its meaning and what to do, by reason.
 
-docs/states.md is made of them (`tools/states_page.py`, where a test finds reasons without words), and `trainmaster
-explain` uses them. Conditions are keyed by (type, status, reason), what a job waits for by the reason in
+docs/states.md is generated from them by `tools/states_page.py` (a test finds reasons without a description), and
+`trainmaster explain` uses them. Conditions are keyed by (type, status, reason), reasons for waiting by the reason in
 `status.waiting`.
 """
 
@@ -18,95 +18,91 @@ class Words(NamedTuple):
 
 WAITING: Mapping[str, Words] = {
     "ClaimConflict": Words(
-        "a PersistentVolumeClaim that the JobSet needs exists and belongs to somebody else",
+        "a PersistentVolumeClaim that the JobSet needs exists and belongs to another owner",
         "delete or rename it, or keep it with `retentionPolicy.whenDeleted: Retain`",
     ),
     "ClaimTerminating": Words(
-        "a claim of the last run is still being deleted", "nothing; it is made anew when it is gone"
+        "a claim of the last run is still being deleted", "nothing; it is created again when it is gone"
     ),
-    "DamagedJob": Words(
-        "a Job of the JobSet lost the labels that say which one it is", "delete that Job; it is made anew"
-    ),
+    "DamagedJob": Words("a Job of the JobSet lost the labels that identify it", "delete that Job; it is created again"),
     "FailedCreate": Words(
-        "the server refuses a Pod (a quota, a limit, an invalid field)",
+        "the server refused a Pod (a quota, a limit, an invalid field)",
         "read the message; raise the quota, or correct the TrainJob and submit it again",
     ),
-    "FailedUpdate": Words("the server refuses a change of the Job or its Pods", "read the message"),
+    "FailedUpdate": Words("the server refused a change of the Job or its Pods", "read the message"),
     "HeadlessServiceCreationFailed": Words(
-        "the server refuses the Service under which Pods find each other",
-        "read the message; often a name that is taken",
+        "the server refused the Service through which Pods find each other",
+        "read the message; often the name is already in use",
     ),
     "Invalid": Words(
-        "the TrainJob does not fit its runtime; told here where no admission could refuse it",
-        "correct what the message names and submit it again",
+        "the TrainJob does not fit its runtime; reported here if admission could not refuse it",
+        "correct the field in the message and submit it again",
     ),
     "InvalidNumNodes": Words("numNodes is below 1", "submit it again with at least one node"),
     "InvalidRuntimeSnapshot": Words(
-        "the ConfigMap that keeps the runtime as it was at the start is damaged or somebody else's",
-        "delete that ConfigMap; a new one is taken",
+        "the ConfigMap with the snapshot of the runtime is damaged or belongs to another owner",
+        "delete that ConfigMap; a new snapshot is taken",
     ),
-    "JobCreationFailed": Words("the server refuses a Job of the JobSet", "read the message"),
-    "JobSetMissing": Words("somebody deleted the JobSet of a job that had not ended", "nothing; it is made anew"),
-    "JobSetTerminating": Words(
-        "somebody deleted the JobSet; it is on its way out", "nothing; it is made anew once it is gone"
-    ),
+    "JobCreationFailed": Words("the server refused a Job of the JobSet", "read the message"),
+    "JobSetMissing": Words("the JobSet of an unfinished job was deleted", "nothing; it is created again"),
+    "JobSetTerminating": Words("the JobSet is being deleted", "nothing; it is created again when it is gone"),
     "LeftoverPod": Words(
-        "a Pod of a Job that somebody deleted is still ending", "nothing; the Job is made anew when it is gone"
+        "a Pod of a deleted Job is still ending", "nothing; the Job is created again when the Pod is gone"
     ),
     "NameConflict": Words(
-        "an object that belongs to somebody else has a name that the job needs", "delete or rename one of the two"
+        "an object of another owner has a name that the job needs", "delete or rename one of the two"
     ),
-    "PVCCreationFailed": Words("the server refuses a PersistentVolumeClaim", "read the message"),
+    "PVCCreationFailed": Words("the server refused a PersistentVolumeClaim", "read the message"),
     "Refused": Words(
-        "the server refuses what the job needs (a quota, a missing permission, an invalid field)",
-        "read the message; it is tried again with growing pauses",
+        "the server refused an object of the job (a quota, a missing permission, an invalid field)",
+        "read the message; it is retried with increasing back-off",
     ),
     "RestartBackOff": Words(
-        "the job failed and is restarted; repeated failures make the pause longer, `until` says when it ends",
-        "`status.failure` says who failed first, and its last words",
+        "the job failed and will be restarted; the back-off grows with repeated failures, `until` is its end",
+        "`status.failure` shows which rank failed first, and its last lines",
     ),
     "Restarting": Words(
-        "somebody asked for a restart; what runs is stopped and the JobSet is replaced",
-        "nothing; the next attempt begins when the last one is gone",
+        "a restart was requested; running Pods are stopped and the JobSet is replaced",
+        "nothing; the next attempt starts when the last one has ended",
     ),
     "RuntimeNotFound": Words(
-        "the runtime that the TrainJob names does not exist",
-        "create it, and the job starts by itself; the message lists those that exist",
+        "the runtime of the TrainJob does not exist",
+        "create it, and the job starts automatically; the message lists the existing ones",
     ),
     "TrainingRuntimeNotSupported": Words(
-        "`runtimeRef` names a kind that is no runtime", "use a TrainingRuntime or a ClusterTrainingRuntime"
+        "`runtimeRef` refers to a kind that is not a runtime", "use a TrainingRuntime or a ClusterTrainingRuntime"
     ),
     "Queued": Words(
-        "the node has no room for all Pods of the job now, or others were first",
-        "nothing: the message says what is missing, the position in the queue, and what would free it",
+        "the node has no free resources for all Pods of the job, or other jobs are ahead in the queue",
+        "nothing; the message shows what is missing, the position in the queue, and which jobs must end first",
     ),
     "Unschedulable": Words(
-        "no node suits a Pod", "read the message: it says what the Pod asks for and what the node has"
+        "no node fits a Pod", "read the message: it shows what the Pod requests and what the node has"
     ),
     "Unsupported": Words(
-        "the job uses a field that this version does not carry out; it is never ignored",
-        "remove what the message names",
+        "the job uses a field that this version does not implement; such fields are never ignored",
+        "remove the field in the message",
     ),
 }
 
 CONDITIONS: Mapping[tuple[str, str, str], Words] = {
-    ("Complete", "True", "AllJobsCompleted"): Words("the job has ended well", "nothing"),
+    ("Complete", "True", "AllJobsCompleted"): Words("the job has completed successfully", "nothing"),
     ("Failed", "True", "DeadlineExceeded"): Words(
-        "it took longer than its `activeDeadlineSeconds`; what ran was stopped",
+        "the job exceeded its `activeDeadlineSeconds`; its Pods were stopped",
         "raise the deadline and submit it again",
     ),
     ("Failed", "True", "FailJobSetFailurePolicyAction"): Words(
-        "a rule of the failure policy says that this failure is final",
-        "the message ends with who failed first and its last words",
+        "a rule of the failure policy makes this failure final",
+        "the message ends with the rank that failed first and its last lines",
     ),
     ("Failed", "True", "FailedJobs"): Words(
         "a Job failed, and the runtime has no failure policy",
-        "the message ends with who failed first and its last words",
+        "the message ends with the rank that failed first and its last lines",
     ),
     ("Failed", "True", "ReachedMaxRestarts"): Words(
-        "it failed again after the last restart that `maxRestarts` allows",
-        "the message ends with who failed first; raise `maxRestarts` in the runtime if the cause was outside",
+        "the job failed again after the last restart that `maxRestarts` allows",
+        "the message ends with the rank that failed first; raise `maxRestarts` if the cause was external",
     ),
-    ("Suspended", "True", "Suspended"): Words("somebody set `spec.suspend`; nothing of it runs", "set it to false"),
-    ("Suspended", "False", "Resumed"): Words("it was suspended once, and is not any more", "nothing"),
+    ("Suspended", "True", "Suspended"): Words("`spec.suspend` is set; no Pods of the job run", "set it to false"),
+    ("Suspended", "False", "Resumed"): Words("the job was suspended and has been resumed", "nothing"),
 }

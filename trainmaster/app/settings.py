@@ -41,66 +41,66 @@ class ServerSettings:
     """Where the API server listens."""
 
     address: str = "127.0.0.1"
-    """IP address to listen on. Loopback by default: opening the server to a network is a decision, not an accident."""
+    """IP address to listen on. Loopback by default, so that the server is not exposed to a network by accident."""
     port: int = 0
-    """TCP port; 0 picks a free one at the first start and keeps it for this home."""
+    """TCP port; 0 chooses a free one at the first start and keeps it for this home."""
     names: tuple[str, ...] = ()
-    """Further host names and IP addresses for the server's certificate, besides localhost and the address above."""
+    """Additional host names and IP addresses for the server's certificate, besides localhost and the address above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The REST API (docs/rest.md): where it listens and what it takes."""
+    """The REST API (docs/rest.md): its address, limits, sign-up and identity provider."""
 
     enabled: bool = True
-    """Serve it. Its code is loaded at the first connection, so it costs nothing while nobody calls."""
+    """Serve the REST API. Its code is loaded at the first connection, so it costs nothing while it is not used."""
     address: str = "127.0.0.1"
     """IP address to listen on. Loopback by default, as for the API server."""
     port: int = 0
-    """TCP port; 0 picks a free one at the first start and keeps it for this home."""
+    """TCP port; 0 chooses a free one at the first start and keeps it for this home."""
     max_body_bytes: int = 2 * 1024 * 1024
-    """Largest body of a request; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
+    """Maximum size of a request body. Training code is stored in a ConfigMap, which has at most 1 MiB."""
     max_nodes: int = 1_000
-    """Most nodes of one job."""
+    """Maximum number of nodes of one job."""
     requests_per_second: float = 50.0
-    """Of each caller who is no administrator, on average; 0 is no limit."""
+    """Average request rate of each caller who is not an administrator; 0 is no limit."""
     request_burst: int = 200
-    """How many of them may come at once."""
+    """How many of those requests may arrive at once."""
     sign_up: Literal["off", "invited", "open"] = "off"
-    """Who may become a tenant without an administrator (docs/tenants.md): nobody, whoever has the code of an
-    invitation, or anybody who reaches the port. true and false mean open and off."""
+    """Who may become a tenant without an administrator (docs/tenants.md): off, no one; invited, anyone with an
+    invitation code; open, anyone who can reach the port. true and false mean open and off."""
     sign_ups_per_hour: int = 360
-    """New tenants that come without an invitation, from everywhere together."""
+    """New tenants per hour who sign up without an invitation, from all addresses together."""
     sign_ups_per_hour_per_address: int = 20
-    """Attempts to sign up from one address (IPv6: one /64), half of them at once."""
+    """Attempts to sign up per hour from one address (IPv6: one /64); half of them may arrive at once."""
     sign_up_tenants: int = 1_000
-    """Most tenants that signed themselves up, those included of whom only records or files are left."""
+    """Maximum number of tenants who signed up themselves, including deleted ones whose records or files are left."""
     sign_up_cpu: str = "2"
-    """CPUs of a tenant that signs itself up, as `tenant add --cpu`. Empty: no limit, which is for people you know."""
+    """CPUs of a tenant who signs up, as with `tenant add --cpu`. Empty: no limit; use that only for trusted users."""
     sign_up_memory: str = "4Gi"
-    """Its memory. Empty: no limit."""
+    """Memory of a tenant who signs up. Empty: no limit."""
     sign_up_storage: str = "20Gi"
-    """Its storage. Empty: no limit."""
+    """Storage of a tenant who signs up. Empty: no limit."""
     check_code: bool = True
-    """Refuse training code that the Python of the server cannot parse. false where jobs run on a newer Python."""
+    """Refuse training code that the server's Python cannot parse. Set it to false if jobs run on a newer Python."""
     oidc_issuer: str = ""
-    """Also take OpenID Connect tokens of this issuer, an https address as it stands in their `iss`. Empty: none."""
+    """Also accept OpenID Connect tokens of this issuer, an https URL as in their `iss`. Empty: none."""
     oidc_audience: str = ""
-    """The `aud` that such a token must have: the client that your identity provider knows us as."""
+    """The required `aud` of such a token: the client id of this API at your identity provider."""
     oidc_jwks: str = ""
-    """Where the issuer's keys are: an https address or a file. Empty: where the issuer's own description says."""
+    """The issuer's keys: an https URL or a file. Empty: the URL in the issuer's discovery document."""
     oidc_ca: str = ""
-    """File with the CA of the issuer's certificate. Empty: those that the machine trusts."""
+    """File with the CA of the issuer's certificate. Empty: the CAs that the machine trusts."""
     oidc_private_addresses: bool = False
-    """Whether the issuer's keys may be fetched from a private or loopback address that a name stands for. An address
-    that `oidc_issuer` or `oidc_jwks` itself names (`https://10.0.0.7`, `http://localhost:8080`) is always allowed, a
-    link-local one never. false: whoever answers for the issuer's name cannot point the server at its own network."""
+    """Allow fetching the issuer's keys when its name resolves to a private or loopback address. A literal address in
+    `oidc_issuer` or `oidc_jwks` (`https://10.0.0.7`, `http://localhost:8080`) is always allowed, a link-local one
+    never. With false, the DNS of the issuer cannot direct the server to its own network."""
     oidc_user_claim: str = "sub"
     """Claim with the name of the user."""
     oidc_groups_claim: str = "groups"
-    """Claim with their groups, a text or a list of texts. Empty: no groups."""
+    """Claim with the groups of the user, a string or a list of strings. Empty: no groups."""
     oidc_prefix: str = "oidc:"
-    """Stands before every such name and group, so that they are never somebody else's."""
+    """Prefix of every such name and group, so that they cannot collide with other users and groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,38 +108,38 @@ class Storage:
     """The SQLite file with all objects."""
 
     synchronous: Literal["full", "normal"] = "full"
-    """full: what was acknowledged survives a power cut. normal: a power cut may take the last milliseconds."""
+    """full: acknowledged writes survive a power cut. normal: a power cut may lose the last milliseconds."""
     commit: Literal["auto", "inline", "thread"] = "auto"
-    """Where commits run: in the event loop, in a thread, or by the measured speed of this disk."""
+    """Where commits run: in the event loop (inline) or in a thread; auto decides by the measured speed of the disk."""
     window_events: int = 8_192
-    """Events kept per kind for watches that resume; a watch from before is answered 410 and lists again."""
+    """Events kept per kind for watches that resume; a watch from an older revision gets 410 and has to list again."""
     window_bytes: int = 16 * 1024 * 1024
-    """The same bound in bytes; whichever is reached first drops the oldest events."""
+    """The same limit in bytes; the oldest events are dropped when either limit is reached."""
     reserve_mib: int = 16
-    """MiB that are put aside inside the database for when the disk is full, so that deletes, statuses and evictions go
-    on; with less than this free on the disk (on a small one a 32nd of it) users add nothing more (507). 0: neither."""
+    """MiB reserved inside the database for when the disk is full, so that deletes, status updates and evictions still
+    work. With less than this free (on a small disk, a 32nd of it), writes of users that add data get 507. 0: off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The record of writes: who changed what, when, and the outcome."""
+    """The audit log of writes: who changed what and when, and the response."""
 
     enabled: bool = True
     """Write logs/audit.log in the home, one JSON object per line, without request bodies."""
     max_bytes: int = 16 * 1024 * 1024
-    """Size at which a new file is begun."""
+    """Size at which the file is rotated."""
     keep: int = 3
-    """Older files that are kept beside it."""
+    """Number of rotated files to keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What the server writes to standard error, or with --detach to logs/server.log."""
+    """The server's log on standard error, or with --detach in logs/server.log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important lines that are written."""
+    """Minimum severity of the lines that are written."""
     form: Literal["text", "json"] = "text"
-    """text for people, json (one object per line) for machines."""
+    """Format of the lines: text, or json with one object per line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,88 +147,89 @@ class ProcessSettings:
     """The control-plane process itself."""
 
     uvloop: bool = True
-    """Use the faster event loop when it is installed."""
+    """Use uvloop, a faster event loop, if it is installed."""
     workloads: bool = True
-    """Run the controllers and the node. false: an API server only, on which jobs are stored and nothing happens."""
+    """Run the controllers and the node. false: only an API server, which stores jobs but does not run them."""
     stop_seconds: float = 20.0
-    """How long a stopping server may take before it gives up waiting and ends anyway."""
+    """How long a server may take to shut down before it exits anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """Pods as processes of this machine, and what the machine offers them (docs/scheduling.md)."""
+    """Pods as processes on this machine, and the resources for them (docs/scheduling.md)."""
 
     isolation: Literal["auto", "full", "user", "plain"] = "auto"
-    """How far Pods are kept from the machine and from each other; auto takes the best that works here.
-    `trainmaster doctor` says which that is and why; see docs/isolation.md."""
+    """How Pods are isolated from the machine and from each other; auto uses the best level that works here.
+    `trainmaster doctor` shows which one that is and why; see docs/isolation.md."""
     egress: bool = True
-    """Let Pods with a network of their own reach the outside through a proxy (pip, git, downloads)."""
+    """Let Pods that have their own network connect to other hosts through a proxy (pip, git, downloads)."""
     proxy: str = ""
-    """The proxy that this machine itself must use, `http://host:port`; empty for none."""
+    """The proxy that this machine itself has to use, `http://host:port`; empty for none."""
     tenant_egress: Literal["internet", "none", "all"] = "internet"
-    """How far that leads for Pods of tenants: internet, public addresses only; none, nothing; all, the local network
-    too. This machine's own addresses are never in it. The owner's Pods are not bound by it."""
+    """What Pods of tenants can reach through the proxy: internet, only public addresses; none, nothing; all, also the
+    local network. This machine's own addresses are never included. Does not apply to the owner's Pods."""
     tenant_egress_allow: tuple[str, ...] = ()
-    """What is open to Pods of tenants all the same, for example a package index or an object store nearby: host:port,
+    """Exceptions that Pods of tenants can reach, for example a local package index or object store: host:port,
     address:port, address or network (10.1.0.0/16)."""
     tenant_write_mib: int = 64
-    """What the Pods of one tenant may write to the disk together, in MiB per second; 0: no limit. Who is faster is
-    frozen for moments: on a disk that is kept busy, everybody else's writes wait. Needs control groups."""
+    """What all Pods of one tenant together may write to the disk, in MiB per second; 0: no limit. Faster writers are
+    frozen for moments, because on a busy disk the writes of everyone wait. Needs control groups."""
     restart_seconds: float = 1.0
-    """Pause before a container is restarted in place (restartPolicy Always, OnFailure) for the second time; it doubles
-    with each restart. The first restart has none, and ten minutes of running start over. A kubelet: 10."""
+    """Back-off before a container is restarted in place (restartPolicy Always, OnFailure) for the second time; it
+    doubles with each restart. The first restart is immediate; ten minutes of running reset it. Kubelet: 10."""
     restart_max_seconds: float = 60.0
-    """The longest such pause. A kubelet: 300."""
+    """Maximum of that back-off. Kubelet: 300."""
     host_paths: bool = True
-    """Let Pods mount paths of this machine (volumes of kind hostPath, and PersistentVolumes that name one)."""
+    """Let Pods mount paths of this machine (hostPath volumes, and PersistentVolumes with a hostPath)."""
     packages_mib: int = 16384
-    """What the installation of one environment (annotation trainmaster.dev/packages) may take on disk, its downloads
-    included, in MiB. The largest frameworks take a third of it."""
+    """Disk space for the installation of one environment (annotation trainmaster.dev/packages), including downloads,
+    in MiB. The largest frameworks need a third of the default."""
     warm: Literal["off", "auto"] = "off"
-    """auto: where an environment has torch, Python programs begin in forks of an interpreter that has imported it, in
-    milliseconds instead of seconds; see docs/warm-start.md. A Pod's annotation trainmaster.dev/warm goes over it."""
+    """auto: in environments with torch, Python programs are forked from an interpreter that has already imported it,
+    which takes milliseconds instead of seconds; see docs/warm-start.md. A Pod's annotation trainmaster.dev/warm
+    overrides it."""
     cpus: float = 0.0
-    """CPUs that jobs may have together; 0: all that this process may use."""
+    """CPUs for all jobs together; 0: all that this process may use."""
     memory_mib: int = 0
-    """Memory that jobs may have together, in MiB; 0: all of it."""
+    """Memory for all jobs together, in MiB; 0: all of it."""
     gpus: int = 0
-    """GPUs to declare; 0: those that are found. More than are found makes sense only on a machine without any."""
+    """Number of GPUs to declare; 0: the detected ones. Declare more only on a machine without any, for tests."""
     pods: int = 1000
-    """Pods that may run at one time."""
+    """Maximum number of Pods that run at the same time."""
     min_free_disk_mib: int = 1024
-    """Below so much free space on the disk of the home (on a small disk a tenth of it) no new Pods are started, and
-    Pods that took the space are evicted: those over their own limit first, then tenants', the owner's last."""
+    """If less than this is free on the home's disk (on a small disk, a tenth of it), no new Pods are started, and Pods
+    that used up the space are evicted: those over their own limit first, then tenants', the owner's last."""
     labels: tuple[str, ...] = ()
-    """Labels of the Node, key=value, besides those that are found and over them."""
+    """Labels of the Node, key=value, in addition to the detected ones, which they override."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Records of jobs that are over; see `trainmaster history`."""
+    """Records of finished jobs; see `trainmaster history`."""
 
     keep_days: float = 365.0
-    """How long the record and the logs of a deleted job are kept."""
+    """How many days the record and the logs of a deleted job are kept."""
     max_bytes: int = 20 * 1024 * 1024 * 1024
-    """What all of them may take; above it the oldest deleted jobs are forgotten."""
+    """Maximum size of all of them; above it, the records of the oldest deleted jobs are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """What the Job controller does where a Job leaves it open. Gangs restart by rules of their own."""
+    """Defaults of the Job controller. The restarts of gangs have their own rules (docs/jobset.md)."""
 
     replacement_seconds: float = 10.0
-    """Pause before a failed Pod is replaced; each further failure doubles it, a success starts over. As upstream."""
+    """Back-off before a failed Pod is replaced; doubled by each further failure, reset by a success. As upstream."""
     replacement_max_seconds: float = 600.0
-    """The longest such pause."""
+    """Maximum of that back-off."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressOptions:
-    """Reports of training programs; see docs/progress.md."""
+    """Progress reports of training programs; see docs/progress.md."""
 
     enabled: bool = True
-    """Tell the containers of a trainer where to report (KUBEFLOW_TRAINER_SERVER_URL and two more). Upstream's
-    gate TrainJobStatus, which is off there."""
+    """Set the variables for progress reports in the trainer's containers (KUBEFLOW_TRAINER_SERVER_URL and two more).
+    This is upstream's feature gate TrainJobStatus, which is off there."""
 
 
 @dataclass(frozen=True, slots=True)
