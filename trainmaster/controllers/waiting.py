@@ -13,8 +13,11 @@ from datetime import datetime
 import orjson
 
 from trainmaster.api.labels import WAITING
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_annotations
+from trainmaster.client.writes import Patch
+from trainmaster.engine.draft import build_patch
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.kit.clock import format_time
 
 PASSING = frozenset({"Queued", "RestartBackOff", "LeftoverPod", "ClaimTerminating"})
@@ -49,15 +52,18 @@ def find_annotated(obj: Fields) -> Fields | None:
     return value if is_ours else None
 
 
-def build_annotation_patch(obj: Fields, waiting: Waiting | None, now: datetime) -> Object | None:
-    """The metadata patch that makes the annotation true; None when it is already."""
-    before = find_annotated(obj)
+def build_annotation_patch(
+    gvr: GVR, obj: ObjectModel, waiting: Waiting | None, now: datetime, *, versioned: bool = False
+) -> Patch | None:
+    """Makes the annotation true; None when it is already."""
+    text: str | None = None
     if waiting is None:
-        if WAITING not in read_annotations(obj):
+        if WAITING not in obj.annotations:
             return None
-        return {"metadata": {"uid": obj["metadata"]["uid"], "annotations": {WAITING: None}}}
-    after = waiting.to_wire(before, now)
-    if before == after:
-        return None
-    text = orjson.dumps(after).decode()
-    return {"metadata": {"uid": obj["metadata"]["uid"], "annotations": {WAITING: text}}}
+    else:
+        before = find_annotated(obj.raw)
+        after = waiting.to_wire(before, now)
+        if before == after:
+            return None
+        text = orjson.dumps(after).decode()
+    return build_patch(gvr, obj, {"metadata": {"annotations": {WAITING: text}}}, versioned=versioned)

@@ -104,13 +104,13 @@ def _find_problem(job: Job, refusals: Sequence[WriteRefusal]) -> Waiting | None:
 
 
 def _wait(raw: Object, problem: Waiting, now: Now) -> Plan:
-    patch = build_annotation_patch(raw, problem, now.wall)
+    job = Job(raw)
+    patch = build_annotation_patch(JOBS, job, problem, now.wall)
     if patch is None:
         return NOTHING
-    job = Job(raw)
     news = read_text(find_annotated(raw), "message") != problem.message
     notes = (Note(raw, problem.reason, problem.message, warning=True),) if news else ()
-    writes = [Patch(JOBS, job.namespace, job.name, patch)]
+    writes = [patch]
     if "startTime" not in job.status and not job.is_suspended:
         # The Job has started, even if its first Pods were refused: deadlines count from here.
         started = {"startTime": format_time(now.wall), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}

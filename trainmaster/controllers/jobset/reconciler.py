@@ -68,9 +68,9 @@ def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft
     if remaining == 0:
         return Plan((*writes, ttl.build_delete(jobset)))
     writes += ttl.release_jobs(jobset, buckets)
-    cleared = build_annotation_patch(jobset.raw, None, now.wall)
+    cleared = build_annotation_patch(JOB_SETS, jobset, None, now.wall)
     if cleared is not None:
-        return Plan((*writes, _patch(jobset, cleared)), requeue_after=remaining)
+        return Plan((*writes, cleared), requeue_after=remaining)
     return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes), requeue_after=remaining)
 
 
@@ -88,11 +88,11 @@ def _run(
         writes = (*previous, *toggled)
         return _build_plan(writes, draft) if pause is NOTHING else Plan((*writes, *pause.writes), None, pause.notes)
     writes = (*previous, *missing, *toggled)
-    reason = build_annotation_patch(jobset.raw, _find_reason(buckets), now.wall)
+    reason = build_annotation_patch(JOB_SETS, jobset, _find_reason(buckets), now.wall)
     if reason is None:
         return _build_plan(writes, draft)
     # Last, so that a refusal before it keeps the reason that stands.
-    return Plan((*writes, _patch(jobset, reason)))
+    return Plan((*writes, reason))
 
 
 def _find_reason(buckets: ChildJobs) -> Waiting | None:
@@ -155,13 +155,13 @@ def _explain(refusal: WriteRefusal) -> Waiting:
 
 def _wait(jobset: JobSet, problem: Waiting, now: Now, *, repeat: bool = False) -> Plan:
     """`repeat`: an event for each attempt and not only for the first, counted in one object."""
-    patch = build_annotation_patch(jobset.raw, problem, now.wall)
+    patch = build_annotation_patch(JOB_SETS, jobset, problem, now.wall)
     before = find_annotated(jobset.raw)
     news = repeat or before is None or before.get("message") != problem.message
     notes = (Note(jobset.raw, problem.reason, problem.message, warning=True),) if news else ()
     if patch is None:
         return Plan(notes=notes) if notes else NOTHING
-    return Plan((_patch(jobset, patch),), None, notes)
+    return Plan((patch,), None, notes)
 
 
 def _build_plan(writes: Sequence[Write], draft: JobSetDraft) -> Plan:

@@ -25,7 +25,7 @@ from trainmaster.api.reading import read_status
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NAMESPACES, NODES, PODS
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.view import View, summarize
-from trainmaster.client.writes import Patch, Write, WriteRefusal
+from trainmaster.client.writes import Patch, WriteRefusal
 from trainmaster.controllers.scheduler.free_amounts import make_room
 from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, LedgerEntry, SchedulingLedger
 from trainmaster.controllers.scheduler.placement import list_unmet
@@ -40,7 +40,8 @@ from trainmaster.controllers.scheduler.queue_pass import (
 from trainmaster.controllers.scheduler.sentences import describe
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch
 from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import NOTHING, Note, Plan
+from trainmaster.engine.draft import Draft, build_patch
+from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
 from trainmaster.jobs.models.nodes import Node
@@ -77,51 +78,50 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     for verdict in look.waiting:
         if request == REPORT or _is_news(verdict):
             _tell(view, teller, look, ledger, verdict)
-    return teller.build_plan(None if look.is_complete else AT_ONCE)
+    teller.wake_after(None if look.is_complete else AT_ONCE)
+    return teller.build_plan()
 
 
 def _bind(view: View, look: Look, node: Node | None) -> Plan:
     """`node`: selectors that it does not meet are let through, and that is said."""
-    writes: list[Write] = []
-    notes: list[Note] = []
+    draft = Draft()
     for verdict, devices in look.admitted:
         rest = list(devices)
         for entry in verdict.gang.list_waiting():
-            raw = _find_pod(view, entry)
-            if raw is None:
+            pod = _find_pod(view, entry)
+            if pod is None:
                 continue
-            pod = Pod(raw)
             count = entry.amounts.get(GPU, 0)
             own, rest = rest[:count], rest[count:]
-            writes.append(_build_binding(pod, own))
+            draft.writes.append(_build_binding(pod, own))
             name = f"{entry.place[0]}/{entry.place[1]}"
-            notes.append(Note(raw, "Scheduled", f"Successfully assigned {name} to {NODE}", action="Binding"))
+            draft.note(pod, "Scheduled", f"Successfully assigned {name} to {NODE}", action="Binding")
             unmet = list_unmet(pod, node) if node is not None else ()
             if unmet:
                 text = f"no node has {'; '.join(unmet)}: ignored, as the policy {NAMESPACE}/{NAME} says"
-                notes.append(Note(raw, "Approximated", text, action="Binding"))
-    return Plan(tuple(writes), None, tuple(notes), AT_ONCE)
+                draft.note(pod, "Approximated", text, action="Binding")
+    draft.wake_after(AT_ONCE)
+    return draft.build_plan()
 
 
-def _find_pod(view: View, entry: LedgerEntry) -> Object | None:
+def _find_pod(view: View, entry: LedgerEntry) -> Pod | None:
     """The Pod of the entry, unless it is gone or about to go."""
-    pod = view.find(PODS, *entry.place)
-    is_there = pod is not None and pod["metadata"]["uid"] == entry.uid and not Pod(pod).is_deleting
-    return pod if is_there else None
+    found = view.find(PODS, *entry.place)
+    pod = Pod(found) if found is not None else None
+    return pod if pod is not None and pod.uid == entry.uid and not pod.is_deleting else None
 
 
 def _build_binding(pod: Pod, devices: Sequence[Device]) -> Patch:
-    head: Object = {"uid": pod.uid}
+    body: Object = {"spec": {"nodeName": NODE}}
     annotations: dict[str, str | None] = {}
     if WAITING in pod.annotations:
         annotations[WAITING] = None
     if devices:
-        # A lease that was given must not be given again by somebody who has not seen it.
-        head["resourceVersion"] = pod.resource_version
         annotations[DEVICES] = render_lease(pod.spec, devices)
     if annotations:
-        head["annotations"] = annotations
-    return Patch(PODS, pod.namespace, pod.name, {"metadata": head, "spec": {"nodeName": NODE}})
+        body["metadata"] = {"annotations": annotations}
+    # A lease that was given must not be given again by somebody who has not seen it.
+    return build_patch(PODS, pod, body, versioned=bool(devices))
 
 
 def _tell(view: View, teller: _Teller, look: Look, ledger: SchedulingLedger, verdict: SchedulingVerdict) -> None:
@@ -169,17 +169,15 @@ def _explain_refusal(ledger: SchedulingLedger, teller: _Teller, refusal: WriteRe
     return teller.build_plan()
 
 
-class _Teller:
+class _Teller(Draft):
     """Collects what Pods that wait say about it."""
 
+    __slots__ = ("_now", "_view")
+
     def __init__(self, view: View, now: datetime) -> None:
+        super().__init__()
         self._view = view
         self._now = now
-        self._writes: list[Write] = []
-        self._notes: list[Note] = []
-
-    def build_plan(self, requeue_after: float | None = None) -> Plan:
-        return Plan(tuple(self._writes), None, tuple(self._notes), requeue_after)
 
     def tell(self, gang: Gang, message: str, waiting: Waiting | None, *, reason: str = "Unschedulable") -> None:
         """`message` stands on every Pod of the gang, `waiting` on one, for the objects above it."""
@@ -197,21 +195,17 @@ class _Teller:
             if entry.said != message:
                 self._set_condition(pod, reason, message)
                 if waiting is not None and (is_leader or not is_large):
-                    self._notes.append(Note(pod, "FailedScheduling", message, warning=True, action="Scheduling"))
+                    self.note(pod, "FailedScheduling", message, warning=True, action="Scheduling")
 
-    def _mark(self, pod: Object, waiting: Waiting | None) -> None:
-        meta = pod["metadata"]
-        patch = build_annotation_patch(pod, waiting, self._now)
+    def _mark(self, pod: Pod, waiting: Waiting | None) -> None:
+        patch = build_annotation_patch(PODS, pod, waiting, self._now, versioned=True)
         if patch is not None:
-            patch["metadata"]["resourceVersion"] = meta["resourceVersion"]
-            self._writes.append(Patch(PODS, meta["namespace"], meta["name"], patch))
+            self.writes.append(patch)
 
-    def _set_condition(self, pod: Object, reason: str, message: str) -> None:
-        meta = pod["metadata"]
+    def _set_condition(self, pod: Pod, reason: str, message: str) -> None:
         condition = {**build_condition("PodScheduled", False, reason, message, self._now), "lastProbeTime": None}
-        body = {"conditions": set_condition(list_conditions(pod), condition)}
-        patch = {"metadata": {"uid": meta["uid"]}, "status": body}
-        self._writes.append(Patch(PODS, meta["namespace"], meta["name"], patch, "status"))
+        body = {"status": {"conditions": set_condition(list_conditions(pod.raw), condition)}}
+        self.writes.append(build_patch(PODS, pod, body, subresource="status"))
 
 
 def map_pod(view: View, pod: Object) -> Iterable[Request]:
