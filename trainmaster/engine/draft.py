@@ -55,6 +55,11 @@ class Draft:
         self.effects: list[Effect] = []
         self._requeue_after: float | None = None
 
+    def write(self, write: Write | None) -> None:
+        """None writes nothing."""
+        if write is not None:
+            self.writes.append(write)
+
     def note(
         self, about: ObjectModel, reason: str, message: str, *, warning: bool = False, action: str = "Reconciling"
     ) -> None:

@@ -61,7 +61,7 @@ def test_a_draft_of_nothing_is_no_plan() -> None:
 def test_a_draft_collects_and_the_earliest_wake_up_counts() -> None:
     draft, obj = Draft(), make_object()
     gone = build_delete(JOBS, obj)
-    draft.writes.append(gone)
+    draft.write(gone)
     draft.note(obj, "Reason", "text", warning=True)
     draft.effects.append(Effect("archive", {}))
     for seconds in (5.0, 2.0, None, 3.0):

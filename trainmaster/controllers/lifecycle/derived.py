@@ -81,7 +81,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     if left > 0:
         draft.wake_after(left)
     else:
-        draft.writes.append(build_delete(TRAINING_RUNTIMES, runtime, versioned=True))
+        draft.write(build_delete(TRAINING_RUNTIMES, runtime, versioned=True))
     return draft.build_plan()
 
 

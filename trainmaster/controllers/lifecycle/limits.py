@@ -63,7 +63,7 @@ def reconcile(
             elif len(draft.writes) == MOST:
                 draft.wake_after(0.001)
             else:
-                draft.writes.append(build_delete(TRAIN_JOBS, trainjob, versioned=True))
+                draft.write(build_delete(TRAIN_JOBS, trainjob, versioned=True))
                 text = f"deleted: this namespace keeps the newest {limit} that are {kind}"
                 draft.note(trainjob, "HistoryLimit", text)
     return draft.build_plan()

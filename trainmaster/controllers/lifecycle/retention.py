@@ -64,7 +64,7 @@ def reconcile(
     left = None if term is None else term.seconds - passed
     draft = ObjectDraft(TRAIN_JOBS, trainjob)
     if left is not None and left <= 0 and archived and not refusals:
-        draft.writes.append(build_delete(TRAIN_JOBS, trainjob, versioned=True))
+        draft.write(build_delete(TRAIN_JOBS, trainjob, versioned=True))
         return draft.build_plan()
     text = _explain_kept(left, trouble, refusals)
     if context.publish:

@@ -93,7 +93,7 @@ def _bind(view: View, look: Look, node: Node | None) -> Plan:
                 continue
             count = entry.amounts.get(GPU, 0)
             own, rest = rest[:count], rest[count:]
-            draft.writes.append(_build_binding(pod, own))
+            draft.write(_build_binding(pod, own))
             name = f"{entry.place[0]}/{entry.place[1]}"
             draft.note(pod, "Scheduled", f"Successfully assigned {name} to {NODE}", action="Binding")
             unmet = list_unmet(pod, node) if node is not None else ()
@@ -191,21 +191,17 @@ class _Teller(Draft):
             pod = _find_pod(self._view, entry)
             if pod is None:
                 continue
-            self._mark(pod, waiting if is_leader else None)
+            mark = waiting if is_leader else None
+            self.write(build_annotation_patch(PODS, pod, mark, self._now, versioned=True))
             if entry.said != message:
                 self._set_condition(pod, reason, message)
                 if waiting is not None and (is_leader or not is_large):
                     self.note(pod, "FailedScheduling", message, warning=True, action="Scheduling")
 
-    def _mark(self, pod: Pod, waiting: Waiting | None) -> None:
-        patch = build_annotation_patch(PODS, pod, waiting, self._now, versioned=True)
-        if patch is not None:
-            self.writes.append(patch)
-
     def _set_condition(self, pod: Pod, reason: str, message: str) -> None:
         condition = {**build_condition("PodScheduled", False, reason, message, self._now), "lastProbeTime": None}
         body = {"status": {"conditions": set_condition(list_conditions(pod.raw), condition)}}
-        self.writes.append(build_patch(PODS, pod, body, subresource="status"))
+        self.write(build_patch(PODS, pod, body, subresource="status"))
 
 
 def map_pod(view: View, pod: Object) -> Iterable[Request]:

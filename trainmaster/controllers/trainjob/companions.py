@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from trainmaster.api.meta import Object
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Patch, Write
+from trainmaster.client.writes import Create, Write
 from trainmaster.controllers.frameworks.contract import Companion
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.waiting import Waiting
+from trainmaster.engine.draft import build_patch
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.trainjobs import TrainJob
 
@@ -30,7 +31,9 @@ def plan_companions(view: View, trainjob: TrainJob, companions: Iterable[Compani
             text = f'a {companion.kind} "{companion.name}" exists that does not belong to this TrainJob'
             return Waiting("NameConflict", f"{text}; delete or rename one of the two")
         if not companion.once and not found.is_deleting:
-            writes.extend(_correct(found, companion))
+            changed = {name: value for name, value in companion.make().items() if found.raw.get(name) != value}
+            if changed:
+                writes.append(build_patch(companion.gvr, found, changed))
     return writes
 
 
@@ -45,11 +48,3 @@ def _build(trainjob: TrainJob, companion: Companion) -> Object:
         },
         **companion.make(),
     }
-
-
-def _correct(found: ObjectModel, companion: Companion) -> Sequence[Write]:
-    changed = {name: value for name, value in companion.make().items() if found.raw.get(name) != value}
-    if not changed:
-        return ()
-    patch = {"metadata": {"uid": found.uid}, **changed}
-    return (Patch(companion.gvr, found.namespace, found.name, patch),)

@@ -11,7 +11,6 @@ says so. What retrying cannot help ends there too, so nothing loops without a re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 from trainmaster.api.meta import Fields, Object
@@ -29,16 +28,17 @@ from trainmaster.api.resources import (
 from trainmaster.api.training import overrides, restarts
 from trainmaster.api.training.steps import find_policy, get_runtime_spec
 from trainmaster.client.view import View, summarize
-from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
+from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob import attempts, deadline, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import FoundRuntime, MissingRuntimes, resolve_runtime
-from trainmaster.controllers.trainjob.status import build_status, fail, is_told
+from trainmaster.controllers.trainjob.status import fail, follow_jobset, is_told, set_status
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import NOTHING, Note, Plan
+from trainmaster.engine.draft import ObjectDraft, build_delete
+from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_owner, map_to_self
 from trainmaster.jobs.models.jobsets import JobSet
@@ -57,21 +57,6 @@ TERMINATING = "JobSetTerminating"
 RESTARTING = "Restarting"
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What a pass wants to do, before the status is added."""
-
-    writes: tuple[Write, ...] = ()
-    waiting: Waiting | None = None
-    remarks: tuple[str, ...] = ()
-    suspended: bool | None = None
-    """Whether the JobSet is suspended once the writes are done; None: as the TrainJob asks."""
-    failure: Fields | None = None
-    """The first of the newest attempt that had one."""
-    began: str = ""
-    """When the present attempt began."""
-
-
 def reconcile(
     context: FrameworkContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
 ) -> Plan:
@@ -83,27 +68,34 @@ def reconcile(
         return NOTHING
     jobset = _find_jobset(view, trainjob)
     own = jobset if jobset is not None and jobset.is_owned_by(trainjob.uid) else None
+    draft = ObjectDraft(TRAIN_JOBS, trainjob)
     if trainjob.is_finished:
-        return _follow_end(trainjob, own, now)
+        _follow_end(draft, trainjob, own, now)
+        return draft.build_plan()
     runtime = resolve_runtime(view, trainjob)
     left = deadline.find_time_left(trainjob, runtime.obj if isinstance(runtime, FoundRuntime) else None, now)
     if left is not None and left <= 0:
-        note = Note(trainjob.raw, deadline.REASON, deadline.MESSAGE, warning=True)
-        return _report(trainjob, fail(trainjob, deadline.REASON, deadline.MESSAGE, now.wall), notes=(note,))
+        draft.note(trainjob, deadline.REASON, deadline.MESSAGE, warning=True)
+        fail(draft, deadline.REASON, deadline.MESSAGE, now.wall)
+        return draft.build_plan()
     failure = None if own is None else verdict.find_failure(view, trainjob, own)
     pause = 0.0 if own is None else verdict.get_pause(view, own, failure, now)
     if pause > 0:
-        return Plan(requeue_after=pause)
+        draft.wake_after(pause)
+        return draft.build_plan()
     if refusals:
-        outcome = _explain_refusal(refusals[0], own)
+        waiting: Waiting | None = _explain_refusal(refusals[0])
     elif own is not None:
-        outcome = _keep(context, view, trainjob, own, runtime)
+        waiting = _keep(draft, context, view, trainjob, own, runtime)
     elif jobset is not None:
-        outcome = _Outcome(waiting=_explain_foreign(jobset))
+        waiting = _explain_foreign(jobset)
     else:
-        outcome = _start(context, view, trainjob, runtime)
+        waiting = _start(draft, context, view, trainjob, runtime)
     began = attempts.find_beginning(view, trainjob, own)
-    return _finish(trainjob, own, replace(outcome, failure=failure, began=began), now, left)
+    set_status(draft, trainjob, own, waiting, now.wall, failure=failure, began=began)
+    _note_news(draft, trainjob, waiting, failure)
+    draft.wake_after(left)
+    return draft.build_plan()
 
 
 def _find_jobset(view: View, trainjob: TrainJob) -> JobSet | None:
@@ -112,23 +104,29 @@ def _find_jobset(view: View, trainjob: TrainJob) -> JobSet | None:
     return None if found is None else JobSet(found)
 
 
-def _start(context: FrameworkContext, view: View, trainjob: TrainJob, runtime: FoundRuntime | Waiting) -> _Outcome:
-    """No JobSet yet, or none any more: everything that is missing, the JobSet last."""
+def _start(
+    draft: ObjectDraft, context: FrameworkContext, view: View, trainjob: TrainJob, runtime: FoundRuntime | Waiting
+) -> Waiting | None:
+    """No JobSet yet, or none any more: everything that is missing, the JobSet last. Returns why it has to wait."""
     if isinstance(runtime, Waiting):
-        return _Outcome(waiting=runtime)
+        return runtime
     if _had_jobset(trainjob):
         text = "the JobSet is gone although the job has not ended; it is made anew"
         if trainjob.waiting_reason == RESTARTING:
             text = "the JobSet of the last attempt is gone; the next one is made"
-        return _Outcome(waiting=Waiting(MISSING, text))
+        return Waiting(MISSING, text)
     children = build_children(trainjob, runtime.obj, context)
     if isinstance(children, Waiting):
-        return _Outcome(waiting=children)
+        return children
     companions = plan_companions(view, trainjob, children.companions)
     if isinstance(companions, Waiting):
-        return _Outcome(waiting=companions)
-    writes = [*_keep_snapshot(runtime), *companions, Create(JOB_SETS, children.jobset)]
-    return _Outcome(tuple(writes), remarks=children.remarks)
+        return companions
+    draft.write(runtime.snapshot)
+    draft.writes += companions
+    draft.write(Create(JOB_SETS, children.jobset))
+    for remark in children.remarks:
+        draft.note(trainjob, REMARK_REASON, remark, warning=True)
+    return None
 
 
 def _had_jobset(trainjob: TrainJob) -> bool:
@@ -138,50 +136,51 @@ def _had_jobset(trainjob: TrainJob) -> bool:
 
 
 def _keep(
-    context: FrameworkContext, view: View, trainjob: TrainJob, jobset: JobSet, runtime: FoundRuntime | Waiting
-) -> _Outcome:
-    """The JobSet exists. It is frozen while it runs; suspended, it follows the TrainJob."""
+    draft: ObjectDraft,
+    context: FrameworkContext,
+    view: View,
+    trainjob: TrainJob,
+    jobset: JobSet,
+    runtime: FoundRuntime | Waiting,
+) -> Waiting | None:
+    """The JobSet exists. It is frozen while it runs; suspended, it follows the TrainJob. Returns why it has to wait."""
     want, have = trainjob.is_suspended, jobset.is_suspended
     if restarts.is_asked_for(trainjob.raw, jobset.raw) and not jobset.is_finished:
-        return _restart(trainjob, jobset)
+        return _restart(draft, trainjob, jobset)
     if jobset.is_deleting:
-        text = f"the JobSet {jobset.name} was deleted by hand; it is made anew once it is gone"
-        return _Outcome(waiting=Waiting(TERMINATING, text), suspended=have)
+        return Waiting(TERMINATING, f"the JobSet {jobset.name} was deleted by hand; it is made anew once it is gone")
     if isinstance(runtime, Waiting):
         if have and not want:
-            return _Outcome(waiting=runtime, suspended=have)
-        return _Outcome((suspension.build_toggle(jobset, want),)) if want != have else _Outcome()
-    writes: list[Write] = [*_keep_snapshot(runtime)]
+            return runtime
+        if want != have:
+            draft.write(suspension.build_toggle(jobset, want))
+        return None
+    draft.write(runtime.snapshot)
     if not have and want:
-        return _Outcome((*writes, suspension.build_toggle(jobset, want)))
+        draft.write(suspension.build_toggle(jobset, want))
+        return None
     if have or _has_companions(runtime.obj, context):
         children = build_children(trainjob, runtime.obj, context)
         if isinstance(children, Waiting):
-            return _Outcome(tuple(writes), waiting=children, suspended=have)
+            return children
         companions = plan_companions(view, trainjob, children.companions)
         if isinstance(companions, Waiting):
-            return _Outcome(tuple(writes), waiting=companions, suspended=have)
-        writes += companions
+            return companions
+        draft.writes += companions
         if have:
-            update = suspension.build_update(jobset, JobSet(children.jobset))
-            return _Outcome((*writes, *([] if update is None else [update])))
-    marks = suspension.build_marks(jobset, overrides.merge_metadata(trainjob.raw, runtime.obj))
-    return _Outcome((*writes, *([] if marks is None else [marks])))
+            draft.write(suspension.build_update(jobset, JobSet(children.jobset)))
+            return None
+    draft.write(suspension.build_marks(jobset, overrides.merge_metadata(trainjob.raw, runtime.obj)))
+    return None
 
 
-def _restart(trainjob: TrainJob, jobset: JobSet) -> _Outcome:
+def _restart(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet) -> Waiting:
     """The JobSet goes, and is made anew once it is gone; both have one name, so there is never a second gang. What has
     ended, or changed since it was looked at, is not deleted: it is looked at again."""
     text = f"a restart was asked for: attempt {trainjob.wanted_attempt} begins when the last one is gone"
-    waiting, suspended = Waiting(RESTARTING, text), jobset.is_suspended
-    if jobset.is_deleting:
-        return _Outcome(waiting=waiting, suspended=suspended)
-    place = (JOB_SETS, jobset.namespace, jobset.name, jobset.uid)
-    return _Outcome((Delete(*place, jobset.resource_version, "Foreground"),), waiting=waiting, suspended=suspended)
-
-
-def _keep_snapshot(runtime: FoundRuntime) -> Sequence[Write]:
-    return () if runtime.snapshot is None else (runtime.snapshot,)
+    if not jobset.is_deleting:
+        draft.write(build_delete(JOB_SETS, jobset, versioned=True, propagation="Foreground"))
+    return Waiting(RESTARTING, text)
 
 
 def _has_companions(runtime: Fields, context: FrameworkContext) -> bool:
@@ -190,23 +189,21 @@ def _has_companions(runtime: Fields, context: FrameworkContext) -> bool:
     return find_policy(runtime)[0] in ("mpi", "flux") or bool(get_runtime_spec(runtime).get("podGroupPolicy"))
 
 
-def _follow_end(trainjob: TrainJob, jobset: JobSet | None, now: Now) -> Plan:
+def _follow_end(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, now: Now) -> None:
     """The verdict stands. After a deadline the JobSet goes, however often that has to be tried."""
-    writes: tuple[Write, ...] = ()
     if jobset is not None and deadline.is_exceeded(trainjob) and not jobset.is_deleting:
-        writes = (Delete(JOB_SETS, jobset.namespace, jobset.name, jobset.uid, propagation="Foreground"),)
-    return _report(trainjob, build_status(trainjob, jobset, None, now.wall), writes)
+        draft.write(build_delete(JOB_SETS, jobset, propagation="Foreground"))
+    follow_jobset(draft, trainjob, jobset, now.wall)
 
 
-def _explain_refusal(refusal: WriteRefusal, own: JobSet | None) -> _Outcome:
+def _explain_refusal(refusal: WriteRefusal) -> Waiting:
     text = refusal.error.message
     if isinstance(refusal.write, Create) and refusal.write.gvr in POD_GROUPS and refusal.error.code == 404:
         group = refusal.write.gvr.group
         text = (
             f"PodGroups of {group} are not served here; install that scheduler, or use a runtime without podGroupPolicy"
         )
-    waiting = Waiting("Refused", text)
-    return _Outcome(waiting=waiting, suspended=None if own is None else own.is_suspended)
+    return Waiting("Refused", text)
 
 
 def _explain_foreign(jobset: JobSet) -> Waiting:
@@ -214,45 +211,20 @@ def _explain_foreign(jobset: JobSet) -> Waiting:
     return Waiting("NameConflict", text)
 
 
-def _finish(trainjob: TrainJob, jobset: JobSet | None, outcome: _Outcome, now: Now, wake: float | None) -> Plan:
-    """Adds the status patch, and an event when the reason for waiting is news."""
-    waiting = outcome.waiting
-    failure = outcome.failure
-    after = build_status(
-        trainjob, jobset, waiting, now.wall, suspended=outcome.suspended, failure=failure, began=outcome.began
-    )
-    notes = [Note(trainjob.raw, REMARK_REASON, text, warning=True) for text in outcome.remarks]
+def _note_news(draft: ObjectDraft, trainjob: TrainJob, waiting: Waiting | None, failure: Fields | None) -> None:
+    """Events of a failure, and of a reason for waiting, that the stored status does not have yet."""
     if failure is not None and failure != trainjob.failure:
-        notes.append(Note(trainjob.raw, verdict.REASON, _cut("", verdict.describe(failure)), warning=True))
+        draft.note(trainjob, verdict.REASON, _cut("", verdict.describe(failure)), warning=True)
     if waiting is not None and trainjob.waiting.get("message") != waiting.message:
         if waiting.reason in (MISSING, TERMINATING, RESTARTING):
             asked = RESTARTING in (waiting.reason, trainjob.waiting_reason)
-            notes.append(Note(trainjob.raw, waiting.reason, waiting.message, warning=not asked))
+            draft.note(trainjob, waiting.reason, waiting.message, warning=not asked)
         else:
-            notes.append(Note(trainjob.raw, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True))
-    elif waiting is None and "waiting" in after and after["waiting"]["reason"] != trainjob.waiting_reason:
+            draft.note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True)
+    below = draft.status.get("waiting") if waiting is None else None
+    if below is not None and below["reason"] != trainjob.waiting_reason:
         # Of what is below the TrainJob only the reason counts as news: texts there name one Pod of many.
-        below = after["waiting"]
-        notes.append(Note(trainjob.raw, below["reason"], _cut("", below["message"]), warning=True))
-    return _report(trainjob, after, outcome.writes, tuple(notes), wake)
-
-
-def _report(
-    trainjob: TrainJob,
-    after: Object,
-    writes: tuple[Write, ...] = (),
-    notes: tuple[Note, ...] = (),
-    wake: float | None = None,
-) -> Plan:
-    before = trainjob.status
-    if after == before:
-        return Plan(writes, None, notes, wake)
-    changed: Object = {key: after.get(key) for key in [*before, *after] if before.get(key) != after.get(key)}
-    # An empty status is invalid (the schema wants a field): when the last field goes, the status goes.
-    body = changed if after else None
-    head = trainjob.head
-    status = Patch(TRAIN_JOBS, trainjob.namespace, trainjob.name, {"metadata": head, "status": body}, "status")
-    return Plan(writes, status, notes, wake)
+        draft.note(trainjob, below["reason"], _cut("", below["message"]), warning=True)
 
 
 def _cut(prefix: str, text: str) -> str:

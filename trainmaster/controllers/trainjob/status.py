@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from trainmaster.api.conditions import Condition, build_condition, is_true, list_conditions, set_condition
+from trainmaster.api.conditions import build_condition
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.training.reports import is_left_over
 from trainmaster.controllers.trainjob.verdict import describe
 from trainmaster.controllers.waiting import Waiting, find_annotated
+from trainmaster.engine.draft import ObjectDraft
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.trainjobs import TrainJob
 
@@ -32,57 +33,55 @@ def is_told(trainjob: TrainJob, jobset: JobSet | None) -> bool:
     return not any(entry.get("active") or entry.get("ready") for entry in trainjob.steps)
 
 
-def build_status(
+def follow_jobset(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, now: datetime) -> None:
+    """A TrainJob that has ended: the verdict stands, the counts are those of what is left of it."""
+    _set_suspended(draft, trainjob.is_suspended, now)
+    if jobset is not None:
+        _set_counts(draft.status, jobset.replicated_statuses)
+    elif steps := trainjob.steps:
+        # Nothing of it runs any more.
+        draft.status["jobsStatus"] = [{**entry, "active": 0, "ready": 0} for entry in steps]
+    draft.status.pop("waiting", None)
+
+
+def set_status(
+    draft: ObjectDraft,
     trainjob: TrainJob,
     jobset: JobSet | None,
     waiting: Waiting | None,
     now: datetime,
     *,
-    suspended: bool | None = None,
     failure: Fields | None = None,
     began: str = "",
-) -> Object:
-    """The whole status as it should be; fields of others are kept.
+) -> None:
+    """The whole status of a TrainJob that has not ended; fields of others are kept.
 
-    `suspended` is whether the JobSet is; None means as the TrainJob asks. A verdict that is stored is never changed.
-    `failure` is what went wrong in the JobSet's attempts so far. What was reported (`trainerStatus`) before the present
-    attempt `began` goes: it says where another one was.
+    A job that has to wait is suspended when its JobSet is; otherwise that is changed as it asks. `failure` is what went
+    wrong in the JobSet's attempts so far. What was reported (`trainerStatus`) before the present attempt `began` goes:
+    it says where another one was.
     """
-    status: Object = dict(trainjob.status)
-    finished = trainjob.is_finished
-    suspended = trainjob.is_suspended if suspended is None else suspended
-    conditions = _set_suspended(list_conditions(trainjob.raw), suspended, now)
+    status = draft.status
+    suspended = trainjob.is_suspended if waiting is None or jobset is None else jobset.is_suspended
+    _set_suspended(draft, suspended, now)
     if jobset is not None:
-        if not finished:
-            conditions = _fold_jobset(conditions, jobset, failure)
+        _fold_jobset(draft, jobset, failure)
         _set_counts(status, jobset.replicated_statuses)
-    elif finished and status.get("jobsStatus"):
-        # Nothing of it runs any more.
-        status["jobsStatus"] = [{**entry, "active": 0, "ready": 0} for entry in status["jobsStatus"]]
-    if not finished and "trainerStatus" in status and is_left_over(status["trainerStatus"], began):
+    if "trainerStatus" in status and is_left_over(status["trainerStatus"], began):
         del status["trainerStatus"]
-    if not finished:
-        _set_failure(status, None if is_true(conditions, "Complete") else failure)
-    if conditions:
-        status["conditions"] = conditions
-    reason = _decide_waiting(status, jobset, waiting, now)
-    if is_true(conditions, "Complete") or is_true(conditions, "Failed") or reason is None:
-        status.pop("waiting", None)
-        if not status and trainjob.status:
-            # The schema has no empty status, and what no longer holds must go before there is anything else to say.
-            status["jobsStatus"] = []
-    else:
-        status["waiting"] = reason
-    return status
+    is_complete = draft.is_true("Complete")
+    reason = None if is_complete or draft.is_true("Failed") else _decide_waiting(status, jobset, waiting, now)
+    # Of a job that has recovered, events tell the story; a JobSet that is made anew counts from the beginning.
+    _set(status, "failure", None if is_complete else failure)
+    _set(status, "waiting", reason)
+    if not status and trainjob.status:
+        # The schema has no empty status, and what no longer holds must go before there is anything else to say.
+        status["jobsStatus"] = []
 
 
-def fail(trainjob: TrainJob, reason: str, message: str, now: datetime) -> Object:
-    """The status with a verdict of our own."""
-    status: Object = dict(trainjob.status)
-    failed = build_condition("Failed", True, reason, message, now)
-    status["conditions"] = set_condition(list_conditions(trainjob.raw), failed)
-    status.pop("waiting", None)
-    return status
+def fail(draft: ObjectDraft, reason: str, message: str, now: datetime) -> None:
+    """A verdict of our own."""
+    draft.set_condition(build_condition("Failed", True, reason, message, now))
+    draft.status.pop("waiting", None)
 
 
 def _set_counts(status: Object, entries: Iterable[Fields]) -> None:
@@ -91,24 +90,21 @@ def _set_counts(status: Object, entries: Iterable[Fields]) -> None:
         status["jobsStatus"] = counts
 
 
-def _set_suspended(conditions: list[Condition], suspended: bool, now: datetime) -> list[Condition]:
-    if suspended:
-        condition = build_condition("Suspended", True, "Suspended", "TrainJob is suspended", now)
-        return set_condition(conditions, condition)
-    if is_true(conditions, "Suspended"):
-        return set_condition(conditions, build_condition("Suspended", False, "Resumed", "TrainJob is resumed", now))
-    return conditions
-
-
-def _set_failure(status: Object, failure: Fields | None) -> None:
-    """Of a job that has recovered, events tell the story; a JobSet that is made anew counts from the beginning."""
-    if failure is not None:
-        status["failure"] = dict(failure)
+def _set(status: Object, name: str, value: Fields | None) -> None:
+    if value is not None:
+        status[name] = dict(value)
     else:
-        status.pop("failure", None)
+        status.pop(name, None)
 
 
-def _fold_jobset(conditions: list[Condition], jobset: JobSet, failure: Fields | None) -> list[Condition]:
+def _set_suspended(draft: ObjectDraft, suspended: bool, now: datetime) -> None:
+    if suspended:
+        draft.set_condition(build_condition("Suspended", True, "Suspended", "TrainJob is suspended", now))
+    elif draft.is_true("Suspended"):
+        draft.set_condition(build_condition("Suspended", False, "Resumed", "TrainJob is resumed", now))
+
+
+def _fold_jobset(draft: ObjectDraft, jobset: JobSet, failure: Fields | None) -> None:
     """Reasons and texts are the JobSet's. After that of a failure stands who failed first."""
     for source, target in (("Completed", "Complete"), ("Failed", "Failed")):
         condition = jobset.find_condition(source)
@@ -117,12 +113,10 @@ def _fold_jobset(conditions: list[Condition], jobset: JobSet, failure: Fields | 
         new = {**condition, "type": target}
         if target == "Failed" and failure is not None:
             new["message"] = f"{condition.get('message', '')}; {describe(failure)}"
-        conditions = set_condition(conditions, new)
-    return conditions
+        draft.set_condition(new)
 
 
-def _decide_waiting(status: Object, jobset: JobSet | None, waiting: Waiting | None, now: datetime) -> Object | None:
+def _decide_waiting(status: Object, jobset: JobSet | None, waiting: Waiting | None, now: datetime) -> Fields | None:
     if waiting is not None:
         return waiting.to_wire(status.get("waiting"), now)
-    annotated = find_annotated(jobset.raw) if jobset is not None else None
-    return dict(annotated) if annotated is not None else None
+    return find_annotated(jobset.raw) if jobset is not None else None

@@ -17,6 +17,7 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_metadata
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.client.writes import Patch
+from trainmaster.engine.draft import build_patch
 from trainmaster.jobs.models.jobsets import JobSet
 
 _METADATA = ("labels", "annotations")
@@ -24,8 +25,7 @@ _METADATA = ("labels", "annotations")
 
 def build_toggle(jobset: JobSet, want: bool) -> Patch:
     """The suspend flag alone."""
-    patch = {"metadata": {"uid": jobset.uid}, "spec": {"suspend": want}}
-    return Patch(JOB_SETS, jobset.namespace, jobset.name, patch)
+    return build_patch(JOB_SETS, jobset, {"spec": {"suspend": want}})
 
 
 def build_update(jobset: JobSet, wanted: JobSet) -> Patch | None:
@@ -40,19 +40,16 @@ def build_update(jobset: JobSet, wanted: JobSet) -> Patch | None:
     metadata = _list_changed(jobset, wanted.meta)
     if not spec and not metadata:
         return None
-    head = {**jobset.head, **metadata}
-    body: Object = {"metadata": head}
+    body: Object = {"metadata": metadata}
     if spec:
         body["spec"] = spec
-    return Patch(JOB_SETS, jobset.namespace, jobset.name, body)
+    return build_patch(JOB_SETS, jobset, body, versioned=True)
 
 
 def build_marks(jobset: JobSet, wanted: Fields) -> Patch | None:
     """Labels and annotations of the JobSet object itself, which may change at any time."""
     metadata = _list_changed(jobset, wanted)
-    if not metadata:
-        return None
-    return Patch(JOB_SETS, jobset.namespace, jobset.name, {"metadata": {"uid": jobset.uid, **metadata}})
+    return build_patch(JOB_SETS, jobset, {"metadata": metadata}) if metadata else None
 
 
 def _list_changed(jobset: JobSet, wanted: Fields) -> Object:

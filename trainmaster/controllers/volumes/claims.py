@@ -107,7 +107,7 @@ def _provide(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> No
         return
     assert storage_class is not None, "without one there is a problem"
     volume = _build_volume(claim, storage_class)
-    draft.writes.append(Create(PERSISTENT_VOLUMES, volume))
+    draft.write(Create(PERSISTENT_VOLUMES, volume))
     made = f"Successfully provisioned volume {volume['metadata']['name']}"
     draft.note(claim, "ProvisioningSucceeded", made, action="Provisioning")
     _bind(claim, PersistentVolume(volume), name, draft)
@@ -161,14 +161,14 @@ def _bind(
     """First the volume says whose it is, then the claim says what it has: the next pass sees a crash in between."""
     if volume.claim.get("uid") != claim.uid:
         body = {"spec": {"claimRef": build_reference(claim)}}
-        draft.writes.append(build_patch(PERSISTENT_VOLUMES, volume, body, versioned=True))
+        draft.write(build_patch(PERSISTENT_VOLUMES, volume, body, versioned=True))
     if claim.volume != volume.name or BIND_COMPLETED not in claim.annotations:
         spec: Object = {"volumeName": volume.name}
         if "storageClassName" not in claim.spec and storage_class is not None:
             spec["storageClassName"] = storage_class
         marks = {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}
         body = {"metadata": {"annotations": marks}, "spec": spec}
-        draft.writes.append(build_patch(PERSISTENT_VOLUME_CLAIMS, claim, body))
+        draft.write(build_patch(PERSISTENT_VOLUME_CLAIMS, claim, body))
     _set_bound(volume, draft)
 
 
@@ -188,7 +188,7 @@ def _follow(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> Non
     volume, asked = PersistentVolume(found), claim.requests.get("storage")
     if volume.is_ours and asked is not None and quantity.parse(asked) > _get_size(volume.capacity):
         grow = {"spec": {"capacity": {"storage": asked}}}
-        draft.writes.append(build_patch(PERSISTENT_VOLUMES, volume, grow))
+        draft.write(build_patch(PERSISTENT_VOLUMES, volume, grow))
     else:
         _set_bound(volume, draft)
 

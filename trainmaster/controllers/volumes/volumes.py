@@ -51,7 +51,7 @@ def _decide(view: View, volume: PersistentVolume, draft: ObjectDraft) -> str:
     if not reference.get("uid"):
         return "Available"
     if volume.phase == "Released" and _goes_with_claim(volume) and not _list_users(view, reference):
-        draft.writes.append(build_delete(PERSISTENT_VOLUMES, volume, versioned=True))
+        draft.write(build_delete(PERSISTENT_VOLUMES, volume, versioned=True))
     return "Released"
 
 
@@ -59,7 +59,7 @@ def _follow(volume: PersistentVolume, claim: PersistentVolumeClaim, draft: Objec
     if claim.volume != volume.name:
         return volume.phase
     if volume.claim.get("uid") != claim.uid:
-        draft.writes.append(build_patch(PERSISTENT_VOLUMES, volume, {"spec": {"claimRef": build_reference(claim)}}))
+        draft.write(build_patch(PERSISTENT_VOLUMES, volume, {"spec": {"claimRef": build_reference(claim)}}))
     return "Bound"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 import yaml
 
 from tests.unit.controllers.world import NOW, World, make_runtime, make_trainjob
-from trainmaster.api.labels import FROM_TRAINJOB
+from trainmaster.api.labels import FROM_TRAINJOB, WAITING
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.writes import Create, WriteRefusal
@@ -191,6 +192,19 @@ def test_a_job_that_only_waited_is_never_left_with_an_empty_status() -> None:
     plan = world.run(CONTROLLER, "a-torch")
     assert plan.status is not None
     assert world.get(TRAIN_JOBS, "a-torch").get("status", "none") != {}
+
+
+def test_a_new_reason_for_waiting_keeps_nothing_of_the_last_one() -> None:
+    world = make_world()
+    world.run(CONTROLLER, "a-torch")
+    pause = {"reason": "RestartBackOff", "message": "m", "since": "s", "until": "u"}
+    queued = {"reason": "Queued", "message": "m", "since": "s"}
+    for reason in (pause, queued):
+        mark = {WAITING: orjson.dumps(reason).decode()}
+        world.merge(JOB_SETS, "a-torch", {"metadata": {"annotations": mark}})
+        world.run(CONTROLLER, "a-torch")
+        assert world.get(TRAIN_JOBS, "a-torch")["status"]["waiting"] == reason
+        assert not world.run(CONTROLLER, "a-torch").all_writes
 
 
 def test_a_refusal_becomes_the_reason_for_waiting_and_nothing_else() -> None:
