@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import ROOT, list_files
-from tools import limits_page
+from tools import limits_page, metrics_page
 from tools.settings_page import build_page
 from trainmaster.cli import exits
 from trainmaster.cli.commands import COMMANDS
@@ -73,6 +73,11 @@ def test_every_page_of_the_documentation_is_linked_from_its_index() -> None:
 def test_the_limits_page_is_what_the_code_says() -> None:
     text = (ROOT / "docs/limits.md").read_text()
     assert text == limits_page.build_page(text), "run: .venv/bin/python tools/limits_page.py"
+
+
+def test_the_metrics_page_is_what_the_code_says() -> None:
+    text = (ROOT / "docs/metrics.md").read_text()
+    assert text == metrics_page.build_page(text), "run: .venv/bin/python tools/metrics_page.py"
 
 
 def test_the_settings_page_is_what_the_code_says() -> None:

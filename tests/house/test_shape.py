@@ -83,3 +83,10 @@ def test_unit_tests_stand_where_the_modules_do() -> None:
         if folder not in homes or not (part == "tools" or (ROOT / "trainmaster" / folder).is_dir()):
             strays.append(f"{name(path)}: {', '.join(sorted(homes))}")
     assert not strays, "\n".join(strays)
+
+
+def test_a_part_declares_its_metrics_in_one_place() -> None:
+    """`trainmaster/PART/metrics.py`, from which the documentation is made."""
+    declared = re.compile(r"\b(Counter|Gauge|Histogram)Spec\(")
+    places = {entry.rpartition(":")[0] for entry in list_lines(declared, "trainmaster/kit/")}
+    assert [place for place in places if not re.fullmatch(r"trainmaster/\w+/metrics\.py", place)] == []

@@ -1,7 +1,8 @@
 """What every installation starts with besides its namespaces: roles, bindings, priority classes, the storage class.
 
 Written when they are missing; what exists is an administrator's to change and stays as it is. The one exception is the
-version that SDKs read: a fact about this release, not a choice of anybody's.
+version that SDKs read from the ConfigMap `kubeflow-trainer-public`: a fact about this release, not anybody's choice.
+Every authenticated user may read that one; its names are those of upstream's installation.
 """
 
 from __future__ import annotations
@@ -13,15 +14,30 @@ from trainmaster.api.kindsets.scheduling_v1 import PRIORITY_CLASS, build_system_
 from trainmaster.api.kindsets.storage_v1 import STORAGE_CLASS
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_fields
-from trainmaster.api.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, ROLE_BINDINGS, ROLES
+from trainmaster.api.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    RBAC_GROUP,
+    ROLE_BINDINGS,
+    ROLES,
+)
 from trainmaster.api.status import NotFound
 from trainmaster.api.storage import build_storage_class
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.registry import ObjectRegistry
-from trainmaster.app import public_info
+from trainmaster.auth.contract import AUTHENTICATED
 from trainmaster.auth.roles import build_cluster_role_bindings, build_cluster_roles
 from trainmaster.client.contract import PatchType, WriteOptions
+
+INFO_NAMESPACE, INFO_NAME = "kubeflow-system", "kubeflow-trainer-public"
+VERSION_KEY = "kubeflow_trainer_version"
+SERVED_VERSION = "v2.3.0"
+"""The release of Kubeflow Trainer whose API is served here, not our own: clients know upstream's releases."""
+_INFO_METADATA = {"name": INFO_NAME, "namespace": INFO_NAMESPACE}
+_RBAC_VERSION = f"{RBAC_GROUP}/v1"
+_OURS = WriteOptions(field_manager="trainmaster")
 
 
 def ensure_built_ins(registry: ObjectRegistry) -> int:
@@ -33,17 +49,14 @@ def ensure_built_ins(registry: ObjectRegistry) -> int:
             (CLUSTER_ROLE_BINDINGS, build_cluster_role_bindings()),
             (PRIORITY_CLASS.gvr, build_system_classes()),
             (STORAGE_CLASS.gvr, [build_storage_class()]),
-            (ROLES, [public_info.build_public_role()]),
-            (ROLE_BINDINGS, [public_info.build_public_role_binding()]),
-            (CONFIG_MAPS, [public_info.build_public_info()]),
+            (ROLES, [_build_public_role()]),
+            (ROLE_BINDINGS, [_build_public_role_binding()]),
+            (CONFIG_MAPS, [_build_public_info()]),
         ):
             for obj in objects:
                 made += _ensure(registry, gvr, obj)
         _correct_version(registry)
     return made
-
-
-_OURS = WriteOptions(field_manager="trainmaster")
 
 
 def _ensure(registry: ObjectRegistry, gvr: GVR, obj: Object) -> bool:
@@ -63,8 +76,37 @@ def _correct_version(registry: ObjectRegistry) -> None:
     """A home that an earlier release has served says that release's version."""
     kind = catalogue.build().find(CONFIG_MAPS)
     assert kind is not None
-    place = (kind, public_info.NAMESPACE, public_info.NAME)
-    want = public_info.build_public_info()["data"]
+    place = (kind, INFO_NAMESPACE, INFO_NAME)
+    want = _build_public_info()["data"]
     found = read_fields(orjson.loads(registry.get(*place).value), "data")
-    if found.get(public_info.VERSION_KEY) != want[public_info.VERSION_KEY]:
+    if found.get(VERSION_KEY) != want[VERSION_KEY]:
         registry.patch(Call(SYSTEM), *place, PatchType.MERGE, {"data": want}, _OURS)
+
+
+def _build_public_info() -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {**_INFO_METADATA},
+        "data": {VERSION_KEY: SERVED_VERSION},
+    }
+
+
+def _build_public_role() -> Object:
+    rule = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [INFO_NAME],
+        "verbs": ["get", "list", "watch"],
+    }
+    return {"apiVersion": _RBAC_VERSION, "kind": "Role", "metadata": {**_INFO_METADATA}, "rules": [rule]}
+
+
+def _build_public_role_binding() -> Object:
+    return {
+        "apiVersion": _RBAC_VERSION,
+        "kind": "RoleBinding",
+        "metadata": {**_INFO_METADATA},
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": INFO_NAME},
+        "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": AUTHENTICATED}],
+    }

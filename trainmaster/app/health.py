@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
+from trainmaster.app.metrics import MEMORY, STORE_REVISION
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -54,9 +55,7 @@ def _resident_bytes() -> float:
 
 def declare_gauges(metrics: Metrics, store: Store) -> None:
     metrics.gauge(
-        "trainmaster_store_revision",
-        "Revision of the newest write; the durable one is what is on disk.",
+        STORE_REVISION,
         lambda: {("newest",): float(store.revision), ("durable",): float(store.durable_revision)},
-        ("state",),
     )
-    metrics.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", lambda: {(): _resident_bytes()})
+    metrics.gauge(MEMORY, _resident_bytes)

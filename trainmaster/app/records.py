@@ -19,6 +19,7 @@ from trainmaster.apiserver.admission.deletions import DeletionWitness
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.app.home.folder import Home
+from trainmaster.app.metrics import HISTORY_BYTES, HISTORY_RECORDS, HISTORY_UNWRITTEN
 from trainmaster.app.settings import History
 from trainmaster.controllers.lifecycle.contract import HistoryLedger
 from trainmaster.history import logs
@@ -106,11 +107,9 @@ async def running_history(
 
 
 def declare_history(metrics: Metrics, keeper: RecordKeeper) -> None:
-    metrics.gauge("trainmaster_history_records", "Records in the archive.", lambda: keeper.size[0])
-    metrics.gauge("trainmaster_history_bytes", "Bytes of records, logs and results in it.", lambda: keeper.size[1])
-    metrics.gauge(
-        "trainmaster_history_unwritten", "Finished TrainJobs whose record could not be written.", keeper.count_troubles
-    )
+    metrics.gauge(HISTORY_RECORDS, lambda: keeper.size[0])
+    metrics.gauge(HISTORY_BYTES, lambda: keeper.size[1])
+    metrics.gauge(HISTORY_UNWRITTEN, keeper.count_troubles)
 
 
 def keep_pod_logs(archive: Path, pods: Path, pod: Object) -> None:

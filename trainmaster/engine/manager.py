@@ -25,7 +25,7 @@ from trainmaster.engine.apply import LARGEST, Apply, is_passing
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.feed import Feed
-from trainmaster.engine.metrics import EngineMetrics
+from trainmaster.engine.metrics import PASSES, QUEUE_DEPTH, SECONDS, WRITES
 from trainmaster.engine.plan import Perform, Plan
 from trainmaster.engine.queue import QueuePace, WorkQueue
 from trainmaster.engine.request import Request
@@ -75,7 +75,11 @@ class Manager:
         self._troubles: dict[str, str] = {}
         self._unseen: dict[tuple[str, Request], tuple[float, tuple[tuple[GVR, str], ...]]] = {}
         """(controller, request) to (until when to wait at most, what the view has to show)."""
-        self._metrics = EngineMetrics(metrics or Metrics(), self._read_depths)
+        metrics = metrics or Metrics()
+        self._passes = metrics.counter(PASSES)
+        self._seconds = metrics.histogram(SECONDS)
+        self._writes = metrics.counter(WRITES)
+        metrics.gauge(QUEUE_DEPTH, self._read_depths)
 
     @property
     def is_idle(self) -> bool:
@@ -154,8 +158,8 @@ class Manager:
             self._troubles[controller.name] = f"the pass over {request} failed: {type(error).__name__}: {error}"
             result, acted = "error", True
         seconds = self._clock.monotonic() - began
-        self._metrics.passes.add(controller.name, result)
-        self._metrics.seconds.observe(seconds, controller.name)
+        self._passes.add(controller.name, result)
+        self._seconds.observe(seconds, controller.name)
         return 0.0 if acted else _decide_rest(seconds)
 
     async def _reconcile(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> tuple[str, bool]:
@@ -210,7 +214,7 @@ class Manager:
                 self._unseen[controller.name, request] = (limit, (*known, *applied.versions))
             if applied.refusal is not None:
                 return applied.refusal
-            self._metrics.writes.add(controller.name, amount=len(writes))
+            self._writes.add(controller.name, amount=len(writes))
         for start in range(0, len(plan.notes), LARGEST):
             if start:
                 await asyncio.sleep(0)

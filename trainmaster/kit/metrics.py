@@ -1,6 +1,7 @@
-"""Counters, gauges and histograms in the Prometheus text format, without a client library.
+"""Counters, gauges and histograms in the Prometheus text format, without a library.
 
-Each part declares its metrics in one place, and `app` creates them with one `Metrics`; nothing is created at import.
+A part declares its metrics in its `metrics.py`, as specifications. Whoever counts creates the metric from its
+specification with the process's `Metrics`; nothing exists at import. `docs/metrics.md` is made of the specifications.
 Counting is a dictionary update, because it happens on every request.
 """
 
@@ -8,13 +9,46 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 LATENCY_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
-class _Metric(Protocol):
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    type: ClassVar[str]
     name: str
+    text: str
+    labels: tuple[str, ...] = ()
+
+    def head(self) -> Iterator[str]:
+        yield f"# HELP {self.name} {self.text}"
+        yield f"# TYPE {self.name} {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSpec(MetricSpec):
+    type = "counter"
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeSpec(MetricSpec):
+    type = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSpec(MetricSpec):
+    type = "histogram"
+    bounds: tuple[float, ...] = LATENCY_SECONDS
+
+
+Reading = float | Mapping[tuple[str, ...], float]
+"""The value of a gauge; a mapping has one per combination of labels."""
+
+
+class _Metric(Protocol):
+    spec: MetricSpec
 
     def lines(self) -> Iterator[str]: ...
 
@@ -37,8 +71,9 @@ def _number(value: float) -> str:
 class Counter:
     """`add(label, ...)`. More than `most` label combinations are counted together as "other"."""
 
-    def __init__(self, name: str, text: str, labels: Sequence[str] = (), most: int = 2000) -> None:
-        self.name, self._text, self._labels, self._most = name, text, tuple(labels), most
+    def __init__(self, spec: CounterSpec, most: int = 2000) -> None:
+        self.spec: MetricSpec = spec
+        self._most = most
         self._values: dict[tuple[str, ...], float] = {}
 
     def add(self, *labels: str, amount: float = 1) -> None:
@@ -48,45 +83,35 @@ class Counter:
         elif len(values) < self._most:
             values[labels] = amount
         else:
-            other = ("other",) * len(self._labels)
+            other = ("other",) * len(self.spec.labels)
             values[other] = values.get(other, 0) + amount
 
     def value(self, *labels: str) -> float:
         return self._values.get(labels, 0)
 
     def lines(self) -> Iterator[str]:
-        yield f"# HELP {self.name} {self._text}"
-        yield f"# TYPE {self.name} counter"
         for labels, value in sorted(self._values.items()):
-            yield f"{self.name}{_labels(self._labels, labels)} {_number(value)}"
+            yield f"{self.spec.name}{_labels(self.spec.labels, labels)} {_number(value)}"
 
 
 class Gauge:
-    """Calls a function when it is read. A mapping provides one value per label combination."""
+    """Asks a function when somebody reads it."""
 
-    def __init__(
-        self,
-        name: str,
-        text: str,
-        read: Callable[[], float | Mapping[tuple[str, ...], float]],
-        labels: Sequence[str] = (),
-    ) -> None:
-        self.name, self._text, self._read, self._labels = name, text, read, tuple(labels)
+    def __init__(self, spec: GaugeSpec, read: Callable[[], Reading]) -> None:
+        self.spec: MetricSpec = spec
+        self._read = read
 
     def lines(self) -> Iterator[str]:
-        yield f"# HELP {self.name} {self._text}"
-        yield f"# TYPE {self.name} gauge"
         found = self._read()
         values = found if isinstance(found, Mapping) else {(): found}
         for labels, value in sorted(values.items()):
-            yield f"{self.name}{_labels(self._labels, labels)} {_number(value)}"
+            yield f"{self.spec.name}{_labels(self.spec.labels, labels)} {_number(value)}"
 
 
 class Histogram:
-    def __init__(
-        self, name: str, text: str, labels: Sequence[str] = (), bounds: Sequence[float] = LATENCY_SECONDS
-    ) -> None:
-        self.name, self._text, self._labels, self._bounds = name, text, tuple(labels), tuple(bounds)
+    def __init__(self, spec: HistogramSpec) -> None:
+        self.spec: MetricSpec = spec
+        self._bounds = spec.bounds
         self._values: dict[tuple[str, ...], list[float]] = {}
 
     def observe(self, value: float, *labels: str) -> None:
@@ -98,19 +123,18 @@ class Histogram:
         row[-1] += value
 
     def lines(self) -> Iterator[str]:
-        yield f"# HELP {self.name} {self._text}"
-        yield f"# TYPE {self.name} histogram"
+        name, names = self.spec.name, self.spec.labels
         for labels, row in sorted(self._values.items()):
             total = 0.0
             for bound, count in zip(self._bounds, row, strict=False):
                 total += count
                 bucket = f'le="{_number(bound)}"'
-                yield f"{self.name}_bucket{_labels(self._labels, labels, bucket)} {_number(total)}"
+                yield f"{name}_bucket{_labels(names, labels, bucket)} {_number(total)}"
             total += row[-2]
             infinite = 'le="+Inf"'
-            yield f"{self.name}_bucket{_labels(self._labels, labels, infinite)} {_number(total)}"
-            yield f"{self.name}_sum{_labels(self._labels, labels)} {_number(row[-1])}"
-            yield f"{self.name}_count{_labels(self._labels, labels)} {_number(total)}"
+            yield f"{name}_bucket{_labels(names, labels, infinite)} {_number(total)}"
+            yield f"{name}_sum{_labels(names, labels)} {_number(row[-1])}"
+            yield f"{name}_count{_labels(names, labels)} {_number(total)}"
 
 
 class Metrics:
@@ -119,34 +143,27 @@ class Metrics:
     def __init__(self) -> None:
         self._metrics: dict[str, _Metric] = {}
 
+    def counter(self, spec: CounterSpec) -> Counter:
+        metric = Counter(spec)
+        self._add(metric)
+        return metric
+
+    def gauge(self, spec: GaugeSpec, read: Callable[[], Reading]) -> None:
+        self._add(Gauge(spec, read))
+
+    def histogram(self, spec: HistogramSpec) -> Histogram:
+        metric = Histogram(spec)
+        self._add(metric)
+        return metric
+
     def _add(self, metric: _Metric) -> None:
-        if metric.name in self._metrics:
-            raise ValueError(f"metric {metric.name} is declared twice")
-        self._metrics[metric.name] = metric
-
-    def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-        metric = Counter(name, text, labels)
-        self._add(metric)
-        return metric
-
-    def gauge(
-        self,
-        name: str,
-        text: str,
-        read: Callable[[], float | Mapping[tuple[str, ...], float]],
-        labels: Sequence[str] = (),
-    ) -> Gauge:
-        metric = Gauge(name, text, read, labels)
-        self._add(metric)
-        return metric
-
-    def histogram(
-        self, name: str, text: str, labels: Sequence[str] = (), bounds: Sequence[float] = LATENCY_SECONDS
-    ) -> Histogram:
-        metric = Histogram(name, text, labels, bounds)
-        self._add(metric)
-        return metric
+        name = metric.spec.name
+        if name in self._metrics:
+            raise ValueError(f"metric {name} is declared twice")
+        self._metrics[name] = metric
 
     def render(self) -> str:
-        lines: Iterable[str] = (line for metric in self._metrics.values() for line in metric.lines())
+        lines: Iterable[str] = (
+            line for metric in self._metrics.values() for part in (metric.spec.head(), metric.lines()) for line in part
+        )
         return "\n".join(lines) + "\n"

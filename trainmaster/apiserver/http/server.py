@@ -39,6 +39,7 @@ from trainmaster.apiserver.http.standing import CHECK_SECONDS, StandingStream, S
 from trainmaster.apiserver.http.streams import websocket
 from trainmaster.apiserver.http.streams.handler import UpgradeResponse, is_session
 from trainmaster.apiserver.http.watching import StreamResponse
+from trainmaster.apiserver.metrics import CONNECTIONS, DURATION, LONG_RUNNING, REQUESTS
 from trainmaster.edge.connection import PIECE_BYTES, Connection
 from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.edge.messages import PeerCertificate
@@ -93,14 +94,10 @@ class ApiServer(EdgeServer[ApiRequest]):
         self._count = 0
         metrics = metrics or Metrics()
         self.metrics = metrics
-        self._requests = metrics.counter(
-            "apiserver_request_total", "Requests answered.", ("verb", "group", "resource", "code")
-        )
-        self._durations = metrics.histogram(
-            "apiserver_request_duration_seconds", "From a complete request to its answer.", ("verb",)
-        )
-        metrics.gauge("apiserver_connections", "Open connections.", lambda: len(self._connections))
-        metrics.gauge("apiserver_longrunning_requests", "Open watches and followed logs.", lambda: len(self._standing))
+        self._requests = metrics.counter(REQUESTS)
+        self._durations = metrics.histogram(DURATION)
+        metrics.gauge(CONNECTIONS, lambda: len(self._connections))
+        metrics.gauge(LONG_RUNNING, lambda: len(self._standing))
 
     # EdgeServer
 

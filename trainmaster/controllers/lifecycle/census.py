@@ -20,6 +20,17 @@ from trainmaster.client.view import SummaryView, View
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.finish import COMPLETE, FAILED, find_policy, find_retention_runtime
+from trainmaster.controllers.metrics import (
+    CLEANUP_RETRIES,
+    DELETION_LATENESS,
+    DELETIONS,
+    EXISTING,
+    FINISHED,
+    OVERDUE,
+    UPSTREAM_CREATED,
+    UPSTREAM_FINISHED,
+    UPSTREAM_LIFETIME,
+)
 from trainmaster.engine.apply import Apply
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit import failpoints
@@ -28,8 +39,6 @@ from trainmaster.kit.metrics import Metrics
 
 PENDING, RUNNING, SUSPENDED, TERMINATING = "Pending", "Running", "Suspended", "Terminating"
 _GROUP = TRAIN_JOBS.group
-_LATE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0)
-_LIFETIME_SECONDS = (1, 10, 60, 300, 1800, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
 _REASONS = {retention.CONTROLLER.name: "ttl", limits.CONTROLLER.name: "history_limit"}
 
 
@@ -108,20 +117,9 @@ class Census:
 
 class Counters:
     def __init__(self, metrics: Metrics) -> None:
-        self._created = metrics.counter(
-            "kubeflow_trainer_trainjob_created_total", "TrainJobs created.", ("namespace", "runtime_ref")
-        )
-        self._finished = metrics.counter(
-            "kubeflow_trainer_trainjob_finished_total",
-            "TrainJobs that ended: succeeded or failed, and why.",
-            ("result", "reason", "runtime_ref"),
-        )
-        self._lifetime = metrics.histogram(
-            "kubeflow_trainer_trainjob_lifetime_seconds",
-            "From the creation of a TrainJob to its end.",
-            ("result", "runtime_ref"),
-            _LIFETIME_SECONDS,
-        )
+        self._created = metrics.counter(UPSTREAM_CREATED)
+        self._finished = metrics.counter(UPSTREAM_FINISHED)
+        self._lifetime = metrics.histogram(UPSTREAM_LIFETIME)
 
     def notice(self, trainjob: TrainJob, key: tuple[str, str, str], before: str | None) -> None:
         state, namespace, runtime = key
@@ -143,21 +141,9 @@ class Deletions:
     def __init__(self, metrics: Metrics, view: View, clock: Clock) -> None:
         self._view = view
         self._clock = clock
-        self._lateness = metrics.histogram(
-            "trainmaster_deletion_lateness_seconds",
-            "From the stored, whole second in which a finished TrainJob was due to its deletion.",
-            bounds=_LATE_SECONDS,
-        )
-        self._deleted = metrics.counter(
-            "trainmaster_trainjob_deletions_total",
-            "Finished TrainJobs that were deleted: ttl, history_limit.",
-            ("reason",),
-        )
-        self._retries = metrics.counter(
-            "trainmaster_cleanup_retries_total",
-            "Deletions of finished TrainJobs that were refused and are tried again, by controller.",
-            ("controller",),
-        )
+        self._lateness = metrics.histogram(DELETION_LATENESS)
+        self._deleted = metrics.counter(DELETIONS)
+        self._retries = metrics.counter(CLEANUP_RETRIES)
         for name, reason in _REASONS.items():
             self._deleted.add(reason, amount=0)
             self._retries.add(name, amount=0)
@@ -198,21 +184,7 @@ def declare(metrics: Metrics, view: SummaryView, clock: Clock) -> Census:
     """Counts from here on."""
     census = view.summary(Census)
     census.counters = Counters(metrics)
-    metrics.gauge(
-        "trainmaster_trainjobs",
-        "TrainJobs that exist: Pending, Running, Suspended, Complete, Failed, Terminating.",
-        census.count,
-        ("state", "namespace", "runtime_ref"),
-    )
-    metrics.gauge(
-        "trainmaster_trainjobs_finished",
-        "TrainJobs that are over and not deleted.",
-        census.count_finished,
-        ("namespace",),
-    )
-    metrics.gauge(
-        "trainmaster_trainjobs_overdue",
-        "Finished TrainJobs whose time is over and that still exist.",
-        lambda: census.count_overdue(clock.now()),
-    )
+    metrics.gauge(EXISTING, census.count)
+    metrics.gauge(FINISHED, census.count_finished)
+    metrics.gauge(OVERDUE, lambda: census.count_overdue(clock.now()))
     return census

@@ -1,0 +1,40 @@
+"""Metrics of TrainJobs. `kubeflow_trainer_...` are names of upstream's documentation, with its labels."""
+
+from __future__ import annotations
+
+from trainmaster.kit.metrics import CounterSpec, GaugeSpec, HistogramSpec
+
+EXISTING = GaugeSpec(
+    "trainmaster_trainjobs",
+    "Existing TrainJobs: Pending, Running, Suspended, Complete, Failed, Terminating.",
+    ("state", "namespace", "runtime_ref"),
+)
+FINISHED = GaugeSpec("trainmaster_trainjobs_finished", "Finished TrainJobs that are not deleted yet.", ("namespace",))
+OVERDUE = GaugeSpec("trainmaster_trainjobs_overdue", "TrainJobs whose TTL has expired and that still exist.")
+DELETION_LATENESS = HistogramSpec(
+    "trainmaster_deletion_lateness_seconds",
+    "Time between the expiry of a job's TTL (stored in whole seconds) and its deletion.",
+    bounds=(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0),
+)
+DELETIONS = CounterSpec(
+    "trainmaster_trainjob_deletions_total", "TrainJobs deleted because of ttl or history_limit.", ("reason",)
+)
+CLEANUP_RETRIES = CounterSpec(
+    "trainmaster_cleanup_retries_total",
+    "Deletions that were refused (for example because of a conflict) and are retried.",
+    ("controller",),
+)
+UPSTREAM_CREATED = CounterSpec(
+    "kubeflow_trainer_trainjob_created_total", "TrainJobs created.", ("namespace", "runtime_ref")
+)
+UPSTREAM_FINISHED = CounterSpec(
+    "kubeflow_trainer_trainjob_finished_total",
+    "TrainJobs that succeeded or failed, and why.",
+    ("result", "reason", "runtime_ref"),
+)
+UPSTREAM_LIFETIME = HistogramSpec(
+    "kubeflow_trainer_trainjob_lifetime_seconds",
+    "Time from the creation of a TrainJob to its end.",
+    ("result", "runtime_ref"),
+    (1, 10, 60, 300, 1800, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400),
+)
