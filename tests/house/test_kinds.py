@@ -20,10 +20,7 @@ pytestmark = pytest.mark.unit
 FOLDERS = ("apiserver", "auth")
 ALLOWED = {
     "apiserver/admission/gang_sizes.py": "`pods` is the name of a resource in a quota",
-    "apiserver/http/handlers.py": "subresources that are sessions, logs and measurements have handlers of their own",
-    "apiserver/http/subresources/progress.py": "the paths of Trainer's protocol for progress",
     "apiserver/http/routes.py": "`namespaces` is a part of every path",
-    "apiserver/http/streams/handler.py": "the sessions of Pods",
     "apiserver/admission/limit_ranges.py": "`Pod` is a type of limit",
     "apiserver/namespaces.py": "the name of its worker",
     "apiserver/verbs/pod_actions.py": "bindings and evictions of Pods, in upstream's words",
@@ -31,7 +28,6 @@ ALLOWED = {
     "apiserver/admission/runtime_use.py": "a word in a refusal",
     "apiserver/admission/tenant_packages.py": "a Pod has no templates inside",
     "auth/rbac.py": "the kinds that RBAC is made of",
-    "auth/reviews.py": "the kinds that are answered and not stored",
     "auth/roles.py": "the kinds that RBAC is made of",
     "auth/service_accounts.py": "the kinds that a token can be bound to",
 }

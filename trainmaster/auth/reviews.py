@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from trainmaster.api import fields, status
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.fields import FieldError
+from trainmaster.api.kindsets.authentication_v1 import SELF_SUBJECT_REVIEW, TOKEN_REVIEW
+from trainmaster.api.kindsets.authorization_v1 import (
+    LOCAL_SUBJECT_ACCESS_REVIEW,
+    SELF_SUBJECT_ACCESS_REVIEW,
+    SELF_SUBJECT_RULES_REVIEW,
+    SUBJECT_ACCESS_REVIEW,
+)
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import list_items, read_fields, read_metadata, read_spec, read_text
 from trainmaster.auth.contract import MASTERS, Authenticator
 from trainmaster.auth.rbac import AccessRule, RbacAuthorizer
 from trainmaster.client.contract import ActingIdentity
-
-AUTHORIZATION = "authorization.k8s.io"
-AUTHENTICATION = "authentication.k8s.io"
 
 Answer = Callable[[ActingIdentity, Object], Object]
 """(who asks, the posted review) to its status."""
@@ -28,12 +33,12 @@ class Reviews:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self.answers: Mapping[GVR, Answer] = {
-            GVR(AUTHORIZATION, "v1", "selfsubjectaccessreviews"): self._self_access,
-            GVR(AUTHORIZATION, "v1", "subjectaccessreviews"): self._subject_access,
-            GVR(AUTHORIZATION, "v1", "localsubjectaccessreviews"): self._local_access,
-            GVR(AUTHORIZATION, "v1", "selfsubjectrulesreviews"): self._self_rules,
-            GVR(AUTHENTICATION, "v1", "selfsubjectreviews"): self._self_subject,
-            GVR(AUTHENTICATION, "v1", "tokenreviews"): self._token,
+            SELF_SUBJECT_ACCESS_REVIEW.gvr: self._self_access,
+            SUBJECT_ACCESS_REVIEW.gvr: self._subject_access,
+            LOCAL_SUBJECT_ACCESS_REVIEW.gvr: self._local_access,
+            SELF_SUBJECT_RULES_REVIEW.gvr: self._self_rules,
+            SELF_SUBJECT_REVIEW.gvr: self._self_subject,
+            TOKEN_REVIEW.gvr: self._token,
         }
 
     def answer(self, gvr: GVR, identity: ActingIdentity, review: Object) -> Object:
@@ -44,12 +49,12 @@ class Reviews:
 
     def _self_access(self, identity: ActingIdentity, review: Object) -> Object:
         spec = read_spec(review)
-        _check_attributes("SelfSubjectAccessReview", spec, [])
+        _check_attributes(SELF_SUBJECT_ACCESS_REVIEW, spec, [])
         return self._decide(identity, spec)
 
     def _subject_access(self, identity: ActingIdentity, review: Object) -> Object:
         spec = read_spec(review)
-        _check_attributes("SubjectAccessReview", spec, _subject_errors(spec))
+        _check_attributes(SUBJECT_ACCESS_REVIEW, spec, _subject_errors(spec))
         return self._decide(_subject(spec), spec)
 
     def _local_access(self, identity: ActingIdentity, review: Object) -> Object:
@@ -62,7 +67,7 @@ class Reviews:
         if resource.get("namespace") != namespace:
             text = "spec.resourceAttributes.namespace must match namespace"
             errors.append(fields.invalid("spec.resourceAttributes.namespace", resource.get("namespace", ""), text))
-        _check_attributes("LocalSubjectAccessReview", spec, errors)
+        _check_attributes(LOCAL_SUBJECT_ACCESS_REVIEW, spec, errors)
         return self._decide(_subject(spec), spec)
 
     def _decide(self, identity: ActingIdentity, spec: Fields) -> Object:
@@ -150,14 +155,14 @@ def _subject_errors(spec: Fields) -> list[FieldError]:
     return [fields.invalid("spec.user", read_text(spec, "user"), "at least one of user or group must be specified")]
 
 
-def _check_attributes(kind: str, spec: Fields, errors: list[FieldError]) -> None:
+def _check_attributes(kind: Kind, spec: Fields, errors: list[FieldError]) -> None:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if bool(resource) == bool(path):
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         wrong = resource or None
         errors.append(fields.invalid("spec.resourceAttributes", wrong, text))
     if errors:
-        raise status.invalid(AUTHORIZATION, kind, "", errors)
+        raise status.invalid(kind.group, kind.kind, "", errors)
 
 
 def _resource_rule(rule: AccessRule) -> Object:

@@ -159,7 +159,7 @@ class ServiceAccountTokens:
             raise status.bad_request(
                 "cannot bind token to object of type " + str(ref.get("apiVersion", "")) + "/" + kind
             )
-        found = self._reader.find(gvr, "" if kind == "Node" else namespace, name)
+        found = self._reader.find(gvr, "" if gvr == NODES else namespace, name)
         if found is None:
             raise status.not_found(gvr, name)
         actual = found["metadata"]["uid"]
@@ -216,7 +216,7 @@ def _read_claims(claims: Object) -> _Verified:
     for kind, gvr in _BOUND.items():
         ref = kubernetes.get(kind.lower())
         if ref is not None:
-            objects.append((gvr, "" if kind == "Node" else namespace, ref["name"], ref["uid"]))
+            objects.append((gvr, "" if gvr == NODES else namespace, ref["name"], ref["uid"]))
     extra: dict[str, tuple[str, ...]] = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
     if "pod" in kubernetes:
         extra["authentication.kubernetes.io/pod-name"] = (kubernetes["pod"]["name"],)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Catalogue
+from trainmaster.api.kindsets.metrics_v1beta1 import NODE_METRICS, POD_METRICS
+from trainmaster.api.resources import PODS
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.endpoints import Endpoints
@@ -45,14 +47,15 @@ class Handlers:
     ) -> None:
         self.access = access
         self.resources = Resources(registry, catalogue, limits or ApiLimits(), clock)
-        self.resources.specials[("", "pods", "log")] = LogHandler(registry, logs).handle
+        specials = self.resources.specials
+        specials[PODS, "log"] = LogHandler(registry, logs).handle
         self._sessions = StreamHandler(registry, access, streams)
         for name in SUBRESOURCES:
-            self.resources.specials[("", "pods", name)] = self._sessions.handle
-        self.resources.specials[("", "pods", "proxy")] = refuse_proxy
+            specials[PODS, name] = self._sessions.handle
+        specials[PODS, "proxy"] = refuse_proxy
         usage = UsageHandler(registry, catalogue, meter or NO_METER, clock)
-        self.resources.specials[("metrics.k8s.io", "pods", "")] = usage.handle_pods
-        self.resources.specials[("metrics.k8s.io", "nodes", "")] = usage.handle_nodes
+        specials[POD_METRICS.gvr, ""] = usage.handle_pods
+        specials[NODE_METRICS.gvr, ""] = usage.handle_nodes
         self.progress = ProgressEndpoint(registry, catalogue, access, clock)
         self.endpoints = endpoints
 

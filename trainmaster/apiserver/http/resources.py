@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Catalogue, Kind
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Call, ListPage, Registry, Written
@@ -38,15 +38,15 @@ class Resources:
         self._catalogue = catalogue
         self._limits = limits
         self._clock = clock
-        self.specials: dict[tuple[str, str, str], Special] = {}
-        """(group, plural, subresource) to its handler."""
+        self.specials: dict[tuple[GVR, str], Special] = {}
+        """(collection, subresource) to its handler."""
 
     def handle(self, request: ApiRequest) -> Outcome:
         route = request.route
         kind = self._catalogue.find(route.gvr) if route.gvr is not None else None
         if kind is None or route.extra:
             raise status.unknown_path()
-        special = self.specials.get((route.group, route.plural, route.subresource))
+        special = self.specials.get((kind.gvr, route.subresource))
         if special is not None:
             self._check_scope(route, kind)
             return special(request, kind)

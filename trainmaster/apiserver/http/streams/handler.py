@@ -18,6 +18,7 @@ from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_fields
+from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
@@ -133,11 +134,13 @@ class StreamHandler:
 
 
 def is_session(route: Route) -> bool:
-    return route.plural == "pods" and route.subresource in SUBRESOURCES
+    return route.plural == PODS.plural and route.subresource in SUBRESOURCES
 
 
 def refuse_proxy(request: ApiRequest, kind: Kind) -> NoReturn:
-    raise status.bad_request(f"pods/{request.route.subresource} is not supported by this server; use port-forward")
+    raise status.bad_request(
+        f"{kind.plural}/{request.route.subresource} is not supported by this server; use port-forward"
+    )
 
 
 # The Pod

@@ -14,7 +14,7 @@ import orjson
 
 from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Catalogue, Kind
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
@@ -36,7 +36,7 @@ _NEEDED = (TRAIN_JOBS, JOB_SETS, JOBS, PODS)
 class ProgressEndpoint:
     def __init__(self, registry: Registry, catalogue: Catalogue, access: Access, clock: Clock) -> None:
         self._registry = registry
-        self._kinds: dict[str, Kind | None] = {gvr.plural: catalogue.find(gvr) for gvr in _NEEDED}
+        self._kinds: dict[GVR, Kind | None] = {gvr: catalogue.find(gvr) for gvr in _NEEDED}
         self._access = access
         self._clock = clock
         self._buckets = TokenBuckets(clock, per_second=PER_SECOND, burst=BURST)
@@ -45,7 +45,7 @@ class ProgressEndpoint:
 
     def concerns(self, request: ApiRequest) -> bool:
         route = request.route
-        if request.method != "POST" or route.subresource != "status" or route.plural != "trainjobs":
+        if request.method != "POST" or route.subresource != "status" or route.plural != TRAIN_JOBS.plural:
             return False
         return route.group == TRAIN_JOBS.group and None not in self._kinds.values() and b'"kind"' not in request.body
 
@@ -56,12 +56,12 @@ class ProgressEndpoint:
         if report is None:
             return Response(b"{}")
         route = request.route
-        trainjob = self._find("trainjobs", route.namespace, route.name)
+        trainjob = self._find(TRAIN_JOBS, route.namespace, route.name)
         if trainjob is None:
             raise reports.refuse_name()
         reporter = self._find_reporter(request.identity, route.namespace)
         # It has the name of its TrainJob.
-        jobset = self._find("jobsets", route.namespace, route.name)
+        jobset = self._find(JOB_SETS, route.namespace, route.name)
         if reporter is not None:
             reports.check_reporter(reporter, trainjob, jobset)
         if not self._buckets.take(trainjob["metadata"]["uid"]):
@@ -72,7 +72,7 @@ class ProgressEndpoint:
         return Response(answer) if wanted is None else Response(answer, revision=self._store(request, wanted))
 
     def _store(self, request: ApiRequest, report: Object) -> int:
-        kind, route = self._kinds["trainjobs"], request.route
+        kind, route = self._kinds[TRAIN_JOBS], request.route
         assert kind is not None, "asked first"
         written = self._registry.patch(
             Call(request.identity, reports.MANAGER),
@@ -86,8 +86,8 @@ class ProgressEndpoint:
         )
         return written.revision
 
-    def _find(self, plural: str, namespace: str, name: str) -> Object | None:
-        kind = self._kinds[plural]
+    def _find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        kind = self._kinds[gvr]
         assert kind is not None, "asked first"
         try:
             found: Object = orjson.loads(self._registry.get(kind, namespace, name).value)
@@ -102,13 +102,13 @@ class ProgressEndpoint:
             return None
         known = self._reporters.get(uids[0])
         if known is None:
-            pod = self._find("pods", namespace, names[0])
+            pod = self._find(PODS, namespace, names[0])
             if pod is None or pod["metadata"]["uid"] != uids[0]:
                 raise reports.refuse_sender()
             if len(self._reporters) >= _REMEMBERED:
                 self._reporters.clear()
             job = reports.read_job_name(pod)
-            found = self._find("jobs", namespace, job) if job else None
+            found = self._find(JOBS, namespace, job) if job else None
             known = self._reporters[uids[0]] = reports.read_reporter(pod, found)
         return known
 
