@@ -1,7 +1,7 @@
 """What a tenant is made of, as objects: a namespace, a ServiceAccount with a role in it, a quota. Pure.
 
 The same on one machine and on a cluster. On one machine the namespace also names a Unix user;
-`apiserver.admission.tenant_walls` lets Pods there run as nobody else. Read by `tenancy` (which writes these objects),
+`apiserver.admission.tenants` lets Pods there run as nobody else. Read by `tenancy` (which writes these objects),
 by admission and by the REST API.
 """
 

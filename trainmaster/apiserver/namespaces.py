@@ -15,7 +15,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from trainmaster.api.status import AlreadyExists, NotFound
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import CREATE, DELETE, AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.verbs import create, delete, update
@@ -42,25 +42,26 @@ class NamespaceLifecycle(Plugin):
     def __init__(self, state: RegistryState) -> None:
         self._state = state
 
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.gvr == NAMESPACES or (kind.namespaced and operation is CREATE)
+
     def follows_status(self, kind: Kind) -> bool:
         return kind.gvr == NAMESPACES
 
     def mutate(self, attributes: Attributes) -> None:
-        if attributes.operation is AdmissionOperation.CREATE and attributes.kind.namespaced:
+        if attributes.kind.namespaced:
             self._check_open(attributes)
-        elif attributes.kind.gvr == NAMESPACES:
-            if attributes.operation is AdmissionOperation.DELETE:
-                if attributes.name in _IMMORTAL:
-                    raise status.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
-            elif attributes.new is not None:
-                _complete(attributes.new, new=attributes.operation is AdmissionOperation.CREATE)
+        elif attributes.operation is not DELETE:
+            _complete(attributes.new, new=attributes.operation is CREATE)
+        elif attributes.name in _IMMORTAL:
+            raise status.forbidden(NAMESPACES, attributes.name, "this namespace may not be deleted")
 
     def _check_open(self, attributes: Attributes) -> None:
         namespace = attributes.namespace
-        record = self._state.store.get(_BUCKET, namespace)
-        if record is None:
+        found = self._state.find_shared(NAMESPACES, "", namespace)
+        if found is None:
             raise status.not_found(NAMESPACES, namespace)
-        if "deletionTimestamp" in self._state.parsed.get(record)["metadata"]:
+        if "deletionTimestamp" in found["metadata"]:
             raise status.forbidden(
                 attributes.kind.gvr,
                 attributes.name,
@@ -97,7 +98,7 @@ class NamespaceController:
         ]
         self._kinds = {kind.gvr: kind for kind in state.catalogue.kinds}
         self._terminating: set[str] = set()
-        self.worker: KeyedWorker[str] = KeyedWorker("namespaces", self._look_after, state.clock)
+        self.worker: KeyedWorker[str] = KeyedWorker(NAMESPACES.plural, self._look_after, state.clock)
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
 
     def start(self) -> None:

@@ -28,9 +28,8 @@ from trainmaster.apiserver.admission.quotas import QuotaAdmission
 from trainmaster.apiserver.admission.runtime_use import RuntimeUse
 from trainmaster.apiserver.admission.sizes import ObjectLimits
 from trainmaster.apiserver.admission.storage_quota import StorageQuota
-from trainmaster.apiserver.admission.tenant_limits import TenantLimits
 from trainmaster.apiserver.admission.tenant_packages import TenantPackages
-from trainmaster.apiserver.admission.tenant_walls import Walls
+from trainmaster.apiserver.admission.tenants import TenantPods
 from trainmaster.apiserver.admission.trainer import TrainerAdmission
 from trainmaster.apiserver.contract import Call, DeleteResult, ListPage, Written
 from trainmaster.apiserver.gc import GarbageCollector
@@ -67,10 +66,9 @@ class ObjectRegistry:
         for plugin in (
             NamespaceLifecycle(self.state),
             ServiceAccounts(store),
-            Walls(self.state),
+            TenantPods(self.state),
             Ownership(self.state),
             Priorities(store),
-            TenantLimits(self.state),
             TenantPackages(self.state),
             LimitRanges(store),
             self.trainer_admission,

@@ -61,6 +61,11 @@ class RegistryState:
     def find(self, kind: Kind, namespace: str, name: str) -> StoredRecord | None:
         return self.store.get(kind.collection, f"{namespace}/{name}" if kind.namespaced else name)
 
+    def find_shared(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        """The stored object, shared with others; for kinds that are stored as themselves."""
+        record = self.store.get(gvr.collection, f"{namespace}/{name}" if namespace else name)
+        return None if record is None else self.parsed.get(record)
+
     def peek(self, kind: Kind, record: StoredRecord) -> Object:
         """As `read`, but shared with others: copy the branch that you change."""
         obj = self.parsed.get(record)

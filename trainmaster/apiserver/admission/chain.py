@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import TypeAlias
 
 from trainmaster.api.declaring.kinds import Kind
@@ -20,14 +20,22 @@ from trainmaster.api.resources import PODS
 from trainmaster.apiserver.contract import Call
 
 
-class AdmissionOperation(Enum):
+class AdmissionOperation(StrEnum):
     CREATE = "CREATE"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
 
 
+CREATE, UPDATE, DELETE = AdmissionOperation
+"""An attribute of an enum class takes longer to look up than most plugins take."""
+
+
 def is_pod(kind: Kind) -> bool:
     return kind.gvr == PODS
+
+
+def is_new_pod(kind: Kind, operation: AdmissionOperation) -> bool:
+    return kind.gvr == PODS and operation is CREATE
 
 
 @dataclass(slots=True)
@@ -40,14 +48,11 @@ class Attributes:
     namespace: str
     name: str
     """"" while a generated name is not known yet."""
-    new: Object | None
+    new: Object
+    """Empty when the object is deleted."""
     old: Object | None
     subresource: str = ""
     dry_run: bool = False
-
-    @property
-    def creates_pod(self) -> bool:
-        return is_pod(self.kind) and self.operation is AdmissionOperation.CREATE
 
 
 Step: TypeAlias = Callable[[Attributes], None]
@@ -56,8 +61,8 @@ Step: TypeAlias = Callable[[Attributes], None]
 class Plugin:
     """Base of admission plugins; override what is needed."""
 
-    def concerns(self, kind: Kind) -> bool:
-        """Whether writes of this kind are shown to the plugin. Asked once per kind."""
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        """Whether such writes of this kind are shown to the plugin. Asked once."""
         return True
 
     def follows_status(self, kind: Kind) -> bool:
@@ -77,33 +82,38 @@ class Admission:
 
     def __init__(self) -> None:
         self._plugins: list[Plugin] = []
-        self._chains: dict[tuple[Kind, bool], tuple[Sequence[Step], Sequence[Step]]] = {}
-        """What to call for a kind, or for its status subresource: (mutate, validate)."""
+        self._chains: dict[tuple[Kind, AdmissionOperation, str], tuple[Sequence[Step], Sequence[Step]]] = {}
+        """What to call for a kind, an operation and a subresource: (mutate, validate)."""
 
     def add(self, plugin: Plugin) -> None:
         self._plugins.append(plugin)
         self._chains.clear()
 
     def mutate(self, attributes: Attributes) -> None:
-        for step in self._get_chain(attributes.kind, attributes.subresource == "status")[0]:
+        for step in self._get_chain(attributes.kind, attributes.operation, attributes.subresource)[0]:
             step(attributes)
 
     def validate(self, attributes: Attributes) -> None:
-        for step in self._get_chain(attributes.kind, attributes.subresource == "status")[1]:
+        for step in self._get_chain(attributes.kind, attributes.operation, attributes.subresource)[1]:
             step(attributes)
 
     def ignores_status(self, kind: Kind) -> bool:
         """Whether no plugin looks at status writes of this kind."""
-        return not any(self._get_chain(kind, True))
+        return not any(self._get_chain(kind, UPDATE, "status"))
 
-    def _get_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:
-        return self._chains.get((kind, status)) or self._build_chain(kind, status)
+    def _get_chain(
+        self, kind: Kind, operation: AdmissionOperation, subresource: str
+    ) -> tuple[Sequence[Step], Sequence[Step]]:
+        key = (kind, operation, subresource)
+        return self._chains.get(key) or self._build_chain(*key)
 
-    def _build_chain(self, kind: Kind, status: bool) -> tuple[Sequence[Step], Sequence[Step]]:
-        concerned = [plugin for plugin in self._plugins if plugin.concerns(kind)]
-        if status:
+    def _build_chain(
+        self, kind: Kind, operation: AdmissionOperation, subresource: str
+    ) -> tuple[Sequence[Step], Sequence[Step]]:
+        concerned = [plugin for plugin in self._plugins if plugin.concerns(kind, operation)]
+        if subresource == "status":
             concerned = [plugin for plugin in concerned if plugin.follows_status(kind)]
         mutate = [plugin.mutate for plugin in concerned if type(plugin).mutate is not Plugin.mutate]
         validate = [plugin.validate for plugin in concerned if type(plugin).validate is not Plugin.validate]
-        chain = self._chains[kind, status] = (mutate, validate)
+        chain = self._chains[kind, operation, subresource] = (mutate, validate)
         return chain

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 
 _REMEMBERED = 4096
 
@@ -17,11 +17,11 @@ class DeletionWitness(Plugin):
     def __init__(self) -> None:
         self._seen: OrderedDict[str, tuple[str, str]] = OrderedDict()
 
-    def concerns(self, kind: Kind) -> bool:
-        return kind.gvr == TRAIN_JOBS
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.gvr == TRAIN_JOBS and operation is DELETE
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is not AdmissionOperation.DELETE or attributes.old is None or attributes.dry_run:
+        if attributes.old is None or attributes.dry_run:
             return
         call = attributes.call
         program = call.user_agent.partition(" ")[0]

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import orjson
 
 from trainmaster.api import status
+from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 
 _LITTLE = 128
 """Bytes by which an update may grow: suspending a job, removing a finalizer."""
@@ -24,11 +25,12 @@ class StorageRoom(Plugin):
         self._find_shortage = find_shortage
         self._trusted = trusted
 
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return operation is not DELETE
+
     def validate(self, attributes: Attributes) -> None:
         text = self._find_shortage()
         if not text or attributes.dry_run or attributes.call.identity.user == self._trusted:
-            return
-        if attributes.operation is AdmissionOperation.DELETE or attributes.new is None:
             return
         if attributes.old is not None and _measure(attributes.new) <= _measure(attributes.old) + _LITTLE:
             return

@@ -13,10 +13,9 @@ from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Fields
-from trainmaster.api.reading import read_fields
-from trainmaster.api.resources import RESOURCE_QUOTAS
-from trainmaster.api.tenancy import NAME, OBJECT_BYTES, build_raise_advice
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.api.tenancy import OBJECT_BYTES, build_raise_advice
+from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.tenants import read_hard
 from trainmaster.apiserver.state import RegistryState
 
 _SHARE = 4
@@ -27,22 +26,13 @@ class GangSizes(Plugin):
     def __init__(self, state: RegistryState) -> None:
         self._state = state
 
-    def concerns(self, kind: Kind) -> bool:
-        return kind.tenants.list_gangs is not None
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.tenants.list_gangs is not None and operation is not DELETE
 
     def validate(self, attributes: Attributes) -> None:
-        list_gangs = attributes.kind.tenants.list_gangs
-        if (
-            list_gangs is None
-            or attributes.new is None
-            or attributes.subresource
-            or attributes.operation is AdmissionOperation.DELETE
-        ):
+        list_gangs, hard = attributes.kind.tenants.list_gangs, read_hard(self._state, attributes.namespace)
+        if list_gangs is None or not hard:
             return
-        record = self._state.store.get(RESOURCE_QUOTAS.collection, f"{attributes.namespace}/{NAME}")
-        if record is None:
-            return
-        hard = read_fields(self._state.parsed.get(record), "spec", "hard")
         problem = find_problem(attributes.namespace, list(list_gangs(attributes.new)), hard)
         if problem:
             raise status.forbidden(attributes.kind.gvr, attributes.name, problem)

@@ -16,7 +16,7 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.resources import LIMIT_RANGES, PODS
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import Attributes, Plugin, is_pod
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin, is_new_pod
 from trainmaster.apiserver.admission.quotas import show
 from trainmaster.store.contract import Store
 
@@ -28,24 +28,18 @@ class LimitRanges(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def concerns(self, kind: Kind) -> bool:
-        return is_pod(kind)
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return is_new_pod(kind, operation)
 
     def mutate(self, attributes: Attributes) -> None:
-        if not attributes.creates_pod:
-            return
         for limits in self._find(attributes):
-            assert attributes.new is not None
             for limit in limits:
                 if limit.get("type") == "Container":
                     _fill_in(attributes.new, limit)
 
     def validate(self, attributes: Attributes) -> None:
-        if not attributes.creates_pod:
-            return
         errors: list[str] = []
         for limits in self._find(attributes):
-            assert attributes.new is not None
             spec = attributes.new["spec"]
             for limit in limits:
                 if limit.get("type") == "Container":

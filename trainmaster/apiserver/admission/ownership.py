@@ -18,9 +18,8 @@ from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.labels import LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items
-from trainmaster.api.resources import NAMESPACES
-from trainmaster.api.tenancy import is_tenant
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.tenants import belongs_to_tenant
 from trainmaster.apiserver.state import RegistryState
 
 MASTERS = "system:masters"
@@ -33,19 +32,17 @@ class Ownership(Plugin):
     def __init__(self, state: RegistryState) -> None:
         self._state = state
 
-    def concerns(self, kind: Kind) -> bool:
-        return kind.namespaced
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.namespaced and operation is not DELETE
 
     def validate(self, attributes: Attributes) -> None:
         new = attributes.new
-        if new is None or not attributes.namespace or attributes.operation is AdmissionOperation.DELETE:
-            return
         owners = list_items(new, "metadata", "ownerReferences")
         before = list_items(attributes.old, "metadata", "ownerReferences")
-        prefixes = () if attributes.subresource else attributes.kind.tenants.reserved
+        prefixes = attributes.kind.tenants.reserved
         if owners == before and not prefixes:
             return
-        if MASTERS in attributes.call.identity.groups or not self._is_tenant(attributes.namespace):
+        if MASTERS in attributes.call.identity.groups or not belongs_to_tenant(self._state, attributes.namespace):
             return
         problems = list(self._list_owner_problems(attributes, owners, before))
         if prefixes:
@@ -55,10 +52,6 @@ class Ownership(Plugin):
         if problems:
             text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems[:_SHOWN])}"
             raise status.forbidden(attributes.kind.gvr, attributes.name, text)
-
-    def _is_tenant(self, namespace: str) -> bool:
-        record = self._state.store.get(NAMESPACES.collection, namespace)
-        return record is not None and is_tenant(self._state.parsed.get(record))
 
     def _list_owner_problems(
         self, attributes: Attributes, owners: Sequence[Fields], before: Sequence[Fields]

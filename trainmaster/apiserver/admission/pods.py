@@ -10,7 +10,7 @@ from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS, PRIORITY_CLASSES, SERVICE_ACCOUNTS
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import Attributes, Plugin, is_pod
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin, is_new_pod
 from trainmaster.store.contract import Store
 
 _ACCOUNTS = SERVICE_ACCOUNTS.collection
@@ -22,12 +22,10 @@ class ServiceAccounts(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def concerns(self, kind: Kind) -> bool:
-        return is_pod(kind)
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return is_new_pod(kind, operation)
 
     def mutate(self, attributes: Attributes) -> None:
-        if not attributes.creates_pod or attributes.new is None:
-            return
         spec = attributes.new["spec"]
         name = spec.get("serviceAccountName") or "default"
         spec["serviceAccountName"] = spec["serviceAccount"] = name
@@ -43,12 +41,10 @@ class Priorities(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def concerns(self, kind: Kind) -> bool:
-        return is_pod(kind)
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return is_new_pod(kind, operation)
 
     def mutate(self, attributes: Attributes) -> None:
-        if not attributes.creates_pod or attributes.new is None:
-            return
         spec = attributes.new["spec"]
         name = spec.get("priorityClassName")
         found = self._find(attributes, name) if name else self._find_default()

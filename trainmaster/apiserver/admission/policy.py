@@ -11,15 +11,15 @@ from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.lifecycle.policy import KEYS, NAME, NAMESPACE, read_policy
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS
-from trainmaster.apiserver.admission.chain import Attributes, Plugin
+from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 
 
 class PolicyAdmission(Plugin):
-    def concerns(self, kind: Kind) -> bool:
-        return kind.gvr == CONFIG_MAPS
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.gvr == CONFIG_MAPS and operation is not DELETE
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.new is None or (attributes.namespace, attributes.name) != (NAMESPACE, NAME):
+        if (attributes.namespace, attributes.name) != (NAMESPACE, NAME):
             return
         errors = list(read_policy(attributes.new).errors)
         errors += [
@@ -28,4 +28,4 @@ class PolicyAdmission(Plugin):
             if key not in KEYS
         ]
         if errors:
-            raise status.invalid("", "ConfigMap", NAME, errors)
+            raise status.invalid(attributes.kind.group, attributes.kind.kind, NAME, errors)

@@ -22,7 +22,7 @@ from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import NAMESPACES, RESOURCE_QUOTAS
 from trainmaster.api.tenancy import NAME, OBJECT_BYTES, TENANT, build_raise_advice
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import CREATE, DELETE, AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.verbs import metadata
 from trainmaster.store.contract import StoredRecord
@@ -37,16 +37,17 @@ class QuotaAdmission(Plugin):
     def __init__(self, state: RegistryState) -> None:
         self._state = state
 
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.namespaced and operation is not DELETE
+
     def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is AdmissionOperation.DELETE or attributes.subresource or attributes.new is None:
-            return
         if attributes.kind.gvr == RESOURCE_QUOTAS:
             _refuse_scopes(attributes.kind, attributes.new)
         store = self._state.store
-        if not attributes.kind.namespaced or not store.count(BUCKET, f"{attributes.namespace}/"):
+        if not store.count(BUCKET, f"{attributes.namespace}/"):
             return
         records = store.scan(BUCKET, f"{attributes.namespace}/")
-        if attributes.operation is AdmissionOperation.CREATE:
+        if attributes.operation is CREATE:
             self._admit_new(attributes, records)
         elif _TRUSTED not in attributes.call.identity.groups:
             # What controllers write down about an object is not the tenant's to be refused.
@@ -54,7 +55,6 @@ class QuotaAdmission(Plugin):
                 self._check_bytes(attributes, self._state.parsed.get(record))
 
     def _admit_new(self, attributes: Attributes, records: Sequence[StoredRecord]) -> None:
-        assert attributes.new is not None
         wanted = measure(attributes.kind, attributes.new)
         charged: list[tuple[StoredRecord, Object]] = []
         for record in records:
@@ -101,7 +101,6 @@ class QuotaAdmission(Plugin):
         used, most = self._state.store.measure(attributes.namespace), quantity.parse(limit)
         if used + _LARGEST_OBJECT <= most:
             return
-        assert attributes.new is not None
         more = len(stored.dump(attributes.new))
         if attributes.old is not None:
             more -= len(stored.dump(attributes.old))
@@ -137,7 +136,6 @@ def _refuse_scopes(kind: Kind, quota: Object) -> None:
 
 def _check_specified(attributes: Attributes, quota: str, hard: Mapping[str, str]) -> None:
     """A quota on compute resources wants every container to name them."""
-    assert attributes.new is not None
     missing = attributes.kind.quotas.list_unspecified(attributes.new, hard)
     if missing:
         text = f"failed quota: {quota}: must specify {'; '.join(missing)}"

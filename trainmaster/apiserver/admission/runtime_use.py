@@ -17,7 +17,7 @@ from trainmaster.api.reading import read_annotations, read_labels
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NAMESPACES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 from trainmaster.store.contract import Store
 
 _NAMED = 3
@@ -29,12 +29,12 @@ class RuntimeUse(Plugin):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def concerns(self, kind: Kind) -> bool:
-        return kind.gvr in (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.gvr in (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES) and operation is DELETE
 
     def validate(self, attributes: Attributes) -> None:
         runtime = attributes.old
-        if attributes.operation is not AdmissionOperation.DELETE or runtime is None or self._may_go(runtime):
+        if runtime is None or self._may_go(runtime):
             return
         users: list[str] = []
         for user in self._list_users(attributes.kind.gvr, runtime):
@@ -71,8 +71,8 @@ def _explain(kind: Kind, runtime: Object, users: list[str]) -> str:
     names = ", ".join(users[:_NAMED]) + (" and others" if len(users) > _NAMED else "")
     meta = runtime["metadata"]
     where = f" -n {meta['namespace']}" if meta.get("namespace") else ""
-    jobs, them = ("TrainJob", "it") if len(users) == 1 else ("TrainJobs", "them")
+    plural, them = ("", "it") if len(users) == 1 else ("s", "them")
     return (
-        f"in use by {jobs} {names}. Delete {them} first, or allow it with: "
+        f"in use by TrainJob{plural} {names}. Delete {them} first, or allow it with: "
         f"kubectl annotate {kind.kind.lower()} {meta['name']}{where} {ALLOW_DELETE_IN_USE}=true"
     )

@@ -11,7 +11,7 @@ from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.resources import RESOURCE_QUOTAS
 from trainmaster.api.tenancy import find_storage_problem
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import CREATE, AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.state import RegistryState
 
 _BUCKET = RESOURCE_QUOTAS.collection
@@ -21,12 +21,10 @@ class StorageQuota(Plugin):
     def __init__(self, state: RegistryState) -> None:
         self._state = state
 
-    def concerns(self, kind: Kind) -> bool:
-        return kind.quotas.writes_data
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.quotas.writes_data and operation is CREATE
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.operation is not AdmissionOperation.CREATE or attributes.subresource:
-            return
         store, prefix = self._state.store, f"{attributes.namespace}/"
         if not store.count(_BUCKET, prefix):
             return

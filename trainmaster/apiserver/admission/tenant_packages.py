@@ -14,9 +14,8 @@ from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.formats import packages
 from trainmaster.api.labels import PACKAGES
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import NAMESPACES
-from trainmaster.api.tenancy import is_tenant
-from trainmaster.apiserver.admission.chain import Attributes, Plugin, is_pod
+from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin, is_pod
+from trainmaster.apiserver.admission.tenants import belongs_to_tenant
 from trainmaster.apiserver.state import RegistryState
 
 
@@ -24,24 +23,24 @@ class TenantPackages(Plugin):
     def __init__(self, state: RegistryState) -> None:
         self._state = state
 
-    def concerns(self, kind: Kind) -> bool:
-        return kind.namespaced and (kind.tenants.list_gangs is not None or is_pod(kind))
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        is_workload = kind.tenants.list_gangs is not None or is_pod(kind)
+        return kind.namespaced and is_workload and operation is not DELETE
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.new is None or attributes.subresource:
-            return
-        problems = list_problems(attributes.new)
-        if not problems or not self._is_tenants(attributes.namespace):
+        problems = _list_problems(attributes.kind, attributes.new)
+        if not problems or not belongs_to_tenant(self._state, attributes.namespace):
             return
         # What was stored before stays changeable: it must be possible to stop and to clean up.
-        known = list_problems(attributes.old) if attributes.old is not None else []
+        known = _list_problems(attributes.kind, attributes.old) if attributes.old is not None else []
         errors = [error for error in problems if error not in known]
         if errors:
             raise status.invalid(attributes.kind.group, attributes.kind.kind, attributes.name, errors)
 
-    def _is_tenants(self, namespace: str) -> bool:
-        record = self._state.store.get(NAMESPACES.collection, namespace)
-        return record is not None and is_tenant(self._state.parsed.get(record))
+
+def _list_problems(kind: Kind, obj: Object) -> list[fields.FieldError]:
+    """A Pod has no templates in it."""
+    return list_problems({"metadata": obj["metadata"]} if is_pod(kind) else obj)
 
 
 def list_problems(obj: Object) -> list[fields.FieldError]:
@@ -54,9 +53,8 @@ def list_problems(obj: Object) -> list[fields.FieldError]:
 
 
 def list_package_notes(obj: Object) -> Iterator[tuple[str, str]]:
-    """Templates nest in templates; without recursion, because the object is somebody's input. A Pod has none."""
-    whole = obj.get("kind") != "Pod"
-    left: list[tuple[str, object]] = [("", obj if whole else {"metadata": obj["metadata"]})]
+    """Templates nest in templates; without recursion, because the object is somebody's input."""
+    left: list[tuple[str, object]] = [("", obj)]
     while left:
         place, value = left.pop()
         if isinstance(value, dict):

@@ -11,8 +11,7 @@ from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import StatusError
-from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin
+from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.state import RegistryState
 
 _WEBHOOKS = {
@@ -24,11 +23,7 @@ _WEBHOOKS = {
 
 class _Lookup:
     def __init__(self, state: RegistryState) -> None:
-        self._state = state
-
-    def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
-        record = self._state.store.get(stored.bucket_of(gvr), f"{namespace}/{name}" if namespace else name)
-        return None if record is None else self._state.parsed.get(record)
+        self.find = state.find_shared
 
 
 class TrainerAdmission(Plugin):
@@ -38,16 +33,14 @@ class TrainerAdmission(Plugin):
         self._state = state
         self._lookup = _Lookup(state)
 
-    def concerns(self, kind: Kind) -> bool:
-        return kind.gvr in _WEBHOOKS
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return kind.gvr in _WEBHOOKS and operation is not DELETE
 
     def mutate(self, attributes: Attributes) -> None:
-        if attributes.kind.gvr == TRAIN_JOBS and attributes.new is not None and not attributes.subresource:
+        if attributes.kind.gvr == TRAIN_JOBS:
             trainjobs.stamp_times(attributes.new, attributes.old, self._state.now())
 
     def validate(self, attributes: Attributes) -> None:
-        if attributes.new is None or attributes.subresource or attributes.operation is AdmissionOperation.DELETE:
-            return
         findings = self._examine(attributes.kind.gvr, attributes.new, attributes.old)
         attributes.call.warnings.extend(findings.warnings)
         if findings.text:

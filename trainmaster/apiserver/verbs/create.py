@@ -10,7 +10,7 @@ from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_text
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes
+from trainmaster.apiserver.admission.chain import CREATE, Attributes
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.verbs import intake, metadata
@@ -53,9 +53,7 @@ def store_new(
     if not applied:
         # Before admission and `prepare`: what the server fills in afterwards belongs to nobody, as upstream.
         intake.track(state, call, kind, None, obj, options)
-    attributes = Attributes(
-        call, kind, AdmissionOperation.CREATE, namespace, read_text(meta, "name"), obj, None, dry_run=options.dry_run
-    )
+    attributes = Attributes(call, kind, CREATE, namespace, read_text(meta, "name"), obj, None, dry_run=options.dry_run)
     state.admission.mutate(attributes)
     name_new(state, kind, obj)
     # Needs the name (a Job's labels) and what admission decided (a Pod's class of service).

@@ -16,7 +16,7 @@ from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import list_items
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes
+from trainmaster.apiserver.admission.chain import DELETE, Attributes
 from trainmaster.apiserver.contract import Call, DeleteResult
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.verbs import metadata
@@ -36,7 +36,7 @@ def delete(
         raise status.not_found(kind.gvr, name)
     old = state.read(kind, record)
     check_preconditions(kind, old, options)
-    attributes = Attributes(call, kind, AdmissionOperation.DELETE, namespace, name, None, old, dry_run=options.dry_run)
+    attributes = Attributes(call, kind, DELETE, namespace, name, {}, old, dry_run=options.dry_run)
     state.admission.mutate(attributes)
     state.admission.validate(attributes)
     warning = kind.deletions.orphan_warning

@@ -15,7 +15,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.patches import managed_fields
 from trainmaster.api.reading import read_text
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes
+from trainmaster.apiserver.admission.chain import UPDATE, Attributes
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.verbs import intake, metadata
@@ -115,7 +115,7 @@ def replace(state: RegistryState, call: Call, change: ObjectUpdate, options: Wri
     attributes = Attributes(
         call,
         kind,
-        AdmissionOperation.UPDATE,
+        UPDATE,
         meta.get("namespace", ""),
         meta["name"],
         new,

@@ -71,7 +71,6 @@ HOST_PATH = {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}
         ({"nodeName": "local"}, "spec.nodeName is the scheduler's"),
         ({"hostPID": True}, "spec.hostPID is not allowed"),
         ({"hostIPC": True}, "spec.hostIPC is not allowed"),
-        ({"nodeName": "local"}, "spec.nodeName is the scheduler's"),
         (HOST_PATH, "volume v is a hostPath"),
     ],
 )  # fmt: skip

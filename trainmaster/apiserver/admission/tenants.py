@@ -1,8 +1,12 @@
-"""Walls between tenants on one machine: Pods in a tenant's namespace run as its Unix user, and as nobody else.
+"""Pods in a tenant's namespace: they run as its Unix user and as nobody else, and use what they ask for and no more.
 
 An admission plugin, so nothing gets around it: controllers' Pods pass through it like everybody's. What a Pod does not
 say is filled in; what it says otherwise is refused with all reasons at once. Namespaces without a Unix user
-(`api.tenancy.UNIX_USER`) are not touched.
+(`api.tenancy.UNIX_USER`) keep the user that a Pod names.
+
+A container that asks for CPU or memory and names no limit gets its request as its limit. That comes before the
+LimitRanges: their default is for containers that name neither, and may be less than what this one asks for. It happens
+only where the quota limits the resource, so that a tenant without such a quota may use what is idle.
 """
 
 from __future__ import annotations
@@ -12,40 +16,48 @@ from collections.abc import Iterator
 from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.labels import DEVICES, MIRROR
-from trainmaster.api.meta import Fields
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields
-from trainmaster.api.resources import NAMESPACES, PODS
-from trainmaster.api.tenancy import find_unix_user
-from trainmaster.apiserver.admission.chain import Attributes, Plugin, is_pod
+from trainmaster.api.resources import NAMESPACES, PODS, RESOURCE_QUOTAS
+from trainmaster.api.tenancy import NAME, find_unix_user, is_tenant
+from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin, is_new_pod
 from trainmaster.apiserver.state import RegistryState
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
+_LIMITED = ("cpu", "memory")
 
 
-class Walls(Plugin):
+def belongs_to_tenant(state: RegistryState, namespace: str) -> bool:
+    """Whether the namespace of this name belongs to a tenant."""
+    found = state.find_shared(NAMESPACES, "", namespace)
+    return found is not None and is_tenant(found)
+
+
+def read_hard(state: RegistryState, namespace: str) -> Fields:
+    """`spec.hard` of the tenant's quota; empty where there is none."""
+    return read_fields(state.find_shared(RESOURCE_QUOTAS, namespace, NAME), "spec", "hard")
+
+
+class TenantPods(Plugin):
     def __init__(self, state: RegistryState) -> None:
         self._state = state
 
-    def concerns(self, kind: Kind) -> bool:
-        return is_pod(kind)
+    def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
+        return is_new_pod(kind, operation)
 
     def mutate(self, attributes: Attributes) -> None:
-        if not attributes.creates_pod or attributes.new is None:
-            return
-        user = self._find_user(attributes.namespace)
-        if user is None:
-            return
-        problems = list(list_problems(attributes.new, user))
-        if problems:
-            text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems)}"
-            raise status.forbidden(PODS, attributes.name, text)
-        context = read_fields(attributes.new, "spec", "securityContext")
-        attributes.new["spec"]["securityContext"] = {**context, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
-
-    def _find_user(self, namespace: str) -> int | None:
-        record = self._state.store.get(NAMESPACES.collection, namespace)
-        return None if record is None else find_unix_user(self._state.parsed.get(record))
+        pod, namespace = attributes.new, self._state.find_shared(NAMESPACES, "", attributes.namespace)
+        user = None if namespace is None else find_unix_user(namespace)
+        if user is not None:
+            problems = list(list_problems(pod, user))
+            if problems:
+                text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems)}"
+                raise status.forbidden(PODS, attributes.name, text)
+            context = read_fields(pod, "spec", "securityContext")
+            pod["spec"]["securityContext"] = {**context, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
+        hard = read_hard(self._state, attributes.namespace)
+        limit_requests(pod, [name for name in _LIMITED if f"limits.{name}" in hard])
 
 
 def list_problems(pod: Fields, user: int) -> Iterator[str]:
@@ -59,8 +71,6 @@ def list_problems(pod: Fields, user: int) -> Iterator[str]:
     for volume in list_items(spec, "volumes"):
         if volume.get("hostPath") is not None:
             yield f"volume {volume.get('name')} is a hostPath; use an emptyDir or a PersistentVolumeClaim"
-    if spec.get("nodeName"):
-        yield "spec.nodeName is the scheduler's: a Pod that names its node would pass everybody who waits"
     annotations = read_annotations(pod)
     if MIRROR in annotations:
         yield f"annotation {MIRROR} is for parts of the control plane"
@@ -86,3 +96,13 @@ def _list_identities(place: str, context: Fields, user: int) -> Iterator[str]:
         asked = context.get(field)
         if asked is not None and asked != user:
             yield f"{place}.{field} is {asked} and must be {user}, or left out"
+
+
+def limit_requests(pod: Object, names: list[str]) -> None:
+    spec = pod["spec"]
+    for container in (*list_items(spec, "containers"), *list_items(spec, "initContainers")) if names else ():
+        resources = read_fields(container, "resources")
+        requests, limits = read_fields(resources, "requests"), read_fields(resources, "limits")
+        missing = {name: requests[name] for name in names if name in requests and name not in limits}
+        if missing:
+            container["resources"] = {**resources, "limits": {**limits, **missing}}
