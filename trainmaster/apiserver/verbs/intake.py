@@ -10,14 +10,13 @@ import orjson
 
 from trainmaster.api import fields, status, validation
 from trainmaster.api.declaring.kinds import Kind
-from trainmaster.api.decoding import FieldValidation, is_clean
+from trainmaster.api.decoding import FieldValidation
 from trainmaster.api.decoding import decode as decode_object
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import apply as server_side_apply
 from trainmaster.api.patches import json_patch, managed_fields, merge, strategic
 from trainmaster.api.patches.managed_fields import Writer
-from trainmaster.api.reading import read_metadata
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.verbs import metadata
@@ -30,8 +29,6 @@ _VALIDATION = {
     "Warn": FieldValidation.WARN,
 }
 _LONGEST_MANAGER = 128
-_LOCKS = frozenset(("uid", "resourceVersion"))
-_STATUS_PARTS = frozenset(("metadata", "status"))
 
 
 def check_options(options_kind: str, options: WriteOptions) -> None:
@@ -62,16 +59,6 @@ def decode(call: Call, kind: Kind, obj: Object, options: WriteOptions) -> None:
     obj["kind"] = kind.kind
     if not obj.get("metadata"):
         obj["metadata"] = {}
-
-
-def is_clean_status(kind: Kind, obj: Object, patch: object) -> bool:
-    """The patch is one of status and locks alone, and the status needs nothing from decoding."""
-    if not isinstance(patch, dict):
-        return False
-    locks = read_metadata(patch)
-    if not patch.keys() <= _STATUS_PARTS or not isinstance(locks, dict) or not _LOCKS.issuperset(locks):
-        return False
-    return is_clean(kind, obj, "status")
 
 
 def check_resource_version_unset(obj: Object) -> None:

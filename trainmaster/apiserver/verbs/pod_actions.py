@@ -6,7 +6,6 @@ failure policy can tell it from a failure; there are no disruption budgets on on
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 
 import orjson
@@ -111,7 +110,7 @@ def _read_pod(state: RegistryState, kind: Kind, namespace: str, name: str) -> Ob
     record = state.find(kind, namespace, name)
     if record is None:
         raise status.not_found(kind.gvr, name)
-    return copy.deepcopy(state.read(kind, record))
+    return state.read(kind, record)
 
 
 def _set(

@@ -12,7 +12,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver import stored
-from trainmaster.apiserver.verbs import light_patch, status_patch
+from trainmaster.apiserver.verbs import short_patch
 from trainmaster.client.contract import PatchType
 from trainmaster.client.events import build_event
 from trainmaster.client.writes import Create, Patch
@@ -86,8 +86,7 @@ PATCHES: list[tuple[Any, str]] = [
 @pytest.mark.parametrize("tracked", [True, False], ids=["with managedFields", "by a controller"])
 def test_both_ways_give_the_same_bytes_and_the_same_refusals(tracked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     short = run_virtual(play(PATCHES, tracked=tracked))
-    monkeypatch.setattr(status_patch, "find_written", lambda *_: None)
-    monkeypatch.setattr(light_patch, "find_written", lambda *_: None)
+    monkeypatch.setattr(short_patch, "find_written", lambda *_: None)
     long = run_virtual(play(PATCHES, tracked=tracked))
     for patch, one, other in zip(PATCHES, short, long, strict=True):
         assert one == other, patch

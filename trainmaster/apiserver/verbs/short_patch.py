@@ -1,0 +1,124 @@
+"""The short way for the most frequent writes: merge patches of a status, and of little besides labels and annotations.
+
+The status is what controllers and the node write all the time. Of the rest only labels, annotations and fields that a
+kind declares light may change: the binding of a Pod, the annotation that says why something waits. Everything else was
+decoded and validated when it was stored, so it is shared with the new object and not looked at again. When anything is
+out of the ordinary (a lock that does not match, a field to drop, another part of the object in the patch) nothing is
+done here, and `patch` goes the long way, which also words the refusals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from trainmaster.api import validation
+from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.decoding import is_clean
+from trainmaster.api.meta import Object
+from trainmaster.api.patches import managed_fields, merge
+from trainmaster.api.validation import metadata as metadata_rules
+from trainmaster.apiserver.admission.chain import UPDATE, Attributes
+from trainmaster.apiserver.contract import Call, Written
+from trainmaster.apiserver.state import RegistryState
+from trainmaster.apiserver.verbs import intake, metadata
+from trainmaster.client.contract import WriteOptions
+from trainmaster.store.contract import StoredRecord
+
+_LOCKS = frozenset(("uid", "resourceVersion"))
+_TEXTS = frozenset(("annotations", "labels"))
+_PARTS = frozenset(("metadata", "spec"))
+
+
+def find_written(
+    state: RegistryState,
+    call: Call,
+    kind: Kind,
+    record: StoredRecord,
+    patch: object,
+    options: WriteOptions,
+    subresource: str,
+) -> Written | None:
+    """The result of the patch; None when this is not the way for it."""
+    if type(patch) is not dict:
+        return None
+    old = state.parsed.get(record)
+    new = _patch_status(state, kind, old, patch) if subresource else _patch_light(kind, old, patch)
+    if new is None:
+        return None
+    if call.track_fields:
+        intake.track(state, call, kind, old, new, options, subresource=subresource)
+    if subresource:
+        call.warnings.extend(kind.warnings(new, old))
+    else:
+        meta = old["metadata"]
+        namespace = meta.get("namespace", "")
+        attributes = Attributes(call, kind, UPDATE, namespace, meta["name"], new, old)
+        state.admission.mutate(attributes)
+        call.warnings.extend(kind.warnings(new, old))
+        state.admission.validate(attributes)
+    if call.track_fields:
+        new = managed_fields.keep_times(old, new)
+    if new == old:
+        return Written(record.value, record.revision)
+    written = state.put(kind, new, record, arranged=bool(subresource))
+    return Written(written.value, written.revision)
+
+
+def _patch_status(state: RegistryState, kind: Kind, old: Object, patch: Object) -> Object | None:
+    """The new object, where the patch is one of the status alone and no plugin wants to see it."""
+    change, before = patch.get("status"), old.get("status", {})
+    if type(change) is not dict or type(before) is not dict:
+        return None
+    if len(patch) > 1 and not _has_locks(patch, old["metadata"]):
+        return None
+    if kind.from_storage is not None or not state.admission.ignores_status(kind):
+        return None
+    new = {**old, "metadata": {**old["metadata"]}, "status": merge.apply(before, change)}
+    if not is_clean(kind, new, "status") or metadata.is_deletable(kind, new):
+        return None
+    return None if validation.validate(kind, new, old, subresource="status") else new
+
+
+def _has_locks(patch: Object, meta: Object) -> bool:
+    """Besides the status there are locks alone, and they hold."""
+    locks = patch.get("metadata")
+    if len(patch) != 2 or type(locks) is not dict:
+        return False
+    return all(name in _LOCKS and value == meta[name] for name, value in locks.items())
+
+
+def _patch_light(kind: Kind, old: Object, patch: Object) -> Object | None:
+    """The new object, where the patch is one of labels, annotations and light fields alone."""
+    meta = old["metadata"]
+    if kind.light is None or not patch or not patch.keys() <= _PARTS:
+        return None
+    if "deletionTimestamp" in meta or not _is_light(kind.light, patch, old):
+        return None
+    new = merge.apply(old, patch)
+    if "metadata" not in patch:
+        new["metadata"] = dict(meta)
+    if not all(new["metadata"].get(name, True) for name in _TEXTS) or metadata_rules.check(kind, new):
+        return None
+    return new
+
+
+def _is_light(light: Mapping[str, Callable[[str], list[str]]], patch: Object, old: Object) -> bool:
+    """Locks that hold, texts, and light fields that were not set before, each with a value that is fine."""
+    head, spec = patch.get("metadata", {}), patch.get("spec", {})
+    if type(head) is not dict or type(spec) is not dict:
+        return False
+    for name, value in head.items():
+        if name in _LOCKS:
+            if value != old["metadata"][name]:
+                return False
+        elif name not in _TEXTS or type(value) is not dict or not all(map(_is_text, value.values())):
+            return False
+    before = old.get("spec", {})
+    for name, value in spec.items():
+        if name not in light or name in before or type(value) is not str or not value or light[name](value):
+            return False
+    return True
+
+
+def _is_text(value: object) -> bool:
+    return value is None or type(value) is str
