@@ -15,8 +15,6 @@ from typing import Any
 from trainmaster.api.declaring.catalogue import build
 from trainmaster.api.declaring.fidelity_tables import SHARED, TABLES, Table
 from trainmaster.api.declaring.kinds import Fidelity
-from trainmaster.api.declaring.supported import Table as Supported
-from trainmaster.node import fields
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -35,18 +33,8 @@ fields of one manifest.
 | refused | is refused by name, never ignored |
 | inert | has no meaning on one machine and changes nothing for the program that runs |
 
-A class covers all fields below it. **Not yet** means: that is what it is built to, but the node of this version refuses
-a Pod with the field, reason `Unsupported`, and names it. On a real cluster the cluster decides, not this table.
+A class covers all fields below it. On a real cluster the cluster decides, not this table.
 """
-
-CARRIED_OUT: Mapping[str, Supported | bool] = {
-    "Pod spec": fields.POD,
-    "Container": fields.CONTAINER,
-    "Volume": fields.POD.get("volumes", False),
-    "Security context of a Pod": fields.POD.get("securityContext", False),
-    "Security context of a container": fields.CONTAINER.get("securityContext", False),
-}
-"""Parts of a Pod, by the names of `SHARED`, and what of each the node carries out today."""
 
 
 def render_fidelity() -> str:
@@ -55,31 +43,29 @@ def render_fidelity() -> str:
         group = f" ({kind.group})" if kind.group else ""
         parts.append(f"## {kind.kind}{group}\n\n" + _render_table(TABLES[(kind.group, kind.kind)]))
     for name, table in SHARED.items():
-        parts.append(f"## {name}\n\n" + _render_table(table, CARRIED_OUT.get(name, True)))
+        parts.append(f"## {name}\n\n" + _render_table(table))
     return "\n".join(parts)
 
 
-def _render_table(table: Table, carried: Supported | bool = True) -> str:
+def _render_table(table: Table) -> str:
     rows = ["| field | class | note |", "|---|---|---|"]
-    rows += [f"| `{path}` | {word} | {note} |" for path, word, note in _rows(table, "", carried)]
+    rows += [f"| `{path}` | {word} | {note} |" for path, word, note in _rows(table, "")]
     return "\n".join(rows) + "\n"
 
 
-def _rows(table: Table, path: str, carried: Supported | bool) -> Iterator[tuple[str, str, str]]:
+def _rows(table: Table, path: str) -> Iterator[tuple[str, str, str]]:
     shared = {id(body): name for name, body in SHARED.items()}
     for name, entry in sorted(table.items()):
         where = f"{path}.{name}" if path and name else path + name
-        below = carried.get(name, False) if isinstance(carried, Mapping) and name else carried
         if isinstance(entry, Mapping):
             if id(entry) in shared:
                 title = shared[id(entry)]
-                yield where, "see" if below else "not yet", f"[{title}](#{title.lower().replace(' ', '-')})"
+                yield where, "see", f"[{title}](#{title.lower().replace(' ', '-')})"
             else:
-                yield from _rows(entry, where, below)
+                yield from _rows(entry, where)
             continue
         fidelity, note = _split(entry)
-        late = not below and fidelity is not Fidelity.REFUSED
-        yield where, f"{fidelity.value}, not yet" if late else fidelity.value, note
+        yield where, fidelity.value, note
 
 
 def _split(entry: Any) -> tuple[Fidelity, str]:

@@ -1,33 +1,14 @@
-"""The fields of a Pod that this node carries out. A Pod that asks for anything else fails, naming the field.
+"""The fields of a Pod that this node does not carry out. A Pod that asks for one fails, naming the field.
 
-Built from the fidelity tables, so that there is one truth: what they call refused is refused here, everything else is
-honoured, approximated (an event says so where it matters) or without meaning on one machine.
+Everything else is honoured, approximated (an event says so where it matters) or without meaning on one machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from trainmaster.api import code
-from trainmaster.api.declaring import fidelity_tables
-from trainmaster.api.declaring.kinds import Fidelity
-from trainmaster.api.declaring.supported import Table, list_unsupported
+from trainmaster.api.declaring.supported import POD, list_unsupported
 from trainmaster.api.reading import read_fields
 from trainmaster.jobs.models.pods import Pod
-
-
-def _build(rules: fidelity_tables.Table) -> Table:
-    return {name: _read(rule) for name, rule in rules.items() if name}
-
-
-def _read(rule: object) -> bool | Table:
-    if isinstance(rule, Mapping):
-        return _build(rule)
-    return (rule[0] if isinstance(rule, tuple) else rule) is not Fidelity.REFUSED
-
-
-CONTAINER: Table = _build(fidelity_tables.CONTAINER)
-POD: Table = _build(fidelity_tables.POD_SPEC)
 
 
 def list_refused(pod: Pod) -> list[str]:

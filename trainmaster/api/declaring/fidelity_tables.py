@@ -263,7 +263,7 @@ RUNTIME_SPEC: Table = {
         "xgboost": H,
     },
     "podGroupPolicy": (A, "gangs are always admitted whole; the timeouts of other schedulers have no effect"),
-    "runPolicy": H,
+    "runPolicy": {"": H, "activeDeadlineSeconds": H, "ttlSecondsAfterFinished": H},
     "template": {"metadata": H, "spec": JOB_SET_SPEC},
     "ttlSecondsAfterFinished": H,
 }
@@ -300,7 +300,10 @@ _PATCH_JOBS: Table = {
 TRAIN_JOB_SPEC: Table = {
     "activeDeadlineSeconds": H,
     "annotations": (H, "the shape of Trainer 2.1"),
-    "cleanupPolicy": (H, "a second spelling of ttlSecondsAfterFinished"),
+    "cleanupPolicy": {
+        "": (H, "a second spelling of ttlSecondsAfterFinished"),
+        "ttlSecondsAfterFinished": H,
+    },
     "initializer": H,
     "labels": (H, "the shape of Trainer 2.1"),
     "managedBy": (A, "a TrainJob that another controller manages is left alone"),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from trainmaster.api.declaring.supported import list_unsupported
+from trainmaster.api.declaring.supported import JOB, list_unsupported
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
@@ -21,7 +21,6 @@ from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
 from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, map_job, map_pod
 from trainmaster.controllers.job.expected_pods import Slot, read_books
 from trainmaster.controllers.job.facts import PodFactsMemo
-from trainmaster.controllers.job.fields import JOB
 from trainmaster.controllers.job.passes import Pass
 from trainmaster.controllers.job.pod_counts import count_pods
 from trainmaster.controllers.job.pods import build_pod_name

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainmaster.api.declaring.supported import list_unsupported
+from trainmaster.api.declaring.supported import JOB_SET, list_unsupported
 from trainmaster.api.labels import RESTART_SERIES
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
@@ -18,7 +18,6 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
 from trainmaster.controllers.jobset import creation, failure_policy, success_policy, suspend, ttl
 from trainmaster.controllers.jobset.children import ChildJobs, sort_jobs
-from trainmaster.controllers.jobset.fields import JOB_SET, RESTART_STRATEGIES
 from trainmaster.controllers.jobset.sources import SOURCES
 from trainmaster.controllers.jobset.status import JobSetDraft, are_all_started
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
@@ -30,6 +29,8 @@ from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.kit.timeline import Now
 
 MANAGER = "jobset.sigs.k8s.io/jobset-controller"
+_RESTART_STRATEGIES = ("Recreate", "BlockingRecreate")
+"""InPlaceRestart needs an agent inside the Pods that talks to the API; admission refuses it as upstream's default."""
 
 
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
@@ -131,7 +132,7 @@ def _note_progress(jobset: JobSet, draft: JobSetDraft) -> Patch:
 def _find_problem(jobset: JobSet, buckets: ChildJobs) -> Waiting | None:
     fields = list_unsupported(jobset.spec, JOB_SET, "spec")
     strategy = jobset.restart_strategy
-    if strategy not in RESTART_STRATEGIES:
+    if strategy not in _RESTART_STRATEGIES:
         fields.append(f"spec.failurePolicy.restartStrategy: {strategy}")
     if fields:
         return Waiting("Unsupported", f"this version does not carry out {', '.join(fields)} of the JobSet")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from trainmaster.api.admission.trainjobs import check_against_runtime
-from trainmaster.api.declaring.supported import list_unsupported
+from trainmaster.api.declaring.supported import RUNTIME, TRAIN_JOB, list_unsupported
 from trainmaster.api.labels import ANCESTOR_STEP, FIRST_ATTEMPT
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields, read_spec, read_text
@@ -32,7 +32,6 @@ from trainmaster.api.training.template import fill_template, upsert_env
 from trainmaster.controllers.frameworks import inject_gangs, progress, select_framework
 from trainmaster.controllers.frameworks.contract import Companion, ContainerPart, FrameworkContext, Injection, Training
 from trainmaster.controllers.ownership import build_owner_reference
-from trainmaster.controllers.trainjob.fields import RUNTIME, TRAIN_JOB
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.jobs.models.trainjobs import TrainJob
 
