@@ -25,7 +25,7 @@ from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOBSET
 from trainmaster.controllers.lifecycle.derived import CONTROLLER as DERIVED
 from trainmaster.controllers.lifecycle.limits import CONTROLLER as HISTORY_LIMITS
-from trainmaster.controllers.lifecycle.retention import CONTROLLER as RETENTION
+from trainmaster.controllers.lifecycle.retention import CONTROLLERS as RETENTION
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAINJOB
 from trainmaster.engine.apply import apply_in_one
@@ -40,7 +40,7 @@ from trainmaster.store.contract import Store
 from trainmaster.testing.cluster import Cluster, running_cluster
 
 CHAIN = (TRAINJOB, JOBSET, JOB, SCHEDULER)
-LIFECYCLE = (RETENTION, HISTORY_LIMITS, DERIVED)
+LIFECYCLE = (*RETENTION, HISTORY_LIMITS, DERIVED)
 CONTROLLERS = CHAIN + LIFECYCLE
 NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}}
 

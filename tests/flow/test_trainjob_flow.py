@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from tests.flow.stage import CLUSTER, EMBEDDED, Stage, is_finished, make_trainjob, only_on, scripted
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
-from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.client.contract import DeleteOptions
+from trainmaster.jobs.kinds import find_place
 from trainmaster.kit.clock import parse_time
 
 

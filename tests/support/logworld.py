@@ -14,14 +14,15 @@ from typing import Any
 
 from trainmaster.api import status
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, JOBSET_UID, REPLICATED_JOB_NAME, RESTART_ATTEMPT
-from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.client.contract import DeleteOptions, LogOptions, PatchType, WatchEvent, WatchOptions, WatchStream
 from trainmaster.client.http import Unreachable
 from trainmaster.controllers.install import install_runtimes
+from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.logs.contract import KeptLog
 from trainmaster.jobs.logs.lines import Stamped, sort_key
+from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.testing.cluster import Cluster
 
 NAMESPACE = "default"
@@ -215,7 +216,7 @@ class LogWorld:
 
     # Kept
 
-    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+    def list_logs(self, job: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
         return list(self.kept)
 
     def read(self, log: KeptLog) -> Iterator[Stamped]:

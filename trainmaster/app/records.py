@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Object
 from trainmaster.apiserver.admission.deletions import DeletionWitness
 from trainmaster.apiserver.local import LocalClient
@@ -26,6 +25,7 @@ from trainmaster.history import logs
 from trainmaster.history.archive import Archive, ArchiveError
 from trainmaster.history.gathering import ViewGather
 from trainmaster.history.keeper import HistoryLimits, Keeper
+from trainmaster.jobs.kinds import find_place
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope

@@ -57,7 +57,7 @@ from trainmaster.shim.sandbox.egress import LAN
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
 """The API server itself, wherever a Pod reaches it: by the relay in its network, or where it listens just now."""
 CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
-CONTROLLERS = (*CHAIN, retention.CONTROLLER, limits.CONTROLLER, derived.CONTROLLER)
+CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER)
 """All of them, as they are without a history and with every setting at its default."""
 
 
@@ -102,7 +102,7 @@ async def running_workloads(
             manager = Manager(
                 (
                     *build_chain(settings),
-                    retention.build_controller(lifecycle),
+                    *retention.build_controllers(lifecycle),
                     limits.build_controller(lifecycle),
                     derived.CONTROLLER,
                 ),

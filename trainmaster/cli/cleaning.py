@@ -1,36 +1,37 @@
-"""Which TrainJobs and orphans go, listed from a server, and deleting them. Used by cleanup and purge."""
+"""Which jobs and orphans go, listed from a server, and deleting them. Used by cleanup and purge."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS
 from trainmaster.api.status import Conflict, NotFound
-from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
+from trainmaster.client.contract import Client, DeleteOptions, PatchType
 from trainmaster.jobs.janitor import (
     CLEAR,
     FinishedJobFilter,
-    ListedObjects,
     Removal,
     plan_finished,
     plan_orphans,
     plan_stuck,
 )
+from trainmaster.jobs.lookups import list_training_jobs
 from trainmaster.kit.clock import SystemClock
 
 
 async def make_plan(client: Client, options: argparse.Namespace, wanted: FinishedJobFilter) -> list[Removal]:
     now = SystemClock().now()
     if options.orphans:
-        listed = {gvr: (await client.list(gvr, options.namespace)).items for gvr in (TRAIN_JOBS, JOB_SETS, JOBS, PODS)}
-        return list(plan_orphans(ListedObjects(listed)))
-    selected = await client.list(TRAIN_JOBS, options.namespace, ListOptions(label_selector=options.selector))
+        jobs = await list_training_jobs(client, options.namespace)
+        listed = {gvr: (await client.list(gvr, options.namespace)).items for gvr in (JOB_SETS, JOBS, PODS)}
+        return list(plan_orphans(jobs, listed))
+    selected = await list_training_jobs(client, options.namespace, options.selector)
 
     def build() -> Iterator[Removal]:
-        yield from plan_finished(selected.items, wanted, now)
+        yield from plan_finished(selected, wanted, now)
         if options.clear_finalizers:
-            yield from plan_stuck(selected.items, now)
+            yield from plan_stuck(selected, now)
 
     return list(build())
 

@@ -1,4 +1,4 @@
-"""One TrainJob as a page for people: how it is, its ranks, its terms, what happened lately, and what to type next.
+"""One training job as a page for people: how it is, its ranks, its terms, what happened lately, and what to type next.
 
 Pure: from objects to lines. Used by `trainmaster describe`.
 """
@@ -13,7 +13,6 @@ from trainmaster.api.code import CODE_DIGEST, GIT_COMMIT, GIT_DIRTY
 from trainmaster.api.labels import RERUN_OF
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
-from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import Object
 from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS
 from trainmaster.cli import terminal
@@ -21,11 +20,12 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import show_age, style_state
 from trainmaster.cli.output import build_table
 from trainmaster.cli.spans import show_span
-from trainmaster.jobs.models import trainjobs
+from trainmaster.jobs.kinds import find_place
+from trainmaster.jobs.models import training
 from trainmaster.jobs.models.events import ObjectEvent
-from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_terminated, read_waiting
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import parse_time
 
 _EVENTS = 10
@@ -40,12 +40,13 @@ _NOTES = {
 
 @dataclass(frozen=True)
 class JobStory:
-    """What is known of one job. Everything but the TrainJob may be missing."""
+    """What is known of one job. Everything but the job may be missing."""
 
-    trainjob: TrainJob
+    job: TrainingJob
     now: datetime
     runtime: Object | None = None
-    jobset: JobSet | None = None
+    attempts: tuple[int, int, int | None] = (0, 0, None)
+    """As `TrainingJob.read_attempts` tells them."""
     pods: Sequence[Pod] = ()
     events: Sequence[ObjectEvent] = ()
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
@@ -75,26 +76,28 @@ def _paint(context: CommandContext, text: str, style: str) -> str:
 
 
 def _tell_state(context: CommandContext, story: JobStory) -> Iterator[str]:
-    job, state = story.trainjob, story.trainjob.state
+    job, state = story.job, story.job.state
     word = _paint(context, state.word, style_state(state.word))
-    yield f"TrainJob {job.namespace}/{job.name}: {word}"
+    yield f"{job.kind or 'TrainJob'} {job.namespace}/{job.name}: {word}"
     if state.sentence:
         yield from (f"  {line}" for line in terminal.wrap(context, state.sentence, 2))
 
 
 def _tell_facts(story: JobStory) -> Iterator[str]:
-    job, created = story.trainjob, story.trainjob.created_at
+    job, created = story.job, story.job.created_at
     reference = job.runtime
-    facts = [("Runtime", f"{reference['name']} ({reference.get('kind', 'ClusterTrainingRuntime')})")]
+    facts = []
+    if reference:
+        facts.append(("Runtime", f"{reference['name']} ({reference.get('kind', 'ClusterTrainingRuntime')})"))
     facts.append(("Nodes", str(job.nodes) if job.nodes else "as the runtime says"))
     facts.append(("Created", f"{created} ({show_age(created, story.now)} ago)"))
     end = job.end
     if end is not None:
         took = show_span((parse_time(end[1]) - parse_time(created)).total_seconds())
         facts.append(("Ended", f"{end[1]} (after {took})"))
-    restarts = _describe_restarts(story.jobset)
-    if restarts:
-        facts.append(("Restarts", restarts))
+    _, restarts, most = story.attempts
+    if restarts or most:
+        facts.append(("Restarts", f"{restarts} of {most}" if most else str(restarts)))
     percent, left = job.progress
     if percent is not None:
         rest = "" if end is not None or left is None else f", {show_span(left)} left"
@@ -106,18 +109,11 @@ def _tell_facts(story: JobStory) -> Iterator[str]:
     yield from (f"{name + ':':<{width}}{value}" for name, value in facts)
 
 
-def _describe_restarts(jobset: JobSet | None) -> str:
-    if jobset is None or not (jobset.restarts or jobset.max_restarts):
-        return ""
-    is_limited = jobset.failure_policy.get("maxRestarts") is not None
-    return f"{jobset.restarts} of {jobset.max_restarts}" if is_limited else str(jobset.restarts)
-
-
 def _describe_terms(story: JobStory) -> Iterator[tuple[str, str]]:
-    deadline = find_deadline(story.trainjob.raw, story.runtime)
+    deadline = find_deadline(story.job.raw, story.runtime)
     if deadline is not None:
         yield "Deadline", f"{show_span(deadline.seconds)} of activity ({deadline.source})"
-    ttl = find_ttl(story.trainjob.raw, story.runtime, story.policy)
+    ttl = find_ttl(story.job.raw, story.runtime, story.policy)
     if ttl is None:
         yield "Retention", "kept until somebody deletes it"
     else:
@@ -182,7 +178,7 @@ def _tell_conditions(context: CommandContext, story: JobStory) -> list[str]:
             show_age(condition.get("lastTransitionTime"), story.now),
             _shorten(condition.get("message", ""), FIRST_FAILURE),
         )
-        for condition in story.trainjob.conditions
+        for condition in story.job.conditions
     ]
     return build_table(context, ("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows, indent=2) if rows else []
 
@@ -195,7 +191,7 @@ def _shorten(message: str, *ends: str) -> str:
 
 
 def _tell_failure(story: JobStory) -> list[str]:
-    failure = story.trainjob.failure
+    failure = story.job.failure
     if failure is None or not failure.get("message"):
         return []
     code = f"exit code {failure['exitCode']}" if failure.get("exitCode") is not None else failure.get("reason", "")
@@ -218,16 +214,16 @@ def _tell_events(context: CommandContext, story: JobStory) -> list[str]:
 
 
 def _tell_next(story: JobStory) -> list[str]:
-    job = story.trainjob
+    job = story.job
     name = job.name if job.namespace == "default" else f"{job.name} -n {job.namespace}"
     commands = {
-        trainjobs.WAITING: [("explain", "why it does not run, and what would start it")],
-        trainjobs.STARTING: [("logs -f", "what it prints, from the start")],
-        trainjobs.RUNNING: [("logs -f", "what it prints")],
-        trainjobs.SUSPENDED: [("resume", "let it go on")],
-        trainjobs.FAILED: [("logs", "what it printed last"), ("restart", "submit it again under a new name")],
-        trainjobs.COMPLETE: [("logs", "what it printed last")],
-        trainjobs.DELETING: [("doctor trainjob", "what keeps it, when it does not go")],
+        training.WAITING: [("explain", "why it does not run, and what would start it")],
+        training.STARTING: [("logs -f", "what it prints, from the start")],
+        training.RUNNING: [("logs -f", "what it prints")],
+        training.SUSPENDED: [("resume", "let it go on")],
+        training.FAILED: [("logs", "what it printed last"), ("restart", "submit it again under a new name")],
+        training.COMPLETE: [("logs", "what it printed last")],
+        training.DELETING: [(f"doctor {job.word}", "what keeps it, when it does not go")],
     }[job.state.word]
     lines = [(f"trainmaster {command} {name}", text) for command, text in commands]
     if story.outputs:

@@ -1,4 +1,4 @@
-"""TrainJobs on the command line: found by name, with a useful answer when there is none, and shown as rows.
+"""Training jobs on the command line: found by name, with a useful answer when there is none, and shown as rows.
 
 Used by list, get, describe, logs, wait, restart and the other daily commands.
 """
@@ -9,27 +9,25 @@ import argparse
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.training.ends import find_end
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.spans import show_span
 from trainmaster.client.contract import Client
-from trainmaster.jobs.models import trainjobs
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.lookups import get_training_job, list_training_jobs
+from trainmaster.jobs.models import training
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import parse_time
 
 _NEAR = 3
 _STYLES = {
-    trainjobs.COMPLETE: terminal.GOOD,
-    trainjobs.RUNNING: terminal.GOOD,
-    trainjobs.FAILED: terminal.BAD,
-    trainjobs.WAITING: terminal.WAIT,
-    trainjobs.STARTING: terminal.WAIT,
-    trainjobs.SUSPENDED: terminal.DIM,
-    trainjobs.DELETING: terminal.DIM,
+    training.COMPLETE: terminal.GOOD,
+    training.RUNNING: terminal.GOOD,
+    training.FAILED: terminal.BAD,
+    training.WAITING: terminal.WAIT,
+    training.STARTING: terminal.WAIT,
+    training.SUSPENDED: terminal.DIM,
+    training.DELETING: terminal.DIM,
     "Deleted": terminal.DIM,
 }
 
@@ -42,32 +40,32 @@ def add_names(parser: argparse.ArgumentParser, text: str = "of TrainJobs") -> No
     parser.add_argument("names", nargs="+", type=read_job, metavar="JOB", help=f"names {text}")
 
 
-async def get_trainjob(client: Client, namespace: str, name: str) -> Object:
+async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
     """Failure with near names when there is none."""
     try:
-        return await client.get(TRAIN_JOBS, name, namespace)
+        return await get_training_job(client, namespace, name)
     except NotFound:
         raise await build_missing(client, namespace, name) from None
 
 
 async def build_missing(client: Client, namespace: str, name: str) -> exits.Failure:
     try:
-        found = (await client.list(TRAIN_JOBS)).items
+        found = await list_training_jobs(client)
     except StatusError:
         try:
-            found = (await client.list(TRAIN_JOBS, namespace)).items
+            found = await list_training_jobs(client, namespace)
         except StatusError as error:
             if error.code == 404:
                 text = "this server has no TrainJobs: neither Trainmaster nor Kubeflow Trainer is installed there"
                 return exits.Failure(text, exits.NOT_FOUND)
             found = []
     text = f'there is no TrainJob "{name}" in namespace {namespace}'
-    elsewhere = [job["metadata"]["namespace"] for job in found if job["metadata"]["name"] == name]
+    elsewhere = [job.namespace for job in found if job.name == name]
     if elsewhere:
         return exits.Failure(
             f"{text}; there is one in {', '.join(elsewhere)}: add `-n {elsewhere[0]}`", exits.NOT_FOUND
         )
-    near = list_near(name, [job["metadata"]["name"] for job in found if job["metadata"]["namespace"] == namespace])
+    near = list_near(name, [job.name for job in found if job.namespace == namespace])
     if near:
         return exits.Failure(f"{text}; did you mean {' or '.join(near)}?", exits.NOT_FOUND)
     return exits.Failure(
@@ -92,22 +90,23 @@ def build_header(*, wide: bool, all_namespaces: bool) -> tuple[str, ...]:
     return (*(("NAMESPACE",) if all_namespaces else ()), *header, *more, "REASON")
 
 
-def build_row(job: Object, now: datetime, *, wide: bool, all_namespaces: bool, gone: bool = False) -> Sequence[str]:
-    meta = job["metadata"]
-    state = TrainJob(job).state
-    percent, left = TrainJob(job).progress
+def build_row(
+    job: TrainingJob, now: datetime, *, wide: bool, all_namespaces: bool, gone: bool = False
+) -> Sequence[str]:
+    state = job.state
+    percent, left = job.progress
     row = [
-        meta["name"],
+        job.name,
         "Deleted" if gone else state.word,
-        str(TrainJob(job).nodes or "-"),
+        str(job.nodes or "-"),
         "-" if percent is None else f"{percent}%",
-        show_age(meta.get("creationTimestamp"), now),
+        show_age(job.created_at, now),
     ]
     if all_namespaces:
-        row.insert(0, meta["namespace"])
+        row.insert(0, job.namespace)
     if wide:
         over = state.is_final or left is None
-        row += [job["spec"]["runtimeRef"]["name"], show_duration(job, now), "-" if over else show_span(left or 0)]
+        row += [job.runtime.get("name", "-"), show_duration(job, now), "-" if over else show_span(left or 0)]
     return [*row, state.sentence or "-"]
 
 
@@ -115,8 +114,7 @@ def show_age(timestamp: str | None, now: datetime) -> str:
     return show_span((now - parse_time(timestamp)).total_seconds()) if timestamp else "-"
 
 
-def show_duration(job: Object, now: datetime) -> str:
+def show_duration(job: TrainingJob, now: datetime) -> str:
     """From its creation to its end, or until now."""
-    end = find_end(job)
-    begin = parse_time(job["metadata"]["creationTimestamp"])
-    return show_span(((parse_time(end[1]) if end else now) - begin).total_seconds())
+    end = job.end
+    return show_span(((parse_time(end[1]) if end else now) - parse_time(job.created_at)).total_seconds())

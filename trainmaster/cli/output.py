@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields
 from trainmaster.cli import terminal
 from trainmaster.cli.context import CommandContext
 
@@ -31,14 +31,15 @@ def print_data(context: CommandContext, data: object, form: str) -> None:
 
 
 def print_objects(
-    context: CommandContext, gvr: GVR, objects: Sequence[Object], form: str, *, single: bool = False
+    context: CommandContext, objects: Sequence[tuple[GVR, Fields]], form: str, *, single: bool = False
 ) -> None:
-    """`form` is json, yaml or name. Several come as a List, as kubectl prints them; `single` prints the one bare."""
+    """Each with its collection. `form` is json, yaml or name. Several come as a List, as kubectl prints them; `single`
+    prints the one bare."""
     if form == "name":
-        for obj in objects:
+        for gvr, obj in objects:
             context.say(name_object(gvr, obj["metadata"]["name"]))
         return
-    bare = [_drop_managed(obj) for obj in objects]
+    bare = [_drop_managed(obj) for _, obj in objects]
     print_data(context, bare[0] if single else {"apiVersion": "v1", "kind": "List", "items": bare}, form)
 
 
@@ -48,7 +49,7 @@ def name_object(gvr: GVR, name: str) -> str:
     return f"{kind}.{gvr.group}/{name}" if gvr.group else f"{kind}/{name}"
 
 
-def _drop_managed(obj: Object) -> Object:
+def _drop_managed(obj: Fields) -> Fields:
     meta = obj.get("metadata")
     if not isinstance(meta, dict) or "managedFields" not in meta:
         return obj

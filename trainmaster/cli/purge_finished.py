@@ -20,6 +20,7 @@ from trainmaster.cli.servers.connection import call
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.purging import purge
 from trainmaster.jobs.janitor import FinishedJobFilter
+from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.kit.clock import SystemClock
 
 _PATIENCE = 15.0
@@ -31,7 +32,8 @@ def run(options: argparse.Namespace, context: CommandContext, confirm: Callable[
     options.namespace, options.selector, options.orphans, options.clear_finalizers = "", "", False, False
     plan = call(context, options, lambda client: make_plan(client, options, FinishedJobFilter()))
     records = _list_records(home)
-    rows = [(f"{item.namespace}/{item.name}", "TrainJob", item.why) for item in plan]
+    kinds = {model.gvr: kind for kind, model in TRAINING_KINDS.items()}
+    rows = [(f"{item.namespace}/{item.name}", kinds[item.gvr], item.why) for item in plan]
     rows += [(f"{line.namespace}/{line.name}", "record", f"{line.state}, deleted") for line in records]
     if not rows:
         context.say("no finished jobs and no records of deleted ones: nothing to remove")

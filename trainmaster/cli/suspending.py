@@ -1,18 +1,17 @@
-"""Suspending and resuming TrainJobs: one field of the spec. Used by the commands suspend and resume."""
+"""Suspending and resuming jobs: one field of the spec. Used by the commands suspend and resume."""
 
 from __future__ import annotations
 
 import argparse
 
-from trainmaster.api.meta import Object
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.jobs import add_names, get_job
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import RESUMED, SUSPENDED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
 from trainmaster.jobs.control import set_suspended
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.training import TrainingJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +26,12 @@ def run(options: argparse.Namespace, context: CommandContext, *, suspend: bool) 
     seconds = read_timeout(options)
 
     async def work(client: Client) -> list[str]:
-        jobs = [await get_trainjob(client, options.namespace, name) for name in options.names]
+        jobs = [await get_job(client, options.namespace, name) for name in options.names]
         for job in jobs:
             _check(job, suspend)
         for job in jobs:
             changed = await set_suspended(client, job, suspend)
-            context.say(f"{job['metadata']['name']} {word}" + ("" if changed else " already"))
+            context.say(f"{job.name} {word}" + ("" if changed else " already"))
         return await wait_for(client, jobs, SUSPENDED if suspend else RESUMED, seconds) if options.wait else []
 
     problems = call(context, options, work)
@@ -41,8 +40,8 @@ def run(options: argparse.Namespace, context: CommandContext, *, suspend: bool) 
     return exits.FAILED if problems else exits.OK
 
 
-def _check(job: Object, suspend: bool) -> None:
-    state, name = TrainJob(job).state, job["metadata"]["name"]
+def _check(job: TrainingJob, suspend: bool) -> None:
+    state, name = job.state, job.name
     if state.is_final:
         step = "" if suspend else f"; `trainmaster restart {name}` submits it again"
         raise exits.Failure(f"{name} has ended ({state.word}): there is nothing to {_verb(suspend)}{step}")

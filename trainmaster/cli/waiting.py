@@ -1,4 +1,4 @@
-"""Waiting for TrainJobs to get into a state, across broken connections and restarts of the server.
+"""Waiting for jobs to get into a state, across broken connections and restarts of the server.
 
 Used by wait, submit, delete, suspend, resume and restart. A job that can no longer get there ends the waiting.
 """
@@ -10,14 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
-from trainmaster.jobs.models import trainjobs
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models import training
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import SystemClock
 
 COMPLETE, FAILED, RUNNING, FINISHED = "complete", "failed", "running", "finished"
@@ -47,14 +46,14 @@ def read_timeout(options: argparse.Namespace) -> float | None:
         raise exits.Failure(f"--timeout: {error}", exits.USAGE) from None
 
 
-def build_judge(goal: str, wanted: Object) -> Judge:
+def build_judge(goal: str, wanted: TrainingJob) -> Judge:
     """Of this very object: one that was made anew under its name is not it."""
-    name, uid = wanted["metadata"]["name"], wanted["metadata"]["uid"]
+    name, uid, model = wanted.name, wanted.uid, type(wanted)
 
     def judge(job: Object | None) -> str | None:
         if job is None or job["metadata"]["uid"] != uid:
             return "" if goal == DELETED else f"{name} was deleted"
-        state = TrainJob(job).state
+        state = model(job).state
         if _is_met(goal, state.word):
             return ""
         if state.is_final and goal not in (DELETED, FINISHED):
@@ -68,27 +67,24 @@ def _is_met(goal: str, word: str) -> bool:
     return (
         word
         in {
-            COMPLETE: (trainjobs.COMPLETE,),
-            FAILED: (trainjobs.FAILED,),
-            FINISHED: (trainjobs.COMPLETE, trainjobs.FAILED),
+            COMPLETE: (training.COMPLETE,),
+            FAILED: (training.FAILED,),
+            FINISHED: (training.COMPLETE, training.FAILED),
             # One that has ended well has run, however briefly.
-            RUNNING: (trainjobs.RUNNING, trainjobs.COMPLETE),
-            SUSPENDED: (trainjobs.SUSPENDED,),
-            RESUMED: (trainjobs.STARTING, trainjobs.WAITING, trainjobs.RUNNING, trainjobs.COMPLETE),
+            RUNNING: (training.RUNNING, training.COMPLETE),
+            SUSPENDED: (training.SUSPENDED,),
+            RESUMED: (training.STARTING, training.WAITING, training.RUNNING, training.COMPLETE),
             DELETED: (),
         }[goal]
     )
 
 
-async def wait_for(client: Client, jobs: Sequence[Object], goal: str, seconds: float | None = None) -> list[str]:
+async def wait_for(client: Client, jobs: Sequence[TrainingJob], goal: str, seconds: float | None = None) -> list[str]:
     """Waits until all of these very objects are there; sentences about those that will never be.
 
     Failure with TIMED_OUT when that took too long.
     """
-    waits = [
-        wait_until(client, TRAIN_JOBS, job["metadata"]["name"], job["metadata"]["namespace"], build_judge(goal, job))
-        for job in jobs
-    ]
+    waits = [wait_until(client, job.gvr, job.name, job.namespace, build_judge(goal, job)) for job in jobs]
     return [problem for problem in await limit(waits, seconds, f"not all are {goal}") if problem]
 
 

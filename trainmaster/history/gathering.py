@@ -1,4 +1,4 @@
-"""Collects what a record is made of, from a view: the TrainJob's children and the events about all of them.
+"""Collects what a record is made of, from a view: the job's children and the events about all of them.
 
 Events are found through an index by the uid that they are about, fed as the controllers are: looking through all
 events of a namespace for every job that ends would cost more with every job.
@@ -10,16 +10,17 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeAlias
 
 from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
 from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.engine.feed import Feed
 from trainmaster.history.record import RecordSources
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.events import ObjectEvent
 
-Gather: TypeAlias = Callable[[Object, Collection[str]], Awaitable[RecordSources]]
-"""(the TrainJob, uids of its JobSets): the chain is followed by labels, because the links between may be gone."""
+Gather: TypeAlias = Callable[[Fields, Collection[str]], Awaitable[RecordSources]]
+"""(the job, uids of its JobSets): the chain is followed by labels, because the links between may be gone."""
 
 
 class ViewGather:
@@ -32,18 +33,19 @@ class ViewGather:
         """Keeps the index of events; runs for ever."""
         await self._feed.follow(EVENTS, self._notice)
 
-    async def __call__(self, trainjob: Object, known: Collection[str]) -> RecordSources:
-        view, meta = self._view, trainjob["metadata"]
-        namespace = meta["namespace"]
-        snapshot = view.find(CONFIG_MAPS, namespace, snapshots.get_name(trainjob))
-        jobsets = list(view.owned(JOB_SETS, namespace, meta["uid"]))
-        uids_below = sorted({*known, *(jobset["metadata"]["uid"] for jobset in jobsets)})
-        jobs = [job for uid in uids_below for job in view.list(JOBS, namespace, {JOBSET_UID: uid})]
-        pods = [pod for uid in uids_below for pod in view.list(PODS, namespace, {JOBSET_UID: uid})]
-        uids = [obj["metadata"]["uid"] for obj in (trainjob, *jobsets, *jobs, *pods)]
-        return RecordSources(
-            trainjob, snapshot, jobsets, jobs, pods, [event for uid in uids for event in self._list(uid)]
-        )
+    async def __call__(self, raw: Fields, known: Collection[str]) -> RecordSources:
+        view, job = self._view, read_training_job(raw)
+        namespace = job.namespace
+        snapshot = view.find(CONFIG_MAPS, namespace, snapshots.get_name(raw)) if job.runtime else None
+        if job.has_jobset:
+            jobsets = list(view.owned(JOB_SETS, namespace, job.uid))
+            uids_below = sorted({*known, *(jobset["metadata"]["uid"] for jobset in jobsets)})
+            jobs = [one for uid in uids_below for one in view.list(JOBS, namespace, {JOBSET_UID: uid})]
+            pods = [pod for uid in uids_below for pod in view.list(PODS, namespace, {JOBSET_UID: uid})]
+        else:
+            jobsets, jobs, pods = [], [], list(view.owned(PODS, namespace, job.uid))
+        uids = [obj["metadata"]["uid"] for obj in (raw, *jobsets, *jobs, *pods)]
+        return RecordSources(raw, snapshot, jobsets, jobs, pods, [event for uid in uids for event in self._list(uid)])
 
     def _list(self, uid: str) -> list[Object]:
         found = (self._view.find(EVENTS, *key) for key in sorted(self._events.get(uid, ())))

@@ -1,4 +1,4 @@
-"""Keeps the archive: follows TrainJobs, writes their records, and knows which are safe (the ledger).
+"""Keeps the archive: follows training jobs, writes their records, and knows which are safe (the ledger).
 
 A job is archived when it has ended (the effect `archive` of `controllers/lifecycle`), and once more when its object is
 gone, however that came: TTL, kubectl, the namespace. What vanished while nobody looked is found at the next start: the
@@ -22,7 +22,7 @@ from typing import TypeVar
 import orjson
 
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
@@ -31,8 +31,9 @@ from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gathering import Gather
 from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, build_record, merge
 from trainmaster.history.series import Point, read_point
+from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
 from trainmaster.jobs.models.jobsets import JobSet
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit import failpoints
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock, format_time
@@ -44,7 +45,7 @@ UNSEEN = "deleted while no controller was running: by whom is not known, and the
 CONTROL_PLANE = "system:trainmaster"
 """The user as which our own controllers act when embedded."""
 DELETE_RESULTS = "trainmaster.dev/delete-results"
-"""Annotation on TrainJobs, by their author: "true" takes checkpoints and outputs along when the job is deleted."""
+"""Annotation on jobs, by their author: "true" takes checkpoints and outputs along when the job is deleted."""
 _NOTE_SECONDS = 1.0
 """How far the notes of what exists may lag behind."""
 _TRIM_SECONDS = 3600.0
@@ -98,7 +99,7 @@ class Keeper:
         limits: HistoryLimits = HistoryLimits(),  # noqa: B008  # frozen
         namespace: str = "",
     ) -> None:
-        """`namespace`: only TrainJobs there; "" is all."""
+        """`namespace`: only jobs there; "" is all."""
         self._archive = archive
         self._client = client
         self._gather = gather
@@ -112,9 +113,9 @@ class Keeper:
         """Archived by an earlier life, and not known to exist yet."""
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}
-        """Not yet noted: JobSet uid to TrainJob uid."""
+        """Not yet noted: JobSet uid to job uid; a job without a JobSet stands for itself."""
         self._below: dict[str, set[str]] = {}
-        """Of TrainJobs that exist: the uids of their JobSets."""
+        """Of jobs that exist: the uids of their JobSets."""
         self._opened: dict[str, bytes] = {}
         self._noted: dict[str, int] = {}
         """What the last note of a job was made from, as a hash: reports alone are no news."""
@@ -152,20 +153,21 @@ class Keeper:
                 scope.spawn_forever(self._write(), name="history.write")
                 scope.spawn_forever(self._note(), name="history.note")
                 scope.spawn_forever(self._trim(), name="history.trim")
-                scope.spawn_forever(self._follow_trainjobs(), name="history.trainjobs")
+                for model in TRAINING_KINDS.values():
+                    scope.spawn_forever(self._follow_jobs(model), name=f"history.{model.gvr.plural}")
                 scope.spawn_forever(self._follow_jobsets(), name="history.jobsets")
                 yield self
         finally:
             self._thread.shutdown()
 
-    async def archive(self, trainjob: Object) -> bool:
+    async def archive(self, job: Object) -> bool:
         """The effect: the record of a finished job, on disk. True when the ledger has changed."""
-        uid = trainjob["metadata"]["uid"]
-        await self._client.durable(int(trainjob["metadata"]["resourceVersion"]))
+        uid = job["metadata"]["uid"]
+        await self._client.durable(int(job["metadata"]["resourceVersion"]))
         failpoints.hit("history.before_logs")
         trouble: OSError | None
         try:
-            sources = await self._gather(trainjob, self._below.get(uid, ()))
+            sources = await self._gather(job, self._below.get(uid, ()))
             trouble = await self._put(build_record(sources), sources)
         except StatusError as error:
             trouble = ArchiveError(f"cannot read what belongs to it: {error.message}")
@@ -232,34 +234,34 @@ class Keeper:
 
     # What exists, and what is gone
 
-    async def _follow_trainjobs(self) -> None:
+    async def _follow_jobs(self, model: type[TrainingJob]) -> None:
         async def begin(items: list[Object]) -> None:
             present = {item["metadata"]["uid"] for item in items}
-            vanished = await self._call(partial(self._list_vanished, present))
-            for trainjob in vanished:
-                await self._bury(trainjob, (UNSEEN,))
+            vanished = await self._call(partial(self._list_vanished, model, present))
+            for job in vanished:
+                await self._bury(model(job), (UNSEEN,))
             for item in items:
-                self._see(item)
+                self._see(model(item))
 
         async def change(event: WatchEvent) -> None:
             if event.type == "DELETED":
                 # Many go together (a namespace, one TTL for all): their records share transactions.
                 await self._slots.acquire()
-                self._scope.spawn(self._bury_one(event.object), name="history.bury")
+                self._scope.spawn(self._bury_one(model(event.object)), name="history.bury")
             else:
-                self._see(event.object)
+                self._see(model(event.object))
 
-        await follow(self._client, self._clock, TRAIN_JOBS, begin, change, namespace=self._namespace)
+        await follow(self._client, self._clock, model.gvr, begin, change, namespace=self._namespace)
 
-    def _list_vanished(self, present: set[str]) -> list[Object]:
-        """As they were last seen: from the notes, which lag, else from the record of its end."""
-        opened = self._archive.list_open()
-        gone = [trainjob for uid, trainjob in opened.items() if uid not in present]
-        unnoted = sorted(self._inherited - present - opened.keys())
+    def _list_vanished(self, model: type[TrainingJob], present: set[str]) -> list[Object]:
+        """Of that kind, as they were last seen: from the notes, which lag, else from the record of its end."""
+        known = self._archive.list_open()
         # What is archived from now on is watched: only an earlier life can have left such records.
-        self._inherited = set()
-        records = [self._archive.find(uid) for uid in unnoted]
-        return [*gone, *(record.document["trainjob"] for record in records if record is not None)]
+        records = [self._archive.find(uid) for uid in sorted(self._inherited - present - known.keys())]
+        known |= {record.uid: record.document["trainjob"] for record in records if record is not None}
+        gone = [job for uid, job in known.items() if uid not in present and isinstance(read_training_job(job), model)]
+        self._inherited -= {*present, *(job["metadata"]["uid"] for job in gone)}
+        return gone
 
     async def _follow_jobsets(self) -> None:
         async def begin(items: list[Object]) -> None:
@@ -272,26 +274,28 @@ class Keeper:
 
         await follow(self._client, self._clock, JOB_SETS, begin, change, namespace=self._namespace)
 
-    def _see(self, trainjob: Object) -> None:
-        uid = trainjob["metadata"]["uid"]
-        if TrainJob(trainjob).is_finished:
+    def _see(self, job: TrainingJob) -> None:
+        uid = job.uid
+        if not job.has_jobset:
+            self._see_gang(uid, uid)
+        if job.is_finished:
             # It reports no more, and there may be very many: nothing is remembered of it.
             if uid not in self._kept:
-                self._see_report(trainjob)
+                self._see_report(job)
             self._said.pop(uid, None)
             self._noted.pop(uid, None)
-            self._opened[uid] = orjson.dumps(trainjob)
+            self._opened[uid] = orjson.dumps(job.raw)
             self._dirty.set()
             return
-        self._see_report(trainjob)
-        news = hash(orjson.dumps(_drop_report(trainjob)))
+        self._see_report(job)
+        news = hash(orjson.dumps(_drop_report(job)))
         if news != self._noted.get(uid):
             self._noted[uid] = news
-            self._opened[uid] = orjson.dumps(trainjob)
+            self._opened[uid] = orjson.dumps(job.raw)
             self._dirty.set()
 
-    def _see_report(self, trainjob: Object) -> None:
-        uid, point = trainjob["metadata"]["uid"], read_point(trainjob)
+    def _see_report(self, job: TrainingJob) -> None:
+        uid, point = job.uid, read_point(job.raw)
         if point is not None and point != self._said.get(uid):
             self._said[uid] = point
             self._points.append((uid, point))
@@ -300,40 +304,41 @@ class Keeper:
     def _see_jobset(self, obj: Object) -> None:
         jobset = JobSet(obj)
         owner = jobset.controller
-        if jobset.is_deleting or owner is None or owner.get("kind") != "TrainJob":
-            return
-        known = self._below.setdefault(owner["uid"], set())
-        if jobset.uid not in known:
-            known.add(jobset.uid)
-            self._jobsets[jobset.uid] = owner["uid"]
+        if not jobset.is_deleting and owner is not None and owner.get("kind") in TRAINING_KINDS:
+            self._see_gang(owner["uid"], jobset.uid)
+
+    def _see_gang(self, job: str, jobset: str) -> None:
+        known = self._below.setdefault(job, set())
+        if jobset not in known:
+            known.add(jobset)
+            self._jobsets[jobset] = job
             self._dirty.set()
 
-    async def _bury_one(self, trainjob: Object) -> None:
+    async def _bury_one(self, job: TrainingJob) -> None:
         try:
-            await self._bury(trainjob)
+            await self._bury(job)
         finally:
             self._slots.release()
 
-    async def _bury(self, trainjob: Object, gaps: tuple[str, ...] = ()) -> None:
+    async def _bury(self, job: TrainingJob, gaps: tuple[str, ...] = ()) -> None:
         """The object is gone: its record gets the last word, and who had it."""
-        meta = trainjob["metadata"]
-        uid = meta["uid"]
+        uid = job.uid
         self._opened.pop(uid, None)
         self._noted.pop(uid, None)
         self._said.pop(uid, None)
         if not gaps:
-            await self._client.durable(int(meta["resourceVersion"]))
+            await self._client.durable(int(job.resource_version))
         failpoints.hit("history.before_last_word")
         by, why = self._find_deleter(uid) or ("", "")
-        retention = TrainJob(trainjob).retention
+        retention = job.retention
         if by == CONTROL_PLANE and retention:
             why = f"{retention['ttlSecondsAfterFinished']} s after its end, by {retention['source']}"
-        moment = meta.get("deletionTimestamp") or format_time(self._clock.now())
+        moment = job.meta.get("deletionTimestamp") or format_time(self._clock.now())
         try:
-            sources = await self._gather(trainjob, self._below.pop(uid, ()))
+            sources = await self._gather(job.raw, self._below.pop(uid, ()))
         except (StatusError, OSError) as error:
             # The last that was seen of the job is in hand; what was below it goes while the server does not answer.
-            sources = RecordSources(trainjob, gaps=(f"what belonged to it could not be read: {error}",))
+            sources = RecordSources(job.raw, gaps=(f"what belonged to it could not be read: {error}",))
         delay = Backoff(_RETRY)
         while trouble := await self._put(
             build_record(sources, RecordedDeletion(moment, by, why), gaps), sources, note=True
@@ -392,14 +397,14 @@ class Keeper:
 
 
 def _wants_no_results(record: JobRecord) -> bool:
-    return TrainJob(record.document["trainjob"]).annotations.get(DELETE_RESULTS) == "true"
+    return read_training_job(record.document["trainjob"]).annotations.get(DELETE_RESULTS) == "true"
 
 
-def _drop_report(trainjob: Object) -> Object:
+def _drop_report(job: TrainingJob) -> Object:
     """The job without what its program says: that comes every few seconds, and is kept as a series."""
-    meta = {key: value for key, value in trainjob["metadata"].items() if key not in _COUNTERS}
-    status = {key: value for key, value in TrainJob(trainjob).status.items() if key != "trainerStatus"}
-    return {**trainjob, "metadata": meta, "status": status}
+    meta = {key: value for key, value in job.meta.items() if key not in _COUNTERS}
+    status = {key: value for key, value in job.status.items() if key != "trainerStatus"}
+    return {**job.raw, "metadata": meta, "status": status}
 
 
 def _keep_all(keep_logs: KeepLogs, sources: RecordSources) -> None:

@@ -20,19 +20,19 @@ class KeptLogs:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
-        return list_logs(self._directory, sorted({*jobsets, *self._list_noted(trainjob)}))
+    def list_logs(self, job: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+        return list_logs(self._directory, sorted({*jobsets, *self._list_noted(job)}))
 
     def read(self, log: KeptLog) -> Iterator[Stamped]:
         assert isinstance(log, ArchivedLog)
         for time, _, text in read_lines(log):
             yield time, text
 
-    def _list_noted(self, trainjob: str) -> list[str]:
-        if not trainjob or not (self._directory / FILE).exists():
+    def _list_noted(self, job: str) -> list[str]:
+        if not job or not (self._directory / FILE).exists():
             return []
         archive = Archive.open(self._directory, read_only=True)
         try:
-            return archive.list_jobsets(trainjob)
+            return archive.list_jobsets(job)
         finally:
             archive.close()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.api.log_paths import PodPlace, parse_place
+from trainmaster.jobs.models.ranks import PodPlace, parse_place
 
 FOLDER = "logs"
 

@@ -1,4 +1,4 @@
-"""What is kept of a TrainJob. Pure: from the objects, as they are at that moment, to one JSON document.
+"""What is kept of a job. Pure: from the objects, as they are at that moment, to one JSON document.
 
 A record is written when a job has ended, and again, over the first, when it is deleted. The second one sees less (its
 children may be gone), so what only the first saw is kept (`merge`).
@@ -13,9 +13,9 @@ from typing import TypeAlias
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.training import snapshots
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.objects import ObjectModel
-from trainmaster.jobs.models.trainjobs import TrainJob
 
 Document: TypeAlias = Object
 """What is kept, as JSON."""
@@ -27,9 +27,9 @@ _CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses")
 
 @dataclass(frozen=True, slots=True)
 class RecordSources:
-    """What the record is made from. Everything but the TrainJob may be missing."""
+    """What the record is made from. Everything but the job may be missing."""
 
-    trainjob: Object
+    job: Fields
     snapshot: Object | None = None
     """The ConfigMap with the runtime as it was."""
     jobsets: Sequence[Object] = ()
@@ -68,7 +68,7 @@ class JobRecord:
 def build_record(
     sources: RecordSources, deletion: RecordedDeletion | None = None, gaps: Sequence[str] = ()
 ) -> JobRecord:
-    job = TrainJob(sources.trainjob)
+    job = read_training_job(sources.job)
     state, finished = DELETED, deletion.at if deletion is not None else ""
     if job.end is not None:
         state, finished = job.end
@@ -86,7 +86,7 @@ def build_record(
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
-        runtime=job.runtime["name"],
+        runtime=job.runtime.get("name", ""),
         state=state,
         created=job.created_at,
         finished=finished,
@@ -130,7 +130,7 @@ def _strip(obj: Fields) -> Document:
 
 
 def _sum_up(obj: Object) -> Document:
-    """Identity, labels and status of a child: its spec follows from the TrainJob and the runtime."""
+    """Identity, labels and status of a child: its spec follows from the job and the runtime."""
     child = ObjectModel(obj)
     status = dict(child.status)
     for name in _CONTAINER_LISTS:
@@ -156,7 +156,7 @@ def _shorten(event: ObjectEvent) -> Document:
         "type": event.type,
         "reason": event.reason,
         "message": event.message,
-        "count": event.raw.get("count") or event.series.get("count") or 1,
+        "count": event.count,
         "first": event.first_at,
         "last": event.last_at,
         "about": event.about,

@@ -12,21 +12,21 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.log_paths import find_place
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_fields
-from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.logs import FOLDER
 from trainmaster.history.record import RecordSources
-from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.kinds import find_place, read_training_job
+from trainmaster.jobs.lookups import find_jobset, read_parts
 from trainmaster.jobs.models.pods import Pod
 
 PODS_GONE = "its Pods were gone before their logs could be copied"
 _MOST_EVENTS_OF = 100
-"""Objects whose events are asked for, one request each: the TrainJob and JobSets first, Pods last."""
+"""Objects whose events are asked for, one request each: the job and JobSets first, Pods last."""
 
 
 class ClientGather:
@@ -36,20 +36,25 @@ class ClientGather:
         self._client = client
         self._directory = directory
 
-    async def __call__(self, trainjob: Object, known: Collection[str]) -> RecordSources:
-        meta = trainjob["metadata"]
-        namespace = meta["namespace"]
-        snapshot = await self._find(CONFIG_MAPS, namespace, snapshots.get_name(trainjob))
-        jobset = await self._find(JOB_SETS, namespace, meta["name"])
-        jobsets = [] if jobset is None or not _is_owned(jobset, meta["uid"]) else [jobset]
-        uids = sorted({*known, *(one["metadata"]["uid"] for one in jobsets)})
-        jobs = [job for uid in uids for job in await self._list_of(JOBS, namespace, uid)]
-        pods = [pod for uid in uids for pod in await self._list_of(PODS, namespace, uid)]
+    async def __call__(self, raw: Fields, known: Collection[str]) -> RecordSources:
+        job = read_training_job(raw)
+        namespace = job.namespace
+        snapshot = await self._find(CONFIG_MAPS, namespace, snapshots.get_name(raw)) if job.runtime else None
+        jobsets: list[Object] = []
+        jobs: list[Object] = []
+        if job.has_jobset:
+            jobset = await find_jobset(self._client, job)
+            jobsets = [] if jobset is None else [dict(jobset.raw)]
+            uids = sorted({*known, *(one["metadata"]["uid"] for one in jobsets)})
+            jobs = [one for uid in uids for one in await self._list_of(JOBS, namespace, uid)]
+            pods = [pod for uid in uids for pod in await self._list_of(PODS, namespace, uid)]
+        else:
+            uids, pods = [job.uid], (await read_parts(self._client, job)).pods
         gaps = [gap for pod in pods for gap in await self._copy_logs(pod)]
         if uids and not pods and not any((self._directory / FOLDER / uid).exists() for uid in uids):
             gaps.append(PODS_GONE)
-        events = await self._list_events(namespace, [trainjob, *jobsets, *jobs, *pods])
-        return RecordSources(trainjob, snapshot, jobsets, jobs, pods, events, gaps)
+        events = await self._list_events(namespace, [raw, *jobsets, *jobs, *pods])
+        return RecordSources(raw, snapshot, jobsets, jobs, pods, events, gaps)
 
     async def _find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
         try:
@@ -60,7 +65,7 @@ class ClientGather:
     async def _list_of(self, gvr: GVR, namespace: str, jobset: str) -> Sequence[Object]:
         return (await self._client.list(gvr, namespace, ListOptions(label_selector=f"{JOBSET_UID}={jobset}"))).items
 
-    async def _list_events(self, namespace: str, about: Sequence[Object]) -> list[Object]:
+    async def _list_events(self, namespace: str, about: Sequence[Fields]) -> list[Object]:
         found: list[Object] = []
         for obj in about[:_MOST_EVENTS_OF]:
             options = ListOptions(field_selector=f"involvedObject.uid={obj['metadata']['uid']}")
@@ -87,10 +92,6 @@ class ClientGather:
                 continue
             await asyncio.to_thread(_write, file, raw)
         return gaps
-
-
-def _is_owned(obj: Object, uid: str) -> bool:
-    return any(owner.get("uid") == uid for owner in ObjectModel(obj).owners)
 
 
 def _list_outputs(pod: Object) -> Iterator[tuple[str, int, bool]]:

@@ -14,8 +14,9 @@ from trainmaster.history.archive import RecordLine
 from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.pods import read_last_terminated, read_terminated
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.training import FAILED, TrainingJob
 
 COLUMNS = ("NAMESPACE", "NAME", "STATE", "ENDED", "DELETED", "BY", "RUNTIME", "UID")
 _EVENTS_SHOWN = 20
@@ -79,7 +80,7 @@ def name_logs(logs: Sequence[ArchivedLog]) -> str:
 
 def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> Iterator[str]:
     """One job, for people."""
-    document, job = record.document, TrainJob(record.document["trainjob"])
+    document, job = record.document, read_training_job(record.document["trainjob"])
     yield f"Name:       {record.name}"
     yield f"Namespace:  {record.namespace}"
     yield f"UID:        {record.uid}"
@@ -112,19 +113,20 @@ def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Po
             yield f"  {event['last'] or event['first']}  {event['reason']}  {event['about']}: {said}{times}"
 
 
-def _describe_failure(job: TrainJob, state: str) -> Iterator[str]:
+def _describe_failure(job: TrainingJob, state: str) -> Iterator[str]:
     """Why it failed: who and how, and below it what that rank said last."""
-    for condition in job.conditions:
-        if condition.get("status") == "True" and condition.get("type") == state == "Failed":
-            failure = job.failure or {}
-            first = FIRST_FAILURE in condition.get("message", "")
-            text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-            yield f"Why:        {summarize_failure(failure) if first and failure else text}"
-            if first and failure.get("message"):
-                yield "Last words:"
-                lines = failure["message"].splitlines()
-                # A program may have written what would move the cursor of whoever reads this.
-                yield from ("  " + "".join(char if char.isprintable() else " " for char in line) for line in lines)
+    condition = job.end_condition
+    if condition is None or state != FAILED:
+        return
+    failure = job.failure or {}
+    first = FIRST_FAILURE in condition.get("message", "")
+    text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
+    yield f"Why:        {summarize_failure(failure) if first and failure else text}"
+    if first and failure.get("message"):
+        yield "Last words:"
+        lines = failure["message"].splitlines()
+        # A program may have written what would move the cursor of whoever reads this.
+        yield from ("  " + "".join(char if char.isprintable() else " " for char in line) for line in lines)
 
 
 def _describe_code(annotations: Mapping[str, str]) -> Iterator[str]:

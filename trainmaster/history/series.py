@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.kit.clock import format_time, parse_time
 
@@ -54,9 +54,9 @@ def load(at: int, raw: bytes) -> Point:
     return Point(at, progress, left, metrics)
 
 
-def read_point(trainjob: Object) -> Point | None:
-    """What the TrainJob's status says now; None when its program has said nothing."""
-    report = read_fields(trainjob, "status", "trainerStatus")
+def read_point(job: Fields) -> Point | None:
+    """What the job's status says now; None when its program has said nothing."""
+    report = read_fields(job, "status", "trainerStatus")
     try:
         at = int(parse_time(report["lastUpdatedTime"]).timestamp())
     except (KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Why a TrainJob does not end, does not go, or went too early: from what a server shows to findings with a fix each.
+"""Why a job does not end, does not go, or went too early: from what a server shows to findings with a fix each.
 
 Pure. Works on what any API server answers, whoever runs the controllers. `trainmaster doctor trainjob` collects the
 `Case` and prints the findings. A `problem` keeps something from working; a `note` is a trap, or worth knowing.
@@ -22,7 +22,7 @@ from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import format_time, parse_time
 
 NOTE, PROBLEM = "note", "problem"
@@ -44,9 +44,9 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that was seen of one TrainJob."""
+    """All that was seen of one training job."""
 
-    trainjob: TrainJob
+    job: TrainingJob
     now: datetime
     """By the server's clock, which wrote the times."""
     runtime: Object | None = None
@@ -66,7 +66,12 @@ class Case:
 
     @property
     def place(self) -> str:
-        return f"{self.trainjob.name} -n {self.trainjob.namespace}"
+        return f"{self.job.name} -n {self.job.namespace}"
+
+    @property
+    def subject(self) -> str:
+        """For kubectl."""
+        return f"{self.job.word} {self.place}"
 
 
 def examine(case: Case) -> list[CheckResult]:
@@ -74,7 +79,7 @@ def examine(case: Case) -> list[CheckResult]:
 
 
 def check_finalizers(case: Case) -> Iterator[CheckResult]:
-    job = case.trainjob
+    job = case.job
     foreign = list_foreign_finalizers(job)
     if not foreign:
         return
@@ -88,12 +93,12 @@ def check_finalizers(case: Case) -> Iterator[CheckResult]:
 
 
 def check_retention(case: Case) -> Iterator[CheckResult]:
-    end = case.trainjob.end
-    if end is None or case.trainjob.is_deleting:
+    end = case.job.end
+    if end is None or case.job.is_deleting:
         return
-    term = find_ttl(case.trainjob.raw, case.runtime, case.policy)
+    term = find_ttl(case.job.raw, case.runtime, case.policy)
     if term is None:
-        fix = f"kubectl annotate trainjob {case.place} {TTL_ANNOTATION}=3600"
+        fix = f"kubectl annotate {case.subject} {TTL_ANNOTATION}=3600"
         yield CheckResult("ttl", NOTE, f"{end[0]}, and kept until somebody deletes it: nobody set a TTL", fix)
         return
     due = parse_time(end[1]) + timedelta(seconds=term.seconds)
@@ -103,19 +108,19 @@ def check_retention(case: Case) -> Iterator[CheckResult]:
 
 
 def _explain_late(case: Case, term: EffectiveTerm, due: datetime, late: float) -> CheckResult:
-    retention = case.trainjob.retention
+    retention = case.job.retention
     seen = f"due at {format_time(due)} ({term.seconds} s after its end, by {term.source}), {describe_age(late)} ago"
     if retention.get("message"):
         return CheckResult("ttl", PROBLEM, f"{seen}: {retention['message']}", "remove that cause; it is tried again")
     seen += ", and still here: no controller that deletes it runs"
-    fix = f"trainmaster operator --companion   # on a cluster; for this one: kubectl delete trainjob {case.place}"
+    fix = f"trainmaster operator --companion   # on a cluster; for this one: kubectl delete {case.subject}"
     return CheckResult("ttl", PROBLEM, seen, fix)
 
 
 def check_annotation_values(case: Case) -> Iterator[CheckResult]:
-    for error in check_annotations(case.trainjob.raw):
+    for error in check_annotations(case.job.raw):
         key = error.path.partition("[")[2].rstrip("]")
-        fix = f"kubectl annotate trainjob {case.place} --overwrite {key}=3600"
+        fix = f"kubectl annotate {case.subject} --overwrite {key}=3600"
         yield CheckResult("annotation", PROBLEM, f"{error.path} {error.detail}: it has no effect", fix)
 
 
@@ -145,9 +150,7 @@ def check_children(case: Case) -> Iterator[CheckResult]:
             seconds = obj.spec.get(TTL_FIELD)
             if seconds is not None:
                 seen = f"{word} {obj.name} has {TTL_FIELD}={seconds}: it goes alone, the TrainJob stays"
-                yield CheckResult(
-                    "children", NOTE, seen, f"kubectl annotate trainjob {case.place} {TTL_ANNOTATION}={seconds}"
-                )
+                yield CheckResult("children", NOTE, seen, f"kubectl annotate {case.subject} {TTL_ANNOTATION}={seconds}")
     for job in case.jobs:
         wanted = job.spec.get("completions") or job.spec.get("parallelism") or 1
         if job.succeeded >= wanted and not job.status.get("completionTime"):
@@ -158,34 +161,39 @@ def check_children(case: Case) -> Iterator[CheckResult]:
 
 def check_leaks(case: Case) -> Iterator[CheckResult]:
     """Pods that work for a job that is over."""
-    end = case.trainjob.end
+    end = case.job.end
     if end is None or (case.now - parse_time(end[1])).total_seconds() < _LATE:
         return
     busy = [pod.name for pod in case.pods if pod.status.get("phase") in _BUSY and not pod.is_deleting]
     if busy:
-        condition = case.trainjob.find_condition(end[0])
+        condition = case.job.end_condition
         reason = (condition and condition.get("reason")) or end[0]
         seen = f"the job is over ({reason}), and {len(busy)} Pods are at work: {', '.join(sorted(busy)[:3])}"
-        yield CheckResult("leak", PROBLEM, seen, f"kubectl delete jobset {case.place}")
+        fix = (
+            f"kubectl delete jobset {case.place}"
+            if case.job.has_jobset
+            else f"kubectl delete pod -n {case.job.namespace} " + " ".join(busy)
+        )
+        yield CheckResult("leak", PROBLEM, seen, fix)
 
 
 def check_deadline(case: Case) -> Iterator[CheckResult]:
     """Only where nobody acts on it: the exact times are the controller's business."""
-    term = find_deadline(case.trainjob.raw, case.runtime)
+    term = find_deadline(case.job.raw, case.runtime)
     started = [parse_time(pod.started_at) for pod in case.pods if pod.started_at]
-    if term is None or not started or case.trainjob.end is not None:
+    if term is None or not started or case.job.end is not None:
         return
     over = (case.now - min(started)).total_seconds() - term.seconds
-    if over > _LATE and not case.trainjob.is_suspended:
+    if over > _LATE and not case.job.is_suspended:
         seen = f"active for {describe_age(over)} longer than {term.seconds} s, by {term.source}"
-        fix = f"kubectl patch trainjob {case.place} --type=merge -p '{json.dumps({'spec': {'suspend': True}})}'"
+        fix = f"kubectl patch {case.subject} --type=merge -p '{json.dumps(case.job.build_suspension(True))}'"
         yield CheckResult("deadline", PROBLEM, f"{seen}: no controller acts on it", fix)
 
 
 def check_runtime(case: Case) -> Iterator[CheckResult]:
-    if case.runtime is not None or case.trainjob.end is not None:
+    reference = case.job.runtime
+    if not reference or case.runtime is not None or case.job.end is not None:
         return
-    reference = case.trainjob.runtime
     kind = reference.get("kind", "ClusterTrainingRuntime")
     seen = f"{kind} {reference['name']} does not exist"
     if case.snapshot:
@@ -195,8 +203,8 @@ def check_runtime(case: Case) -> Iterator[CheckResult]:
 
 
 def check_controller(case: Case) -> Iterator[CheckResult]:
-    age = (case.now - parse_time(case.trainjob.created_at)).total_seconds()
-    if age > _LATE and not case.trainjob.status and not case.jobsets and not case.trainjob.is_deleting:
+    age = (case.now - parse_time(case.job.created_at)).total_seconds()
+    if age > _LATE and not case.job.status and not case.jobsets and not case.job.is_deleting:
         fix = "trainmaster status   # on a cluster: is the trainer's manager, or `trainmaster operator`, running?"
         yield CheckResult(
             "controller", PROBLEM, f"created {describe_age(age)} ago, and no controller has looked at it", fix
@@ -204,7 +212,7 @@ def check_controller(case: Case) -> Iterator[CheckResult]:
 
 
 def check_access(case: Case) -> Iterator[CheckResult]:
-    namespace = case.trainjob.namespace
+    namespace = case.job.namespace
     for verb, resource in case.forbidden:
         fix = f"kubectl create role trainjobs --verb={verb} --resource={resource} -n {namespace}   # and bind it"
         yield CheckResult("access", PROBLEM, f"you may not {verb} {resource} in {namespace}", fix)
@@ -223,7 +231,7 @@ def check_conflicts(case: Case) -> Iterator[CheckResult]:
             seen = (
                 f"{controller} had to try {count:.0f} times again since the server started: others write what it writes"
             )
-            fix = f"kubectl get trainjob {case.place} --show-managed-fields -o yaml   # who?"
+            fix = f"kubectl get {case.subject} --show-managed-fields -o yaml   # who?"
             yield CheckResult("conflicts", NOTE, seen, fix)
 
 

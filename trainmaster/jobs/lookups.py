@@ -1,15 +1,45 @@
-"""The objects that belong to a TrainJob, and those that a page can do without: None where there are none."""
+"""Training jobs of all kinds, through any client, and the objects that belong to one; None where there are none."""
 
 from __future__ import annotations
 
-from trainmaster.api.labels import JOBSET_NAME
-from trainmaster.api.log_paths import find_place
+from typing import NamedTuple
+
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.training import TrainingJob
+
+
+async def get_training_job(client: Client, namespace: str, name: str) -> TrainingJob:
+    """The job of that name, of whichever kind; NotFound."""
+    missing: NotFound | None = None
+    for model in TRAINING_KINDS.values():
+        try:
+            return model(await client.get(model.gvr, name, namespace))
+        except NotFound as error:
+            missing = missing or error
+    assert missing is not None, "there is a kind"
+    raise missing
+
+
+async def list_training_jobs(client: Client, namespace: str = "", label_selector: str = "") -> list[TrainingJob]:
+    """Of all kinds that the server has; NotFound where it has none of them."""
+    found: list[TrainingJob] = []
+    missing: list[NotFound] = []
+    for model in TRAINING_KINDS.values():
+        try:
+            page = await client.list(model.gvr, namespace, ListOptions(label_selector))
+        except NotFound as error:
+            missing.append(error)
+        else:
+            found += map(model, page.items)
+    if len(missing) == len(TRAINING_KINDS):
+        raise missing[0]
+    return found
 
 
 async def find_readable(client: Client, gvr: GVR, name: str, namespace: str = "") -> Object | None:
@@ -22,32 +52,41 @@ async def find_readable(client: Client, gvr: GVR, name: str, namespace: str = ""
         raise
 
 
-async def find_runtime(client: Client, trainjob: Object) -> Object | None:
-    """The runtime that a TrainJob refers to, as it is now."""
-    reference = trainjob["spec"]["runtimeRef"]
-    gvr = find_runtime_gvr(reference)
+async def find_runtime(client: Client, job: TrainingJob) -> Object | None:
+    """The runtime that a job refers to, as it is now."""
+    gvr = find_runtime_gvr(job.runtime) if job.runtime else None
     if gvr is None:
         return None
-    namespace = trainjob["metadata"]["namespace"] if gvr == TRAINING_RUNTIMES else ""
-    return await find_readable(client, gvr, reference["name"], namespace)
+    namespace = job.namespace if gvr == TRAINING_RUNTIMES else ""
+    return await find_readable(client, gvr, job.runtime["name"], namespace)
 
 
-async def find_jobset(client: Client, trainjob: Object) -> Object | None:
-    """The JobSet of this very TrainJob."""
-    meta = trainjob["metadata"]
+async def find_jobset(client: Client, job: TrainingJob) -> JobSet | None:
+    """The JobSet of this very job."""
+    if not job.has_jobset:
+        return None
     try:
-        jobset = await client.get(JOB_SETS, meta["name"], meta["namespace"])
+        jobset = JobSet(await client.get(JOB_SETS, job.name, job.namespace))
     except NotFound:
         return None
-    return jobset if ObjectModel(jobset).is_owned_by(meta["uid"]) else None
+    return jobset if jobset.is_owned_by(job.uid) else None
 
 
-async def list_pods(client: Client, trainjob: Object) -> tuple[list[Object], set[str]]:
-    """The Pods of this very TrainJob, and the uids of its JobSets that exist."""
-    jobset = await find_jobset(client, trainjob)
-    if jobset is None:
-        return [], set()
-    meta, uid = trainjob["metadata"], jobset["metadata"]["uid"]
-    page = await client.list(PODS, meta["namespace"], ListOptions(label_selector=f"{JOBSET_NAME}={meta['name']}"))
-    pods = [pod for pod in page.items if (place := find_place(pod)) is not None and place.jobset == uid]
-    return pods, {uid}
+class JobParts(NamedTuple):
+    """What there is of a job besides itself."""
+
+    jobset: JobSet | None
+    uids: frozenset[str]
+    """Of its JobSets that exist, or its own where it has none: what `PodPlace.jobset` says of its Pods."""
+    pods: list[Object]
+
+
+async def read_parts(client: Client, job: TrainingJob) -> JobParts:
+    """Of this very job, not of another one that had its name."""
+    jobset = await find_jobset(client, job)
+    if job.has_jobset and jobset is None:
+        return JobParts(None, frozenset(), [])
+    uid = job.uid if jobset is None else jobset.uid
+    page = await client.list(PODS, job.namespace, ListOptions(label_selector=f"{job.pod_label}={job.name}"))
+    pods = [pod for pod in page.items if (place := job.find_place(pod)) is not None and place.jobset == uid]
+    return JobParts(jobset, frozenset({uid}), pods)

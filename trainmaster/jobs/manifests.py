@@ -1,4 +1,4 @@
-"""A TrainJob as its author wrote it, to be submitted again. Pure; used by history and by `trainmaster restart`."""
+"""A job as its author wrote it, to be submitted again. Pure; used by history and by `trainmaster restart`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _OF_THE_SERVER = (
 _OF_THE_OLD_ONE = ("kubectl.kubernetes.io/last-applied-configuration", RESTART)
 
 
-def build_manifest(trainjob: Fields, name: str, annotations: Mapping[str, str] | None = None) -> Object:
+def build_manifest(job: Fields, name: str, annotations: Mapping[str, str] | None = None) -> Object:
     """Under that name, without what the server added and not suspended; with these annotations besides."""
-    meta = {key: value for key, value in trainjob["metadata"].items() if key not in _OF_THE_SERVER}
+    meta = {key: value for key, value in job["metadata"].items() if key not in _OF_THE_SERVER}
     kept = {key: value for key, value in (meta.pop("annotations", None) or {}).items() if key not in _OF_THE_OLD_ONE}
     kept |= annotations or {}
-    spec = {key: value for key, value in trainjob["spec"].items() if key != "suspend"}
+    spec = {key: value for key, value in job["spec"].items() if key != "suspend"}
     return {
-        "apiVersion": trainjob.get("apiVersion", "trainer.kubeflow.org/v1alpha1"),
-        "kind": "TrainJob",
+        "apiVersion": job.get("apiVersion", "trainer.kubeflow.org/v1alpha1"),
+        "kind": job.get("kind", "TrainJob"),
         "metadata": {**meta, "name": name, **({"annotations": kept} if kept else {})},
         "spec": spec,
     }

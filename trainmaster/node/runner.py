@@ -19,8 +19,9 @@ from typing import TypeAlias
 import orjson
 
 from trainmaster import checkpoint
-from trainmaster.api.log_paths import PodPlace, find_place
+from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.node.disk.outputs import NOTE, Outputs
@@ -54,7 +55,7 @@ _SCRATCH = ("volumes", "scratch", "work")
 """Below a Pod's directory."""
 
 KeepLogs: TypeAlias = Callable[[str, Path], object]
-"""(place, Pod directory): see `api.log_paths`. Called in a thread."""
+"""(place, Pod directory): see `jobs.models.ranks`. Called in a thread."""
 ListKept: TypeAlias = Callable[[str], Sequence[Path]]
 """(namespace): directories. Called in a thread."""
 

@@ -31,10 +31,13 @@ from trainmaster.kit.clock import Clock
 
 log = logging.getLogger(__name__)
 
-READ = tuple(source.gvr for item in (retention.CONTROLLER, limits.CONTROLLER) for source in item.sources)
+READ = tuple(source.gvr for item in (*retention.CONTROLLERS, limits.CONTROLLER) for source in item.sources)
 """What has to be in the view."""
 _REMEMBERED = 4096
-_WHY = {retention.CONTROLLER.name: "its time after the end was over", limits.CONTROLLER.name: "history limit"}
+_WHY = {
+    **{controller.name: "its time after the end was over" for controller in retention.CONTROLLERS},
+    limits.CONTROLLER.name: "history limit",
+}
 
 
 class Hand:
@@ -46,9 +49,9 @@ class Hand:
 
     async def apply(self, writes: Sequence[Write], field_manager: str) -> Applied:
         for write in writes:
-            if isinstance(write, Delete) and write.gvr == TRAIN_JOBS:
+            if isinstance(write, Delete) and field_manager in _WHY:
                 # Before it is sent: the news of its end may be faster than the answer.
-                self._deleted[write.uid] = (CONTROL_PLANE, _WHY.get(field_manager, field_manager))
+                self._deleted[write.uid] = (CONTROL_PLANE, _WHY[field_manager])
         while len(self._deleted) > _REMEMBERED:
             self._deleted.popitem(last=False)
         return await self._apply(writes, field_manager)
@@ -59,7 +62,7 @@ class Hand:
 
 def build_lifecycle(context: LifecycleContext, workers: int) -> tuple[Controller, ...]:
     """The controllers, with as many workers as suit a server that is far away."""
-    built = (retention.build_controller(context), limits.build_controller(context))
+    built = (*retention.build_controllers(context), limits.build_controller(context))
     return tuple(dataclasses.replace(controller, workers=workers) for controller in built)
 
 

@@ -70,7 +70,7 @@ def test_the_state_of_a_job_is_one_word(status: dict[str, object], want: str) ->
 def test_a_row_says_why_how_far_and_how_old() -> None:
     report = {"progressPercentage": 40, "estimatedRemainingSeconds": 75}
     job = make_job(waiting={"reason": "Queued", "message": "no room"}, trainerStatus=report)
-    row = build_row(job, NOW, wide=True, all_namespaces=True)
+    row = build_row(TrainJob(job), NOW, wide=True, all_namespaces=True)
     want = ["default", "a", "Waiting", "-", "40%", "1h", "plain", "1h", "1m15s", "Queued: no room"]
     assert list(row) == want
 
@@ -116,7 +116,7 @@ def test_people_read_who_failed_how_and_the_last_words_once() -> None:
     event = {"type": "Warning", "reason": "RankFailed", "message": f"first failure: {who}; its last words:\n{TRACE}"}
     events = [{**event, "metadata": {}, "involvedObject": {"kind": "TrainJob", "name": "a"}}]
     want = "rank 1: exit code 1: ValueError: broken data in shard 3"
-    assert build_row(job, NOW, wide=False, all_namespaces=False)[-1] == want
+    assert build_row(TrainJob(job), NOW, wide=False, all_namespaces=False)[-1] == want
     story = JobStory(TrainJob(job), NOW, events=[ObjectEvent(one) for one in events])
     page = "\n".join(build_page(CommandContext({}, io.StringIO(), io.StringIO()), story))
     assert page.startswith(f"TrainJob default/a: Failed\n  {want}\n")

@@ -77,15 +77,15 @@ def test_control_characters_in_a_message_reach_no_terminal() -> None:
 def test_objects_come_as_a_list_one_bare_or_by_name() -> None:
     job = {"kind": "TrainJob", "metadata": {"name": "a", "managedFields": [{}]}}
     context = make()
-    print_objects(context, TRAIN_JOBS, [job], "json")
-    print_objects(context, TRAIN_JOBS, [job], "name")
+    print_objects(context, [(TRAIN_JOBS, job)], "json")
+    print_objects(context, [(TRAIN_JOBS, job)], "name")
     assert isinstance(context.out, io.StringIO)
     text, _, rest = context.out.getvalue().rpartition("}\n")
     assert json.loads(text + "}")["items"] == [{"kind": "TrainJob", "metadata": {"name": "a"}}]
     assert rest == "trainjob.trainer.kubeflow.org/a\n"
     assert name_object(NODES, "n") == "node/n"
     single = make()
-    print_objects(single, TRAIN_JOBS, [job], "json", single=True)
+    print_objects(single, [(TRAIN_JOBS, job)], "json", single=True)
     assert isinstance(single.out, io.StringIO)
     assert json.loads(single.out.getvalue())["kind"] == "TrainJob"
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.log_paths import PodPlace, find_place, parse_place
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.record import DELETED, JobRecord, RecordedDeletion, RecordSources, build_record, merge
+from trainmaster.jobs.kinds import find_place
+from trainmaster.jobs.models.ranks import PodPlace, parse_place
 
 pytestmark = pytest.mark.unit
 

@@ -28,12 +28,14 @@ class Cluster:
         self.pods: list[Object] = []
         self.logs_of: dict[tuple[str, bool], bytes | StatusError] = {}
         self.asked = 0
+        self.controls = True
+        """Whether the owner of the JobSet is its controller."""
 
     async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
         if gvr == CONFIG_MAPS:
             raise NotFound(404, "NotFound", "no snapshot")
         assert gvr == JOB_SETS
-        owner = {"uid": make_trainjob()["metadata"]["uid"], "kind": "TrainJob"}
+        owner = {"uid": make_trainjob()["metadata"]["uid"], "kind": "TrainJob", "controller": self.controls}
         return {"metadata": {"name": name, "namespace": namespace, "uid": "js", "ownerReferences": [owner]}}
 
     async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ListOptions()) -> ObjectList:  # noqa: B008
@@ -93,3 +95,10 @@ def test_a_log_that_the_cluster_refuses_is_a_gap_and_one_that_is_unreachable_an_
 def test_pods_that_were_gone_before_are_a_gap(tmp_path: Path) -> None:
     gather = ClientGather(cast(Client, Cluster()), tmp_path)
     assert list(asyncio.run(gather(make_trainjob(), ())).gaps) == [PODS_GONE]
+
+
+def test_a_jobset_that_another_controls_is_not_part_of_the_record(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.controls = False
+    sources = asyncio.run(ClientGather(cast(Client, cluster), tmp_path)(make_trainjob(), ()))
+    assert (list(sources.jobsets), list(sources.gaps)) == ([], [])

@@ -49,7 +49,7 @@ def make_pod(phase: str = "Running", **meta: Any) -> Pod:
 
 
 def with_meta(case: Case, **meta: Any) -> Case:
-    return replace(case, trainjob=TrainJob({**case.trainjob.raw, "metadata": {**case.trainjob.meta, **meta}}))
+    return replace(case, job=TrainJob({**case.job.raw, "metadata": {**case.job.meta, **meta}}))
 
 
 def find_one(case: Case) -> CheckResult:
@@ -92,7 +92,7 @@ def test_a_job_that_is_due_and_still_here() -> None:
     finding = find_one(make_case(3600, ttlSecondsAfterFinished=60))
     assert finding.state == "problem" and "no controller that deletes it runs" in finding.seen
     case = make_case(3600, ttlSecondsAfterFinished=60)
-    case.trainjob.raw["status"]["retention"] = {"message": "the disk is full"}
+    case.job.raw["status"]["retention"] = {"message": "the disk is full"}
     assert "the disk is full" in find_one(case).seen
 
 
@@ -147,7 +147,7 @@ def test_a_runtime_that_is_missing() -> None:
 
 def test_a_job_that_no_controller_looks_at() -> None:
     case = make_case()
-    finding = find_one(replace(case, trainjob=TrainJob({**case.trainjob.raw, "status": {}})))
+    finding = find_one(replace(case, job=TrainJob({**case.job.raw, "status": {}})))
     assert (finding.check, finding.state) == ("controller", "problem")
 
 

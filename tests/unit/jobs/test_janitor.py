@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS
 from trainmaster.jobs.janitor import (
     CLEAR,
     FinishedJobFilter,
-    ListedObjects,
     describe_age,
     plan_finished,
     plan_orphans,
     plan_stuck,
 )
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 pytestmark = pytest.mark.unit
 
@@ -58,7 +58,7 @@ JOBS_SEEN = [
     ids=["all", "state", "age", "owner", "owner by name", "another owner"],
 )
 def test_only_what_is_over_and_chosen_goes(wanted: FinishedJobFilter, names: list[str]) -> None:
-    assert [item.name for item in plan_finished(JOBS_SEEN, wanted, NOW)] == names
+    assert [item.name for item in plan_finished(map(TrainJob, JOBS_SEEN), wanted, NOW)] == names
 
 
 def test_a_finalizer_is_cleared_only_where_the_object_is_already_deleted() -> None:
@@ -68,7 +68,7 @@ def test_a_finalizer_is_cleared_only_where_the_object_is_already_deleted() -> No
         trainjob("going", "Complete", finalizers=["foregroundDeletion"], **gone),
         trainjob("alive", "Complete", finalizers=["a.io/x"]),
     ]
-    (item,) = plan_stuck(seen, NOW)
+    (item,) = plan_stuck(map(TrainJob, seen), NOW)
     assert (item.name, item.action) == ("stuck", CLEAR)
     assert item.why == "deleted 24h ago, kept by a.io/x"
 
@@ -79,20 +79,17 @@ def test_orphans_are_found_on_each_level_and_named_once() -> None:
             {"template": {"metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}}}
         ]
     }
-    found = ListedObjects(
-        {
-            TRAIN_JOBS: [trainjob("here")],
-            JOB_SETS: [
-                thing("kept", ("TrainJob", "here")),
-                thing("lost", ("TrainJob", "away")),
-                {**thing("cut off"), "spec": labelled},
-                thing("of somebody"),
-            ],
-            JOBS: [thing("lost-job", ("JobSet", "lost")), thing("dangling", ("JobSet", "never")), thing("mine")],
-            PODS: [thing("lost-pod", ("Job", "lost-job")), thing("kept-pod", ("Job", "mine")), thing("alone")],
-        }
-    )
-    plan = [(item.gvr.plural, item.name) for item in plan_orphans(found)]
+    found = {
+        JOB_SETS: [
+            thing("kept", ("TrainJob", "here")),
+            thing("lost", ("TrainJob", "away")),
+            {**thing("cut off"), "spec": labelled},
+            thing("of somebody"),
+        ],
+        JOBS: [thing("lost-job", ("JobSet", "lost")), thing("dangling", ("JobSet", "never")), thing("mine")],
+        PODS: [thing("lost-pod", ("Job", "lost-job")), thing("kept-pod", ("Job", "mine")), thing("alone")],
+    }
+    plan = [(item.gvr.plural, item.name) for item in plan_orphans([TrainJob(trainjob("here"))], found)]
     assert plan == [("jobsets", "lost"), ("jobsets", "cut off"), ("jobs", "dangling")]
 
 

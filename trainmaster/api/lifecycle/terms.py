@@ -1,8 +1,8 @@
-"""The terms in force for one TrainJob: after how many seconds it is deleted or stopped, and who said so.
+"""The terms in force for one training job: after how many seconds it is deleted or stopped, and who said so.
 
-The TrainJob decides, else its runtime, else the installation. Where a runtime or the installation enforces its
-retention, a TrainJob may be kept shorter, not longer. Where a cluster's CRD drops our fields, annotations of the same
-meaning on the TrainJob or the runtime take their place; a field beside an annotation wins.
+The job decides, else its runtime, else the installation. Where a runtime or the installation enforces its retention, a
+job may be kept shorter, not longer. Where a cluster's CRD drops our fields, annotations of the same meaning on the job
+or the runtime take their place; a field beside an annotation wins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainmaster.api.lifecycle.term_names import (
 )
 from trainmaster.api.training.restarts import parse_attempt
 
-JOB, RUNTIME, INSTALLATION = "TrainJob", "runtime", "installation"
+RUNTIME, INSTALLATION = "runtime", "installation"
 
 Thing = Mapping[str, Any]
 
@@ -35,12 +35,12 @@ class EffectiveTerm:
     source: str
     """Where it comes from, for people: `TrainJob spec.ttlSecondsAfterFinished`."""
     wanted: int | None = None
-    """What the TrainJob asked for, where an enforced term is shorter."""
+    """What the job asked for, where an enforced term is shorter."""
 
 
-def find_ttl(trainjob: Thing, runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTerm | None:
+def find_ttl(job: Thing, runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTerm | None:
     """How long it is kept after its end; None: until somebody deletes it."""
-    own = _read(trainjob, JOB, TTL_FIELD, ("", "cleanupPolicy"), TTL_ANNOTATION)
+    own = _read(job, job.get("kind", "TrainJob"), TTL_FIELD, ("", "cleanupPolicy", "runPolicy"), TTL_ANNOTATION)
     limit = find_enforced(runtime, policy)
     if own is None:
         return limit or _find_runtime_ttl(runtime) or _find_installation_ttl(policy)
@@ -50,7 +50,7 @@ def find_ttl(trainjob: Thing, runtime: Thing | None, policy: RetentionPolicy) ->
 
 
 def find_enforced(runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTerm | None:
-    """The shortest retention that somebody above the TrainJob insists on."""
+    """The shortest retention that somebody above the job insists on."""
     terms = []
     if runtime is not None and is_enforced(runtime):
         terms.append(_find_runtime_ttl(runtime))
@@ -59,9 +59,9 @@ def find_enforced(runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTe
     return min((term for term in terms if term is not None), key=lambda term: term.seconds, default=None)
 
 
-def find_deadline(trainjob: Thing, runtime: Thing | None) -> EffectiveTerm | None:
+def find_deadline(job: Thing, runtime: Thing | None) -> EffectiveTerm | None:
     """How long it may be active; None: for ever."""
-    own = _read(trainjob, JOB, DEADLINE_FIELD, ("",), DEADLINE_ANNOTATION)
+    own = _read(job, job.get("kind", "TrainJob"), DEADLINE_FIELD, ("", "runPolicy"), DEADLINE_ANNOTATION)
     return own or _read(runtime, RUNTIME, DEADLINE_FIELD, ("", "runPolicy"), DEADLINE_ANNOTATION)
 
 

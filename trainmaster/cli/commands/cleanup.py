@@ -15,17 +15,14 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from trainmaster.api.training.ends import FINISHED
 from trainmaster.cli import exits
 from trainmaster.cli.cleaning import carry_out, make_plan
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.servers.connection import add_cluster, call
 from trainmaster.cli.spans import parse_span
-from trainmaster.jobs.janitor import (
-    FinishedJobFilter,
-    Removal,
-)
+from trainmaster.jobs.janitor import FinishedJobFilter, Removal
+from trainmaster.jobs.models.training import COMPLETE, FAILED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser)
     parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="only there (default: all namespaces)")
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only TrainJobs with these labels")
-    parser.add_argument("--state", choices=FINISHED, default="", help="only those that ended so")
+    parser.add_argument("--state", choices=(COMPLETE, FAILED), default="", help="only those that ended so")
     parser.add_argument("--older-than", default="0s", metavar="SPAN", help="ended longer ago than that: 30m, 7d")
     parser.add_argument("--owner", default="", metavar="[KIND/]NAME", help="only those that this object owns")
     parser.add_argument("--orphans", action="store_true", help="children whose TrainJob is gone, instead of TrainJobs")

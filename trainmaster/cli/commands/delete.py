@@ -14,18 +14,17 @@ from __future__ import annotations
 
 import argparse
 
-from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import get_trainjob
+from trainmaster.cli.jobs import get_job
 from trainmaster.cli.output import name_object
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.waiting import DELETED, add_timeout, read_timeout, wait_for
-from trainmaster.client.contract import Client, DeleteOptions, ListOptions
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.client.contract import Client, DeleteOptions
+from trainmaster.jobs.lookups import list_training_jobs
+from trainmaster.jobs.models.training import TrainingJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
             if options.wait:
                 await wait_for(client, deleted, DELETED, seconds)
         for job in jobs:
-            context.say(f"{name_object(TRAIN_JOBS, job['metadata']['name'])} {_describe(options, job)}")
+            context.say(f"{name_object(job.gvr, job.name)} {_describe(options, job)}")
         return exits.OK
 
     code = call(context, options, work)
@@ -60,30 +59,29 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     return code
 
 
-async def _select(client: Client, options: argparse.Namespace) -> list[Object]:
+async def _select(client: Client, options: argparse.Namespace) -> list[TrainingJob]:
     """All are found before the first is deleted."""
     if options.selector:
-        return (await client.list(TRAIN_JOBS, options.namespace, ListOptions(options.selector))).items
-    return [await get_trainjob(client, options.namespace, name) for name in dict.fromkeys(options.names)]
+        return await list_training_jobs(client, options.namespace, options.selector)
+    return [await get_job(client, options.namespace, name) for name in dict.fromkeys(options.names)]
 
 
-async def _delete(client: Client, job: Object, context: CommandContext, *, wait: bool) -> bool:
-    meta = job["metadata"]
+async def _delete(client: Client, job: TrainingJob, context: CommandContext, *, wait: bool) -> bool:
     # In the foreground the object goes last, so that its end means the end of all.
-    options = DeleteOptions(propagation="Foreground" if wait else "Background", uid=meta["uid"])
+    options = DeleteOptions(propagation="Foreground" if wait else "Background", uid=job.uid)
     try:
-        await client.delete(TRAIN_JOBS, meta["name"], meta["namespace"], options)
+        await client.delete(job.gvr, job.name, job.namespace, options)
     except NotFound:
         return False
     except Conflict:
-        context.note(f"{meta['name']} was made anew meanwhile; that one is left alone")
+        context.note(f"{job.name} was made anew meanwhile; that one is left alone")
         return False
     return True
 
 
-def _describe(options: argparse.Namespace, job: Object) -> str:
-    state = TrainJob(job).state
-    running = not state.is_final and any(step.get("active") for step in TrainJob(job).steps)
+def _describe(options: argparse.Namespace, job: TrainingJob) -> str:
+    state = job.state
+    running = not state.is_final and job.is_active
     if options.dry_run:
         return f"would be deleted ({state.word}{', its Pods would be stopped' if running else ''})"
     return f"deleted ({'its Pods are stopped' if running else 'it was ' + state.word})"

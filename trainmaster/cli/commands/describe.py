@@ -13,23 +13,17 @@ import asyncio
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import (
-    CONFIG_MAPS,
-    EVENTS,
-    JOB_SETS,
-)
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobpage import JobStory, build_page
-from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.jobs import add_names, get_job
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.jobs.lookups import find_readable, find_runtime, list_pods
+from trainmaster.jobs.lookups import find_readable, find_runtime, read_parts
 from trainmaster.jobs.models.events import ObjectEvent
-from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
 
 _EVENTS_OF_PODS = 8
@@ -56,24 +50,22 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 async def collect(client: Client, namespace: str, name: str, outputs: str = "") -> JobStory:
-    trainjob = await get_trainjob(client, namespace, name)
-    runtime, jobset, config, (pods, _) = await asyncio.gather(
-        find_runtime(client, trainjob),
-        find_readable(client, JOB_SETS, name, namespace),
+    job = await get_job(client, namespace, name)
+    runtime, config, parts = await asyncio.gather(
+        find_runtime(client, job),
         find_readable(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE),
-        list_pods(client, trainjob),
+        read_parts(client, job),
     )
-    if jobset is not None and not JobSet(jobset).is_owned_by(trainjob["metadata"]["uid"]):
-        jobset = None
-    troubled = sorted(pods, key=lambda pod: Pod(pod).phase in ("Running", "Succeeded"))
-    about = [trainjob, *([jobset] if jobset else []), *troubled[:_EVENTS_OF_PODS]]
-    events = await asyncio.gather(*(_list_events(client, namespace, obj["metadata"]["uid"]) for obj in about))
+    pods = [Pod(pod) for pod in parts.pods]
+    troubled = sorted(pods, key=lambda pod: pod.phase in ("Running", "Succeeded"))
+    about = [job, *([parts.jobset] if parts.jobset else []), *troubled[:_EVENTS_OF_PODS]]
+    events = await asyncio.gather(*(_list_events(client, namespace, one.uid) for one in about))
     return JobStory(
-        TrainJob(trainjob),
+        job,
         SystemClock().now(),
         runtime=runtime,
-        jobset=JobSet(jobset) if jobset is not None else None,
-        pods=[Pod(pod) for pod in pods],
+        attempts=job.read_attempts(parts.jobset),
+        pods=pods,
         events=[ObjectEvent(event) for found in events for event in found],
         policy=read_policy(config).policy,
         outputs=outputs,

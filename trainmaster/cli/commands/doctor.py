@@ -20,6 +20,7 @@ from trainmaster.cli.doctor.machine import examine
 from trainmaster.cli.flags import add_settings, load_settings
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.servers.connection import add_cluster
+from trainmaster.jobs.kinds import find_kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.subject:
-        if len(options.subject) != 2 or options.subject[0] not in ("trainjob", "trainjobs"):
+        if len(options.subject) != 2 or find_kind(options.subject[0]) is None:
             raise exits.Failure("say `trainmaster doctor trainjob NAME`, or nothing for this machine", exits.USAGE)
         # Here, because the machine needs no client.
         from trainmaster.cli.doctor import trainjob

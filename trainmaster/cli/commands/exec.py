@@ -18,14 +18,12 @@ import tty
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
-from trainmaster.api.labels import JOBSET_NAME
-from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS
 from trainmaster.api.training.steps import NODE
 from trainmaster.cli import exits, streams
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import get_trainjob
+from trainmaster.cli.jobs import get_job
 from trainmaster.cli.servers.connection import add_server, call, get_server
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client, ListOptions
@@ -101,9 +99,9 @@ def _split(options: argparse.Namespace) -> list[str]:
 
 async def find_pod(client: Client, namespace: str, name: str, rank: int | None, job: str = "") -> Object:
     """The running Pod of that rank, of the newest attempt. Failure says what there is instead."""
-    await get_trainjob(client, namespace, name)
-    listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{JOBSET_NAME}={name}"))
-    places = [(place, pod) for pod in listed.items if (place := find_place(pod)) is not None]
+    found = await get_job(client, namespace, name)
+    listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{found.pod_label}={name}"))
+    places = [(place, pod) for pod in listed.items if (place := found.find_place(pod)) is not None]
     running = [(place, pod) for place, pod in places if Pod(pod).is_running]
     newest = max((place.attempt for place, _ in running), default=0)
     running = [(place, pod) for place, pod in running if place.attempt == newest]

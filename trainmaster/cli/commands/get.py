@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 
-from trainmaster.api.meta import Object
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
-from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.jobs import add_names, get_job
 from trainmaster.cli.jobtable import show
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client
+from trainmaster.jobs.models.training import TrainingJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    async def work(client: Client) -> list[Object]:
-        return [await get_trainjob(client, options.namespace, name) for name in options.names]
+    async def work(client: Client) -> list[TrainingJob]:
+        return [await get_job(client, options.namespace, name) for name in options.names]
 
     found = call(context, options, work)
     show(context, options, found, single=len(found) == 1)

@@ -10,19 +10,20 @@ With --watch, -o json prints one object per line.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.api.status import StatusError
+from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobtable import build_lines, show, sort
 from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.servers.connection import add_server, call
-from trainmaster.client.contract import Client, ListOptions, WatchEvent
-from trainmaster.client.follow import follow
-from trainmaster.jobs.models.trainjobs import STATES, TrainJob
+from trainmaster.client.contract import Client, WatchEvent
+from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.lookups import list_training_jobs
+from trainmaster.jobs.models.training import STATES, TrainingJob
 from trainmaster.kit.clock import SystemClock
 
 
@@ -35,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    async def work(client: Client) -> list[Object]:
+    async def work(client: Client) -> list[TrainingJob]:
         if options.watch:
             await Watcher(client, context, options).run()
-        return (await client.list(TRAIN_JOBS, options.namespace, ListOptions(options.selector))).items
+        return await list_training_jobs(client, options.namespace, options.selector)
 
-    found = [job for job in call(context, options, work) if options.state in (None, TrainJob(job).state.word)]
+    found = [job for job in call(context, options, work) if options.state in (None, job.state.word)]
     show(context, options, sort(found))
     if not found and options.output in ("table", "wide"):
         where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
@@ -54,66 +55,83 @@ class Watcher:
 
     def __init__(self, client: Client, context: CommandContext, options: argparse.Namespace) -> None:
         self._client, self._context, self._options = client, context, options
-        self._known: dict[str, Object] = {}
+        self._known: dict[str, TrainingJob] = {}
         self._shown: dict[str, str] = {}
         self._began = self._troubled = False
+        self._missing = 0
+        """Kinds that the server does not have."""
 
     async def run(self) -> None:
-        await follow(
-            self._client,
-            SystemClock(),
-            TRAIN_JOBS,
-            self._begin,
-            self._change,
-            namespace=self._options.namespace,
-            label_selector=self._options.selector,
-            trouble=self._hear_trouble,
-        )
+        await asyncio.gather(*map(self._follow, TRAINING_KINDS.values()))
 
-    async def _begin(self, items: list[Object]) -> None:
+    async def _follow(self, model: type[TrainingJob]) -> None:
+        # Loaded here: a plain list follows nothing.
+        from trainmaster.client.follow import follow
+
+        async def begin(items: list[Object]) -> None:
+            self._begin(model, sort(map(model, items)))
+
+        async def change(event: WatchEvent) -> None:
+            self._change(model(event.object), gone=event.type == "DELETED")
+
+        try:
+            await follow(
+                self._client,
+                SystemClock(),
+                model.gvr,
+                begin,
+                change,
+                namespace=self._options.namespace,
+                label_selector=self._options.selector,
+                trouble=self._hear_trouble,
+            )
+        except NotFound:
+            self._missing += 1
+            if self._missing == len(TRAINING_KINDS):
+                raise
+
+    def _begin(self, model: type[TrainingJob], jobs: list[TrainingJob]) -> None:
         self._troubled = False
-        seen = {job["metadata"]["uid"] for job in items}
-        for uid in [uid for uid in self._known if uid not in seen]:
+        seen = {job.uid for job in jobs}
+        for uid in [uid for uid, job in self._known.items() if isinstance(job, model) and uid not in seen]:
             self._print(self._known.pop(uid), gone=True)
-        for job in sort(items):
-            self._known[job["metadata"]["uid"]] = job
+        self._known |= {job.uid: job for job in jobs}
         if not self._began:
             self._began = True
             if self._options.output in ("table", "wide"):
                 self._context.say(build_lines(self._context, self._options, self._known.values())[0])
-        for job in sort(items):
+        for job in jobs:
             self._print(job)
 
-    async def _change(self, event: WatchEvent) -> None:
-        uid, gone = event.object["metadata"]["uid"], event.type == "DELETED"
+    def _change(self, job: TrainingJob, *, gone: bool) -> None:
         if gone:
-            self._known.pop(uid, None)
+            self._known.pop(job.uid, None)
         else:
-            self._known[uid] = event.object
-        self._print(event.object, gone=gone)
+            self._known[job.uid] = job
+        self._print(job, gone=gone)
 
-    def _print(self, job: Object, *, gone: bool = False) -> None:
+    def _print(self, job: TrainingJob, *, gone: bool = False) -> None:
         """A change that does not show in the table is none to its reader; ages alone are no change."""
-        if self._options.state not in (None, TrainJob(job).state.word):
+        if self._options.state not in (None, job.state.word):
             return
-        form, uid = self._options.output, job["metadata"]["uid"]
-        key = "gone" if gone else job["metadata"]["resourceVersion"]
+        form, uid = self._options.output, job.uid
+        key = "gone" if gone else job.resource_version
         if form in ("table", "wide"):
-            key = f"{gone} {TrainJob(job).state} {TrainJob(job).report}"
+            key = f"{gone} {job.state} {job.report}"
         if self._shown.get(uid) == key:
             return
         self._shown[uid] = key
         self._context.require_reader()
         if form == "json":
-            self._context.say(json.dumps(job, ensure_ascii=False))
+            self._context.say(json.dumps(job.raw, ensure_ascii=False))
         elif form == "yaml":
             self._context.say("---")
-            print_data(self._context, job, "yaml")
+            print_data(self._context, job.raw, "yaml")
         elif form == "name":
-            self._context.say(name_object(TRAIN_JOBS, job["metadata"]["name"]))
+            self._context.say(name_object(job.gvr, job.name))
         else:
             # Widths come from all that is known, so that lines stay below their column.
-            rest = [other for other in self._known.values() if other["metadata"]["uid"] != uid]
+            rest = [other for other in self._known.values() if other.uid != uid]
             self._context.say(build_lines(self._context, self._options, [job, *rest], [uid] if gone else [])[1])
 
     def _hear_trouble(self, error: Exception) -> None:

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.names:
         nodes = [node for node in nodes if node["metadata"]["name"] in options.names]
     if options.output not in ("table", "wide"):
-        print_objects(context, NODES, nodes, options.output, single=len(options.names) == 1)
+        print_objects(context, [(NODES, node) for node in nodes], options.output, single=len(options.names) == 1)
     elif not nodes:
         context.note("there are no nodes")
     else:

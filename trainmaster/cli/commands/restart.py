@@ -15,21 +15,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import Conflict
-from trainmaster.api.training.ends import is_finished
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.jobs import add_names, get_job
 from trainmaster.cli.output import name_object
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.cli.waiting import add_timeout, limit, read_timeout, wait_until
 from trainmaster.client.contract import Client, DeleteOptions
 from trainmaster.jobs.control import ask_for_attempt, list_new_names, repeat
 from trainmaster.jobs.lookups import find_jobset
-from trainmaster.jobs.models.trainjobs import DELETING, SUSPENDED, TrainJob
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.training import DELETING, SUSPENDED, TrainingJob
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 _TRIES = 5
 _REACTION_SECONDS = 10.0
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     seconds = read_timeout(options)
 
     async def work(client: Client) -> None:
-        jobs = [await get_trainjob(client, options.namespace, name) for name in dict.fromkeys(options.names)]
+        jobs = [await get_job(client, options.namespace, name) for name in dict.fromkeys(options.names)]
         for job in jobs:
             _check(job, options)
         for job in jobs:
@@ -60,13 +60,13 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     return exits.OK
 
 
-def _check(job: Object, options: argparse.Namespace) -> None:
-    name, state = job["metadata"]["name"], TrainJob(job).state
+def _check(job: TrainingJob, options: argparse.Namespace) -> None:
+    name, state = job.name, job.state
     if state.word == DELETING:
         raise exits.Failure(f"{name} is being deleted; `trainmaster wait {name} --for deleted`, then submit it again")
-    if (state.word == SUSPENDED or job["spec"].get("suspend")) and not is_finished(job):
+    if (state.word == SUSPENDED or job.is_suspended) and not job.is_finished:
         raise exits.Failure(f"{name} is suspended: `trainmaster resume {name}` starts its processes anew")
-    if options.new_name and not is_finished(job):
+    if options.new_name and not job.is_finished:
         raise exits.Failure(f"{name} has not ended and keeps its name: leave out --name", exits.USAGE)
 
 
@@ -77,81 +77,74 @@ class Restart:
         self._client, self._context, self._options = client, context, options
         self._seconds = seconds
 
-    async def run(self, job: Object) -> None:
+    async def run(self, job: TrainingJob) -> None:
         """A job that changes while it is looked at is looked at again: it may have ended."""
         for _ in range(_TRIES):
-            if is_finished(job):
+            if job.is_finished:
                 await self._repeat(job)
                 return
+            if not isinstance(job, TrainJob):
+                raise exits.Failure(f"{job.name} has not ended, and only a TrainJob can begin its next attempt")
             try:
                 await self._replace(job)
             except Conflict:
-                job = await get_trainjob(self._client, self._options.namespace, job["metadata"]["name"])
+                job = await get_job(self._client, self._options.namespace, job.name)
             else:
                 return
-        raise exits.Failure(f"{job['metadata']['name']} changes all the time; try again")
+        raise exits.Failure(f"{job.name} changes all the time; try again")
 
     # It has not ended
 
-    async def _replace(self, job: Object) -> None:
-        meta = job["metadata"]
+    async def _replace(self, job: TrainJob) -> None:
         jobset = await find_jobset(self._client, job)
         attempt = await ask_for_attempt(self._client, job, jobset)
-        self._context.say(f"{name_object(TRAIN_JOBS, meta['name'])} restarted: attempt {attempt}")
+        self._context.say(f"{name_object(job.gvr, job.name)} restarted: attempt {attempt}")
         if jobset is not None and is_cluster(self._options):
             await self._see_to_it(job, jobset)
         if self._options.wait:
             await self._await_attempt(job, jobset, attempt)
 
-    async def _see_to_it(self, job: Object, jobset: Object) -> None:
+    async def _see_to_it(self, job: TrainJob, jobset: JobSet) -> None:
         """Upstream's controller makes a JobSet anew that is gone, and does not know our annotation."""
-        meta = jobset["metadata"]
 
         def judge(seen: Object | None) -> str | None:
-            going = seen is None or seen["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in seen["metadata"]
+            going = seen is None or JobSet(seen).uid != jobset.uid or JobSet(seen).is_deleting
             return "" if going else None
 
         try:
             async with asyncio.timeout(_REACTION_SECONDS):
-                await wait_until(self._client, JOB_SETS, meta["name"], meta["namespace"], judge)
+                await wait_until(self._client, JOB_SETS, jobset.name, jobset.namespace, judge)
         except TimeoutError:
             seen = await find_jobset(self._client, job)
-            if seen is not None and not _has_ended(seen):
+            if seen is not None and not seen.is_finished:
                 self._context.note("the controller there does not know restarts; its JobSet is deleted instead")
-                options = DeleteOptions("Foreground", None, meta["uid"], seen["metadata"]["resourceVersion"])
-                await self._client.delete(JOB_SETS, meta["name"], meta["namespace"], options)
+                options = DeleteOptions("Foreground", None, jobset.uid, seen.resource_version)
+                await self._client.delete(JOB_SETS, jobset.name, jobset.namespace, options)
 
-    async def _await_attempt(self, job: Object, before: Object | None, attempt: int) -> None:
+    async def _await_attempt(self, job: TrainJob, before: JobSet | None, attempt: int) -> None:
         """Another JobSet means another attempt, whoever made it; upstream's controller does not number them."""
-        meta = job["metadata"]
-        old = "" if before is None else before["metadata"]["uid"]
+        old = "" if before is None else before.uid
 
-        def judge(jobset: Object | None) -> str | None:
-            if jobset is None:
+        def judge(seen: Object | None) -> str | None:
+            if seen is None:
                 return None
-            if jobset["metadata"]["uid"] != old:
+            if JobSet(seen).uid != old:
                 return ""
-            return f"{meta['name']} has ended meanwhile" if _has_ended(jobset) else None
+            return f"{job.name} has ended meanwhile" if JobSet(seen).is_finished else None
 
-        wait = wait_until(self._client, JOB_SETS, meta["name"], meta["namespace"], judge)
-        (problem,) = await limit([wait], self._seconds, f"attempt {attempt} of {meta['name']} has not begun")
+        wait = wait_until(self._client, JOB_SETS, job.name, job.namespace, judge)
+        (problem,) = await limit([wait], self._seconds, f"attempt {attempt} of {job.name} has not begun")
         if problem:
             raise exits.Failure(problem)
 
     # It has ended
 
-    async def _repeat(self, job: Object) -> None:
-        meta = job["metadata"]
-        names = [self._options.new_name] if self._options.new_name else list_new_names(meta["name"])
+    async def _repeat(self, job: TrainingJob) -> None:
+        names = [self._options.new_name] if self._options.new_name else list_new_names(job.name)
         made = await repeat(self._client, job, names)
         if made is not None:
-            text = f"created: the same as {meta['name']}, which has ended ({TrainJob(job).state.word})"
-            self._context.say(f"{name_object(TRAIN_JOBS, made['metadata']['name'])} {text}")
+            text = f"created: the same as {job.name}, which has ended ({job.state.word})"
+            self._context.say(f"{name_object(job.gvr, made['metadata']['name'])} {text}")
             return
-        taken = self._options.new_name or f"{meta['name']}-2 and the following"
+        taken = self._options.new_name or f"{job.name}-2 and the following"
         raise exits.Failure(f"{taken}: this name is taken; choose another with --name")
-
-
-def _has_ended(jobset: Object) -> bool:
-    conditions = list_conditions(jobset)
-    return is_true(conditions, "Completed") or is_true(conditions, "Failed")

@@ -58,17 +58,11 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.output in ("table", "wide"):
         _show(context, options, [TrainingRuntime(one) for one in runtimes], [TrainJob(job) for job in jobs])
     else:
-        _print_objects(context, options, runtimes)
+        single = len(options.names) == 1 and len(runtimes) == 1
+        gvrs = {_CLUSTER_WIDE: CLUSTER_TRAINING_RUNTIMES}
+        found = [(gvrs.get(one["kind"], TRAINING_RUNTIMES), one) for one in runtimes]
+        print_objects(context, found, options.output, single=single)
     return exits.OK
-
-
-def _print_objects(context: CommandContext, options: argparse.Namespace, runtimes: Sequence[Object]) -> None:
-    if options.output == "name":
-        for gvr, kind in ((CLUSTER_TRAINING_RUNTIMES, _CLUSTER_WIDE), (TRAINING_RUNTIMES, "TrainingRuntime")):
-            print_objects(context, gvr, [one for one in runtimes if one["kind"] == kind], "name")
-        return
-    single = len(options.names) == 1 and len(runtimes) == 1
-    print_objects(context, CLUSTER_TRAINING_RUNTIMES, runtimes, options.output, single=single)
 
 
 def _show(

@@ -29,6 +29,7 @@ from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import COMPLETE, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client, PatchType, WriteOptions
+from trainmaster.jobs.kinds import TRAINING_KINDS
 
 MANAGER = "trainmaster-submit"
 _WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request: ')
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         for document in documents:
             _place(document, named, options.namespace)
         made = await _send(client, documents, options, context)
-        jobs = [obj for gvr, obj in made if gvr == TRAIN_JOBS]
+        jobs = [TRAINING_KINDS[obj["kind"]](obj) for _, obj in made if obj["kind"] in TRAINING_KINDS]
         if not options.wait or options.dry_run or not jobs:
             return []
         return await wait_for(client, jobs, COMPLETE, seconds)

@@ -15,20 +15,19 @@ from dataclasses import asdict, dataclass
 
 from trainmaster.api.devices import list_shares
 from trainmaster.api.formats import quantity
-from trainmaster.api.labels import JOBSET_NAME
-from trainmaster.api.log_paths import find_place
-from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.meta import GVR, Fields
 from trainmaster.api.pods.requests import CPU, GPU, count_requests, read_amounts
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
-from trainmaster.cli.jobs import get_trainjob
+from trainmaster.cli.jobs import get_job
 from trainmaster.cli.output import build_table, print_data
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client, ListOptions
+from trainmaster.jobs.kinds import TRAINING_KINDS, find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import SystemClock
 
@@ -86,7 +85,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
     async def work(client: Client) -> int:
         for name in options.names if options.namespace else ():
-            await get_trainjob(client, options.namespace, name)
+            await get_job(client, options.namespace, name)
         shown = await look(client, options.namespace, options.names, loads())
         _show(options, context, shown)
         while options.watch:
@@ -103,16 +102,16 @@ async def look(
     client: Client, namespace: str, names: Sequence[str], loads: Mapping[str, tuple[int | None, int]]
 ) -> list[PodUsage]:
     """What the Pods of the jobs use, by job, attempt and rank."""
-    selector = ListOptions(label_selector=f"{JOBSET_NAME} in ({','.join(names)})" if names else JOBSET_NAME)
-    pods = (await client.list(PODS, namespace, selector)).items
-    running = [pod for pod in pods if Pod(pod).is_running]
-    measured = await _measure(client, namespace, selector) if running else {}
     found = []
-    for pod in running:
-        meta = pod["metadata"]
-        usage = _build(pod, measured.get((meta["namespace"], meta["name"])), loads)
-        if usage is not None:
-            found.append(usage)
+    for label in sorted({model.pod_label for model in TRAINING_KINDS.values()}):
+        selector = ListOptions(label_selector=f"{label} in ({','.join(names)})" if names else label)
+        pods = (await client.list(PODS, namespace, selector)).items
+        running = [pod for pod in map(Pod, pods) if pod.is_running]
+        measured = await _measure(client, namespace, selector) if running else {}
+        for pod in running:
+            usage = _build(pod, pod.labels[label], measured.get((pod.namespace, pod.name)), loads)
+            if usage is not None:
+                found.append(usage)
     return sorted(found, key=lambda one: (one.namespace, one.job, one.role, one.rank, one.pod))
 
 
@@ -127,15 +126,15 @@ async def _measure(client: Client, namespace: str, selector: ListOptions) -> dic
     return {(item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in items}
 
 
-def _build(raw: Object, measured: Fields | None, loads: Mapping[str, tuple[int | None, int]]) -> PodUsage | None:
-    pod, place = Pod(raw), find_place(raw)
+def _build(pod: Pod, job: str, measured: Fields | None, loads: Mapping[str, tuple[int | None, int]]) -> PodUsage | None:
+    place = find_place(pod.raw)
     if place is None:
         return None
     requests, limits = count_requests(pod.spec), _add_limits(pod)
-    gpus = tuple(GpuUsage(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(raw))
+    gpus = tuple(GpuUsage(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(pod.raw))
     return PodUsage(
         namespace=pod.namespace,
-        job=pod.jobset,
+        job=job,
         role=place.job,
         rank=place.index,
         attempt=place.attempt,

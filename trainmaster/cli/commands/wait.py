@@ -14,11 +14,10 @@ import argparse
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import add_names, get_trainjob
+from trainmaster.cli.jobs import add_names, get_job
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import COMPLETE, GOALS, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
-from trainmaster.jobs.models.trainjobs import TrainJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +31,11 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     seconds = read_timeout(options)
 
     async def work(client: Client) -> list[str]:
-        jobs = [await get_trainjob(client, options.namespace, name) for name in options.names]
+        jobs = [await get_job(client, options.namespace, name) for name in options.names]
         for job in jobs:
-            state = TrainJob(job).state
+            state = job.state
             why = f": {state.sentence}" if state.sentence and not state.is_final else ""
-            context.note(f"{job['metadata']['name']} is {state.word}{why}")
+            context.note(f"{job.name} is {state.word}{why}")
         return await wait_for(client, jobs, options.goal, seconds)
 
     problems = call(context, options, work)

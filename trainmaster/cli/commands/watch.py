@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
@@ -16,6 +15,7 @@ from trainmaster.cli.servers.connection import add_server, explain, get_server, 
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.view.following import FollowedJob, show
 from trainmaster.client.http import HttpClient
+from trainmaster.jobs.lookups import get_training_job
 from trainmaster.kit.clock import SystemClock
 
 
@@ -40,8 +40,8 @@ async def _watch(options: argparse.Namespace, context: CommandContext) -> int:
     client = HttpClient(config)
     home = None if is_cluster(options) else context.home(options)
     try:
-        trainjob = await client.get(TRAIN_JOBS, options.name, options.namespace)
-        job = FollowedJob(options, context, client, SystemClock(), trainjob, home)
+        found = await get_training_job(client, options.namespace, options.name)
+        job = FollowedJob(options, context, client, SystemClock(), dict(found.raw), home)
         return await show(job, options.output_format, fresh=False)
     except NotFound:
         text = (

@@ -1,4 +1,4 @@
-"""`trainmaster doctor trainjob NAME`: collects what a server shows of one TrainJob, and prints what is wrong with it.
+"""`trainmaster doctor trainjob NAME`: collects what a server shows of one job, and prints what is wrong with it.
 
 Only reads. What may not be read is a finding too. Used by the command `doctor`.
 """
@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
 
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import read_policy
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR
 from trainmaster.api.reading import read_status
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.cli import exits
@@ -27,21 +28,15 @@ from trainmaster.cli.servers.connection import call
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.diagnosis import Case, CheckResult, examine
-from trainmaster.jobs.lookups import find_readable, find_runtime
+from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, get_training_job, read_parts
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import SystemClock
 
 REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
-_WANTED = (
-    ("delete", TRAIN_JOBS),
-    ("patch", TRAIN_JOBS),
-    ("list", JOB_SETS),
-    ("list", JOBS),
-    ("list", PODS),
-)
+T = TypeVar("T")
 _RETRY = re.compile(
     r'^(?:trainmaster_reconcile_total\{controller="(?P<one>[^"]+)",result="retry"\}'
     r'|trainmaster_cleanup_retries_total\{controller="(?P<two>[^"]+)"\}) (?P<count>\S+)$',
@@ -75,24 +70,24 @@ def _show(context: CommandContext, found: Sequence[CheckResult]) -> None:
 async def collect(client: Client, name: str, namespace: str) -> Case:
     assert isinstance(client, HttpClient), "that is what commands use"
     try:
-        trainjob = await client.get(TRAIN_JOBS, name, namespace)
+        job = await get_training_job(client, namespace, name)
     except NotFound:
         text = f"there is no TrainJob {namespace}/{name}: `trainmaster history get {name} -n {namespace}` may know it"
         raise exits.Failure(text) from None
     now, skew = await _compare_clocks(client)
-    jobset = await find_readable(client, JOB_SETS, name, namespace)
-    uid = jobset["metadata"]["uid"] if jobset is not None else ""
-    snapshot = await find_readable(client, CONFIG_MAPS, snapshots.get_name(trainjob), namespace)
+    jobset = await _skip_forbidden(find_jobset(client, job))
+    parts = await _skip_forbidden(read_parts(client, job))
+    snapshot = await find_readable(client, CONFIG_MAPS, snapshots.get_name(job.raw), namespace)
     return Case(
-        TrainJob(trainjob),
+        job,
         now,
-        runtime=await find_runtime(client, trainjob),
+        runtime=await find_runtime(client, job),
         snapshot=snapshot is not None,
-        jobsets=[JobSet(jobset)] if jobset is not None else [],
-        jobs=[Job(one) for one in await _list_of(client, JOBS, namespace, uid)],
-        pods=[Pod(one) for one in await _list_of(client, PODS, namespace, uid)],
+        jobsets=[] if jobset is None else [jobset],
+        jobs=[] if jobset is None else await _skip_forbidden(_list_jobs(client, jobset)) or [],
+        pods=[] if parts is None else [Pod(one) for one in parts.pods],
         policy=read_policy(await find_readable(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE)).policy,
-        forbidden=await _list_forbidden(client, namespace),
+        forbidden=await _list_forbidden(client, job),
         skew=skew,
         retries=await _read_retries(client),
     )
@@ -109,21 +104,25 @@ async def _compare_clocks(client: HttpClient) -> tuple[datetime, float | None]:
     return served, (served - own).total_seconds()
 
 
-async def _list_of(client: Client, gvr: GVR, namespace: str, jobset: str) -> Sequence[Object]:
-    if not jobset:
-        return ()
+async def _list_jobs(client: Client, jobset: JobSet) -> list[Job]:
+    options = ListOptions(label_selector=f"{JOBSET_UID}={jobset.uid}")
+    return list(map(Job, (await client.list(JOBS, jobset.namespace, options)).items))
+
+
+async def _skip_forbidden(reading: Awaitable[T]) -> T | None:
     try:
-        return (await client.list(gvr, namespace, ListOptions(label_selector=f"{JOBSET_UID}={jobset}"))).items
+        return await reading
     except StatusError as error:
         if error.code == 403:
-            return ()
+            return None
         raise
 
 
-async def _list_forbidden(client: Client, namespace: str) -> list[tuple[str, str]]:
+async def _list_forbidden(client: Client, job: TrainingJob) -> list[tuple[str, str]]:
     found = []
-    for verb, gvr in _WANTED:
-        attributes = {"namespace": namespace, "verb": verb, "group": gvr.group, "resource": gvr.plural}
+    below = (JOB_SETS, JOBS, PODS) if job.has_jobset else (PODS,)
+    for verb, gvr in (("delete", job.gvr), ("patch", job.gvr), *(("list", gvr) for gvr in below)):
+        attributes = {"namespace": job.namespace, "verb": verb, "group": gvr.group, "resource": gvr.plural}
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",

@@ -14,9 +14,10 @@ from trainmaster.cli import exits
 from trainmaster.cli.manifests.ordering import Manifest
 from trainmaster.client.contract import Client
 from trainmaster.client.http import HttpClient
+from trainmaster.jobs.kinds import TRAINING_KINDS
 
 _NAMESPACED = {
-    "TrainJob": resources.TRAIN_JOBS,
+    **{kind: model.gvr for kind, model in TRAINING_KINDS.items()},
     "TrainingRuntime": resources.TRAINING_RUNTIMES,
     "JobSet": resources.JOB_SETS,
     "Job": resources.JOBS,

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from trainmaster.api.meta import Object
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.manifests import documents
+from trainmaster.jobs.kinds import TRAINING_KINDS
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Secret", "ConfigMap", "PersistentVolume",
           "PersistentVolumeClaim", "ClusterTrainingRuntime", "TrainingRuntime")  # fmt: skip
-_LAST = ("TrainJob",)
+_LAST = tuple(TRAINING_KINDS)
 
 
 class ManifestError(Exception):

@@ -9,9 +9,14 @@ from trainmaster.cli.context import add_home
 
 
 def read_job(text: str) -> str:
-    """The name of a TrainJob as it is typed, or as `-o name` and kubectl print it: trainjob.GROUP/NAME."""
+    """The name of a job as it is typed, or as `-o name` and kubectl print it: trainjob.GROUP/NAME."""
     kind, slash, name = text.partition("/")
-    return name if slash and kind.partition(".")[0] in ("trainjob", "trainjobs") else text
+    if not slash:
+        return text
+    # Loaded for the rare case: `run` has other things to load first.
+    from trainmaster.jobs.kinds import find_kind
+
+    return name if find_kind(kind.partition(".")[0]) else text
 
 
 def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False) -> None:

@@ -53,7 +53,7 @@ class FreshLogs:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+    def list_logs(self, job: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
         from trainmaster.history import logs
 
         return logs.list_logs(self._directory, sorted(jobsets)) if jobsets else ()

@@ -1,4 +1,4 @@
-"""What is known of a TrainJob that somebody looks at: objects and lines in, a `Screen` out. Pure.
+"""What is known of a job that somebody looks at: objects and lines in, a `Screen` out. Pure.
 
 `session` feeds it from the server, `draw` and `plain` show it. It knows no terminal and no clock: the time comes with
 what it is told. Every change is also a `News` for those who print lines: each is told once.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.reading import list_items
+from trainmaster.api.reading import list_items, read_text
 from trainmaster.api.training.failures import read_traceback
 from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
@@ -22,7 +22,9 @@ from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
 from trainmaster.cli.view.ranks import STOPPED as RANK_STOPPED
 from trainmaster.cli.view.ranks import WAITING as RANK_WAITING
 from trainmaster.cli.view.ranks import Rank, describe_end, read_rank
-from trainmaster.jobs.models.trainjobs import TrainJob, shorten_waiting
+from trainmaster.jobs.kinds import read_training_job
+from trainmaster.jobs.models.training import TrainingJob, shorten_waiting
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import parse_time
 
 SUBMITTED, WAITING, STARTING, RUNNING = "Submitted", "Waiting", "Starting", "Running"
@@ -88,6 +90,7 @@ class Model:
         self._pods: dict[str, tuple[Rank, str]] = {}
         """Pod uid to (rank, when it was made)."""
         self._uid = ""
+        self.kind: type[TrainingJob] = TrainJob
         self._news: list[JobNews] = []
         self._reported = ""
         self._told: set[tuple[str, ...]] = set()
@@ -101,16 +104,16 @@ class Model:
     # ---- what is told ---------------------------------------------------------
 
     def see_trainjob(self, trainjob: Object) -> None:
-        job = TrainJob(trainjob)
+        job = read_training_job(trainjob)
         uid = job.meta.get("uid", "")
         if self._uid not in ("", uid):
             self.see_deleted()  # this is another one, of the same name
             return
-        self._uid = uid
+        self._uid, self.kind = uid, type(job)
         screen = self.screen
-        screen.runtime = _DERIVED.sub("", job.runtime["name"])
+        screen.runtime = _DERIVED.sub("", job.runtime.get("name", ""))
         screen.nodes = job.nodes or 1
-        screen.processes = str(job.trainer.get("numProcPerNode", ""))
+        screen.processes = read_text(job.spec, "trainer", "numProcPerNode")
         screen.created = job.created_at
         screen.failure = job.failure
         self._see_progress(job.report)
@@ -156,15 +159,14 @@ class Model:
 
     # ---- state ----------------------------------------------------------------
 
-    def _find_state(self, job: TrainJob) -> None:
+    def _find_state(self, job: TrainingJob) -> None:
         screen = self.screen
         screen.reason = screen.message = screen.until = ""
-        for kind in (COMPLETE, FAILED):
-            condition = job.find_condition(kind)
-            if condition is not None and condition.get("status") == "True":
-                screen.state, screen.ended = kind, condition.get("lastTransitionTime", "")
-                screen.reason, screen.message = condition.get("reason", ""), condition.get("message", "")
-                return
+        condition = job.end_condition
+        if condition is not None:
+            screen.state, screen.ended = job.state_until_gone.word, condition.get("lastTransitionTime", "")
+            screen.reason, screen.message = condition.get("reason", ""), condition.get("message", "")
+            return
         waiting = job.waiting
         if job.is_true(SUSPENDED):
             screen.state, screen.message = SUSPENDED, "nothing of it runs until it is resumed"
@@ -175,10 +177,10 @@ class Model:
         else:
             screen.state = self._state_of_ranks(job)
 
-    def _state_of_ranks(self, job: TrainJob) -> str:
+    def _state_of_ranks(self, job: TrainingJob) -> str:
         if any(rank.state == RANK_RUNNING for rank in self.screen.ranks):
             return RUNNING
-        active = any(step.get("active") for step in job.steps)
+        active = job.is_active
         if self.screen.state == RUNNING or (active and not self.screen.ranks):
             return RUNNING if self.screen.state == RUNNING else STARTING
         return STARTING if self.screen.ranks or active or self.screen.state == STARTING else SUBMITTED

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainmaster.api import labels
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_text
-from trainmaster.api.training.restarts import read_first
+from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod, read_running, read_terminated, read_waiting
 
 WAITING, STARTING, RUNNING = "waiting", "starting", "running"
@@ -39,14 +37,14 @@ class Rank:
 
 def read_rank(raw: Object) -> Rank:
     pod = Pod(raw)
-    marks = {**pod.annotations, **pod.labels}
+    place = find_place(raw)
     container = _find_container(pod)
     word, detail = _describe(pod, container)
     ended = read_terminated(container)
     return Rank(
-        job=marks.get(labels.REPLICATED_JOB_NAME, "node"),
-        index=_read_number(marks, labels.JOB_INDEX) + _read_number(marks, labels.COMPLETION_INDEX),
-        attempt=read_first(raw) + _read_number(marks, labels.RESTART_ATTEMPT),
+        job="node" if place is None else place.job,
+        index=0 if place is None else place.job_index + place.index,
+        attempt=0 if place is None else place.attempt,
         state=word,
         pod=pod.name,
         uid=pod.uid,
@@ -54,11 +52,6 @@ def read_rank(raw: Object) -> Rank:
         started=read_text(read_running(container), "startedAt") or read_text(ended, "startedAt"),
         finished=read_text(ended, "finishedAt"),
     )
-
-
-def _read_number(marks: Mapping[str, str], key: str) -> int:
-    text = marks.get(key, "")
-    return int(text) if text.isdecimal() else 0
 
 
 def _find_container(pod: Pod) -> Fields:

@@ -1,7 +1,7 @@
-"""Follows one TrainJob until it is over, or until somebody has seen enough.
+"""Follows one training job until it is over, or until somebody has seen enough.
 
-Three streams come in side by side: the TrainJob, its Pods, and what they print; each is told to the model and shown. A
-stream that breaks is opened again. The job is over when its TrainJob says so and everything that was printed is read.
+Three streams come in side by side: the job, its Pods, and what they print; each is told to the model and shown. A
+stream that breaks is opened again. The job is over when it says so itself and everything that was printed is read.
 Signals and keys arrive through `Answers`; leaving gives back what was taken, however it is left.
 """
 
@@ -13,9 +13,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import PODS, TRAIN_JOBS
+from trainmaster.api.resources import PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli.view.contract import FollowingView, Shown
 from trainmaster.cli.view.endings import FollowingEnd
@@ -102,7 +101,7 @@ class FollowingSession:
         screen = self._model.screen
         selector = f"metadata.name={screen.name}"
         try:
-            page = await self._client.list(TRAIN_JOBS, screen.namespace, ListOptions(field_selector=selector))
+            page = await self._client.list(self._model.kind.gvr, screen.namespace, ListOptions(field_selector=selector))
             for trainjob in page.items:
                 self._model.see_trainjob(trainjob)
             if page.items and not screen.is_over:
@@ -110,7 +109,7 @@ class FollowingSession:
                 await self._wait_briefly(options)
             if not screen.is_over:
                 return False
-            selector = f"{JOBSET_NAME}={screen.name}"
+            selector = f"{self._model.kind.pod_label}={screen.name}"
             for pod in (await self._client.list(PODS, screen.namespace, ListOptions(label_selector=selector))).items:
                 self._model.see_pod(pod)
         except (StatusError, OSError):
@@ -123,7 +122,7 @@ class FollowingSession:
         try:
             async with (
                 asyncio.timeout(_SHORT_SECONDS),
-                self._client.watch(TRAIN_JOBS, screen.namespace, options) as events,
+                self._client.watch(self._model.kind.gvr, screen.namespace, options) as events,
             ):
                 async for event in events:
                     if event.type == "DELETED":
@@ -156,10 +155,10 @@ class FollowingSession:
 
     async def _stop(self) -> None:
         """Suspends it: ranks are asked to stop and have time to save, and the job can go on later."""
-        screen = self._model.screen
+        screen, kind = self._model.screen, self._model.kind
         try:
             await self._client.patch(
-                TRAIN_JOBS, screen.name, PatchType.MERGE, {"spec": {"suspend": True}}, screen.namespace
+                kind.gvr, screen.name, PatchType.MERGE, kind.build_suspension(True), screen.namespace
             )
         except NotFound:
             self._model.see_deleted()
@@ -185,7 +184,7 @@ class FollowingSession:
             else:
                 self._see_trainjob(obj)
 
-        await self._keep_watching(TRAIN_JOBS, f"metadata.name={name}", "", begin, change)
+        await self._keep_watching(self._model.kind.gvr, f"metadata.name={name}", "", begin, change)
 
     def _see_trainjob(self, trainjob: Object) -> None:
         self._model.see_trainjob(trainjob)
@@ -219,7 +218,8 @@ class FollowingSession:
             self._note_pods(known)
             self._show()
 
-        await self._keep_watching(PODS, "", f"{JOBSET_NAME}={self._model.screen.name}", begin, change)
+        selector = f"{self._model.kind.pod_label}={self._model.screen.name}"
+        await self._keep_watching(PODS, "", selector, begin, change)
 
     def _note_pods(self, known: dict[str, Object]) -> None:
         if known:

@@ -61,14 +61,13 @@ class UnblockingChange:
 class Questions:
     """About one TrainJob that waits, on one copy of the world."""
 
-    def __init__(self, view: View, trainjob: Object, now: Now) -> None:
+    def __init__(self, view: View, job: TrainJob, now: Now) -> None:
         self._view = view
         self._world = Overlay(view)
         self._now = now
-        self._trainjob = trainjob
-        self.namespace: str = trainjob["metadata"]["namespace"]
-        self.name: str = trainjob["metadata"]["name"]
-        self._runtime = find_live_runtime(trainjob, view)
+        self._trainjob: Object = dict(job.raw)
+        self.namespace, self.name = job.namespace, job.name
+        self._runtime = find_live_runtime(job.raw, view)
         self._without: Overlay | None = None
 
     def list_changes(self, lacking: Sequence[str]) -> list[UnblockingChange]:

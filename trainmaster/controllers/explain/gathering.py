@@ -13,11 +13,11 @@ from trainmaster.api.resources import (
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
-    TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
 from trainmaster.client.contract import Client
 from trainmaster.client.listed import ListedView, fetch
+from trainmaster.jobs.kinds import TRAINING_KINDS
 
 _QUEUE = (PODS, JOB_SETS, JOBS)
 """What the queue is made of: without all of it, in all namespaces, nothing can be said about who comes first."""
@@ -25,12 +25,13 @@ _QUEUE = (PODS, JOB_SETS, JOBS)
 
 async def collect(client: Client, namespace: str) -> ListedView:
     """All that the answer depends on. Who may not list all namespaces gets what the own one says, and no promises."""
-    wanted: dict[GVR, str] = dict.fromkeys((TRAIN_JOBS, *_QUEUE), "")
+    jobs = [model.gvr for model in TRAINING_KINDS.values()]
+    wanted: dict[GVR, str] = dict.fromkeys((*jobs, *_QUEUE), "")
     wanted |= {NODES: "", PRIORITY_CLASSES: "", CLUSTER_TRAINING_RUNTIMES: ""}
     # ConfigMaps: the snapshots of runtimes, and two policies of the installation.
     wanted |= {TRAINING_RUNTIMES: namespace, LIMIT_RANGES: namespace, RESOURCE_QUOTAS: namespace, CONFIG_MAPS: ""}
     view = await fetch(client, wanted)
-    if not view.missing & {TRAIN_JOBS, *_QUEUE, CONFIG_MAPS}:
+    if not view.missing.issuperset(jobs) and not view.missing & {*_QUEUE, CONFIG_MAPS}:
         return view
-    own = dict.fromkeys((TRAIN_JOBS, *_QUEUE, TRAINING_RUNTIMES, CONFIG_MAPS, LIMIT_RANGES), namespace)
+    own = dict.fromkeys((*jobs, *_QUEUE, TRAINING_RUNTIMES, CONFIG_MAPS, LIMIT_RANGES), namespace)
     return await fetch(client, {**own, CLUSTER_TRAINING_RUNTIMES: ""})

@@ -1,4 +1,4 @@
-"""One TrainJob explained: its state in one sentence, and where it waits its place, what frees it and what would start
+"""One job explained: its state in one sentence, and where it waits its place, what frees it and what would start
 it now.
 
 `explain(view, namespace, name, now)` reads a view and nothing else, so the command line (from lists), a server (from
@@ -14,12 +14,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainmaster.api.admission.trainjobs import find_runtime
-from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.reading import read_text
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS, TRAIN_JOBS
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS
 from trainmaster.api.state_texts import WAITING as WORDS
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
@@ -32,19 +31,20 @@ from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe as describe_verdict
 from trainmaster.controllers.trainjob.verdict import describe as describe_failure
 from trainmaster.jobs.janitor import describe_age
+from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod, read_waiting
-from trainmaster.jobs.models.trainjobs import (
+from trainmaster.jobs.models.training import (
     COMPLETE,
     DELETING,
-    FAILED,
     RUNNING,
     STARTING,
     SUSPENDED,
     WAITING,
-    TrainJob,
+    TrainingJob,
 )
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
@@ -75,26 +75,31 @@ class JobExplanation:
 
 
 def explain(view: View, namespace: str, name: str, now: Now, *, proposals: bool = True) -> JobExplanation | None:
-    """None: there is no such TrainJob. `proposals`: also what would start it, which with hundreds in the queue takes a
+    """None: there is no such job. `proposals`: also what would start it, which with hundreds in the queue takes a
     second for each."""
-    trainjob = view.find(TRAIN_JOBS, namespace, name)
-    return None if trainjob is None else _Explainer(view, trainjob, now, proposals=proposals).explain()
+    job = _find_job(view, namespace, name)
+    return None if job is None else _Explainer(view, job, now, proposals=proposals).explain()
+
+
+def _find_job(view: View, namespace: str, name: str) -> TrainingJob | None:
+    for model in TRAINING_KINDS.values():
+        found = view.find(model.gvr, namespace, name)
+        if found is not None:
+            return model(found)
+    return None
 
 
 def list_waiting(view: View, namespace: str = "") -> list[tuple[str, str]]:
-    """(namespace, name) of the TrainJobs that say why they wait, those that wait longest first; then those of which a
-    Pod finds no node, as on a cluster whose TrainJobs say nothing, or lacks something (a Secret, a claim)."""
-    found, unplaced = [], _list_unplaced(view, namespace)
-    for job in map(TrainJob, view.list(TRAIN_JOBS, namespace)):
-        place = (job.namespace, job.name)
-        if job.waiting or place in unplaced:
-            found.append((str(job.waiting.get("since") or "~"), place))
+    """(namespace, name) of the jobs that say why they wait, those that wait longest first; then those of which a Pod
+    finds no node, as on a cluster whose jobs say nothing, or lacks something (a Secret, a claim)."""
+    found, unplaced = [], [pod for pod in map(Pod, view.list(PODS, namespace)) if _finds_no_node(pod) or _lacks(pod)]
+    for model in TRAINING_KINDS.values():
+        troubled = {(pod.namespace, pod.labels.get(model.pod_label)) for pod in unplaced}
+        for job in map(model, view.list(model.gvr, namespace)):
+            place = (job.namespace, job.name)
+            if job.waiting or place in troubled:
+                found.append((str(job.waiting.get("since") or "~"), place))
     return [place for _, place in sorted(found)]
-
-
-def _list_unplaced(view: View, namespace: str) -> set[tuple[str, str]]:
-    pods = map(Pod, view.list(PODS, namespace))
-    return {(pod.namespace, pod.jobset) for pod in pods if pod.jobset and (_finds_no_node(pod) or _lacks(pod))}
 
 
 def _finds_no_node(pod: Pod) -> bool:
@@ -108,19 +113,17 @@ def _lacks(pod: Pod) -> bool:
 
 
 class _Explainer:
-    def __init__(self, view: View, trainjob: Object, now: Now, *, proposals: bool) -> None:
+    def __init__(self, view: View, job: TrainingJob, now: Now, *, proposals: bool) -> None:
         self._view = view
-        self._raw = trainjob
-        self._job = TrainJob(trainjob)
+        self._job = job
         self._proposals = proposals
         self._now = now
         self._place = (self._job.namespace, self._job.name)
 
     def explain(self) -> JobExplanation:
-        for state in (COMPLETE, FAILED):
-            condition = self._job.find_condition(state)
-            if condition is not None and condition.get("status") == "True":
-                return self._explain_end(state, condition)
+        condition = self._job.end_condition
+        if condition is not None:
+            return self._explain_end(self._job.state_until_gone.word, condition)
         if self._job.is_deleting:
             return self._explain_deletion()
         if self._job.is_suspended or self._job.is_true(SUSPENDED):
@@ -184,8 +187,9 @@ class _Explainer:
         namespace, name = self._place
         sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: nothing of it runs"
         todo = [f"trainmaster resume {name} -n {namespace}"]
-        if self._find_node() is not None:
-            starts = Questions(self._view, self._raw, self._now).would_resume()
+        questions = self._ask()
+        if questions is not None:
+            starts = questions.would_resume()
             todo.append(
                 "it would start at once" if starts else "it would wait in the queue: there is no room for it now"
             )
@@ -198,8 +202,9 @@ class _Explainer:
             return self._explain_queued(*found, reason=reason, since=since)
         todo = [find_advice(reason)]
         changes: tuple[UnblockingChange, ...] = ()
-        if _QUOTA in message and self._proposals and self._find_node() is not None:
-            changes = tuple(Questions(self._view, self._raw, self._now).list_smaller())
+        questions = self._ask() if _QUOTA in message and self._proposals else None
+        if questions is not None:
+            changes = tuple(questions.list_smaller())
         if waiting.get("until"):
             left = (parse_time(waiting["until"]) - self._now.wall).total_seconds()
             todo.insert(0, f"goes on by itself in {describe_age(max(0.0, left))}, at {waiting['until']}")
@@ -222,8 +227,8 @@ class _Explainer:
         sentence = describe_verdict(verdict, room, ledger.list_holders())
         changes: list[UnblockingChange] = []
         unblock: list[str] = []
-        if self._proposals:
-            questions = Questions(self._view, self._raw, self._now)
+        questions = self._ask() if self._proposals else None
+        if questions is not None:
             changes = questions.list_changes(verdict.lacking)
             if verdict.kind is VerdictKind.WAITS:
                 unblock = [self._tell_release(label) for label in questions.list_releases()]
@@ -246,11 +251,10 @@ class _Explainer:
     def _tell_release(self, label: str) -> str:
         """When somebody else ends, and how long that may take where it is known."""
         namespace, _, name = label.partition("/")
-        found = self._view.find(TRAIN_JOBS, namespace, name)
+        other = _find_job(self._view, namespace, name)
         text = f"when {label} ends"
-        if found is None:
+        if other is None:
             return text
-        other = TrainJob(found)
         _, remaining = other.progress
         if remaining is not None:
             return f"{text}, in about {describe_age(remaining)} by its own estimate"
@@ -262,9 +266,8 @@ class _Explainer:
 
     def _look(self) -> tuple[SchedulingVerdict, NodeRoom, int] | None:
         """What the scheduler thinks of it, where it is the scheduler's turn."""
-        jobset = self._view.find(JOB_SETS, *self._place)
-        node = self._find_node()
-        if jobset is None or node is None:
+        uid, node = self._find_gang(), self._find_node()
+        if not uid or node is None:
             return None
         ledger = read_ledger(self._view)
         policy = read_node_policy(self._view.find(CONFIG_MAPS, NAMESPACE, NAME))
@@ -272,12 +275,29 @@ class _Explainer:
         # All of the queue: the scheduler's own walk ends where nothing is left to give.
         look = SchedulingPass(self._view, ledger, Node(node), room, policy, to_the_end=True).run()
         queue = sum(1 for verdict in look.waiting if verdict.position)
-        gang = build_gang(self._place[0], jobset["metadata"]["uid"])
+        gang = build_gang(self._place[0], uid)
         own = next((one for one in look.waiting if one.gang.id == gang), None)
         return None if own is None else (own, room, queue)
 
     def _find_node(self) -> Object | None:
         return self._view.find(NODES, "", NODE)
+
+    def _find_jobset(self) -> JobSet | None:
+        found = self._view.find(JOB_SETS, *self._place) if self._job.has_jobset else None
+        return JobSet(found) if found is not None and JobSet(found).is_owned_by(self._job.uid) else None
+
+    def _find_gang(self) -> str:
+        """The uid by which the scheduler and its Pods know it; "" while it has none."""
+        if not self._job.has_jobset:
+            return self._job.uid
+        jobset = self._find_jobset()
+        return "" if jobset is None else jobset.uid
+
+    def _ask(self) -> Questions | None:
+        """Only a TrainJob can be compiled anew, to try what would start it, and only our scheduler can be asked."""
+        if not isinstance(self._job, TrainJob) or self._find_node() is None:
+            return None
+        return Questions(self._view, self._job, self._now)
 
     # At work
 
@@ -294,16 +314,15 @@ class _Explainer:
         text = "; ".join(self._list_pod_reasons(pods)) or "its Pods are being made"
         sentence = f"is starting since {self._tell_age(created)}: {text}"
         namespace, name = self._place
-        todo = () if pods else (f"if this lasts: `trainmaster doctor trainjob {name} -n {namespace}`",)
+        todo = () if pods else (f"if this lasts: `trainmaster doctor {self._job.word} {name} -n {namespace}`",)
         if "not found" in text:
             todo = ("create what is missing, and it goes on by itself; or delete the job and correct the name",)
         return self._make(STARTING, sentence, since=created, unblock=todo, facts=facts)
 
     def _list_pods(self) -> list[Pod]:
-        jobset = self._view.find(JOB_SETS, *self._place)
-        if jobset is None:
-            return []
-        return list(map(Pod, self._view.list(PODS, self._place[0], {JOBSET_UID: jobset["metadata"]["uid"]})))
+        uid, job = self._find_gang(), self._job
+        pods = self._view.list(PODS, job.namespace, {job.pod_label: job.name}) if uid else ()
+        return [Pod(pod) for pod in pods if (place := job.find_place(pod)) is not None and place.jobset == uid]
 
     def _list_pod_reasons(self, pods: list[Pod]) -> Iterator[str]:
         """What Pods that do not run yet say, each text once."""
@@ -324,10 +343,8 @@ class _Explainer:
         if percent is not None:
             more = f", about {describe_age(remaining)} left by its own estimate" if remaining is not None else ""
             yield f"progress {percent} %{more}"
-        found = self._view.find(JOB_SETS, *self._place)
-        jobset = JobSet(found) if found is not None else None
-        if jobset is not None and jobset.restarts:
-            times, most = jobset.restarts, jobset.max_restarts
+        _, times, most = self._job.read_attempts(self._find_jobset())
+        if times:
             yield f"restarted {times} time{'s' if times > 1 else ''}" + (f" of at most {most}" if most else "")
         if self._job.failure:
             yield describe_failure(self._job.failure)
@@ -340,7 +357,7 @@ class _Explainer:
             yield ttl
 
     def _find_ttl(self) -> str:
-        term = find_ttl(self._raw, find_retention_runtime(self._view, self._raw), find_policy(self._view))
+        term = find_ttl(self._job.raw, find_retention_runtime(self._view, self._job), find_policy(self._view))
         return f"deleted {describe_age(term.seconds)} after its end, by {term.source}" if term is not None else ""
 
     def _tell_age(self, moment: str) -> str:
@@ -361,10 +378,10 @@ def find_advice(reason: str) -> str:
     return words.advice if words is not None else "read the message"
 
 
-def _find_deadline_end(view: View, trainjob: TrainJob) -> datetime | None:
+def _find_deadline_end(view: View, job: TrainingJob) -> datetime | None:
     """When its deadline stops it, by the wall clock. None: it has none, or its clock stands still."""
-    term = find_deadline(trainjob.raw, find_runtime(trainjob.raw, view))
-    if term is None or trainjob.is_suspended:
+    term = find_deadline(job.raw, find_runtime(job.raw, view) if job.runtime else None)
+    if term is None or job.is_suspended:
         return None
-    start = read_text(trainjob.find_condition(SUSPENDED), "lastTransitionTime") or trainjob.created_at
+    start = read_text(job.find_condition(SUSPENDED), "lastTransitionTime") or job.created_at
     return parse_time(start) + timedelta(seconds=term.seconds)

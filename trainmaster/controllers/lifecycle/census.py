@@ -19,7 +19,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.client.view import SummaryView, View
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
-from trainmaster.controllers.lifecycle.finish import COMPLETE, FAILED, find_policy, find_retention_runtime
+from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
 from trainmaster.controllers.metrics import (
     CLEANUP_RETRIES,
     DELETION_LATENESS,
@@ -32,14 +32,17 @@ from trainmaster.controllers.metrics import (
     UPSTREAM_LIFETIME,
 )
 from trainmaster.engine.apply import Apply
+from trainmaster.jobs.kinds import read_training_job
+from trainmaster.jobs.models.training import COMPLETE, FAILED, RUNNING, SUSPENDED
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, parse_time
 from trainmaster.kit.metrics import Metrics
 
-PENDING, RUNNING, SUSPENDED, TERMINATING = "Pending", "Running", "Suspended", "Terminating"
+PENDING, TERMINATING = "Pending", "Terminating"
 _GROUP = TRAIN_JOBS.group
-_REASONS = {retention.CONTROLLER.name: "ttl", limits.CONTROLLER.name: "history_limit"}
+_TTLS = {controller.name for controller in retention.CONTROLLERS}
+_REASONS = {**dict.fromkeys(sorted(_TTLS), "ttl"), limits.CONTROLLER.name: "history_limit"}
 
 
 def find_state(trainjob: TrainJob) -> str:
@@ -50,7 +53,7 @@ def find_state(trainjob: TrainJob) -> str:
         return end[0]
     if trainjob.is_true(SUSPENDED):
         return SUSPENDED
-    return RUNNING if any(step.get("active") for step in trainjob.steps) else PENDING
+    return RUNNING if trainjob.is_active else PENDING
 
 
 def find_runtime_ref(trainjob: TrainJob) -> str:
@@ -153,7 +156,7 @@ class Deletions:
             deletes = [write for write in writes if isinstance(write, Delete)] if field_manager in _REASONS else ()
             if not deletes:
                 return await apply(writes, field_manager)
-            late = [self._measure(write) for write in deletes] if field_manager == retention.CONTROLLER.name else ()
+            late = [self._measure(write) for write in deletes] if field_manager in _TTLS else ()
             failpoints.hit("retention.before_delete")
             applied = await apply(writes, field_manager)
             failpoints.hit("retention.after_delete")
@@ -169,14 +172,14 @@ class Deletions:
         return deleting
 
     def _measure(self, write: Delete) -> float | None:
-        trainjob = self._view.find(write.gvr, write.namespace, write.name)
-        end = None if trainjob is None else TrainJob(trainjob).end
-        if trainjob is None or end is None:
+        found = self._view.find(write.gvr, write.namespace, write.name)
+        job = None if found is None else read_training_job(found)
+        if job is None or job.end is None:
             return None
-        term = find_ttl(trainjob, find_retention_runtime(self._view, trainjob), find_policy(self._view))
+        term = find_ttl(job.raw, find_retention_runtime(self._view, job), find_policy(self._view))
         if term is None:
             return None
-        due = parse_time(end[1]) + timedelta(seconds=term.seconds)
+        due = parse_time(job.end[1]) + timedelta(seconds=term.seconds)
         return max(0.0, (self._clock.now() - due).total_seconds())
 
 

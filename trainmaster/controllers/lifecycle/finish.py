@@ -1,8 +1,9 @@
-"""When a TrainJob ended, and under which runtime: what retention is counted from and decided by."""
+"""When a job ended, and under which runtime: what retention is counted from and decided by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import ClassVar
 
 from trainmaster.api.admission.trainjobs import find_live_runtime, find_runtime, find_snapshot
@@ -11,18 +12,20 @@ from trainmaster.api.lifecycle.policy import RetentionPolicy, read_policy
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.training import snapshots
-from trainmaster.api.training.ends import FINISHED
 from trainmaster.client.view import View
 from trainmaster.engine.request import Request
+from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 
-COMPLETE, FAILED = FINISHED
 
-
-def find_retention_runtime(view: View, trainjob: Fields) -> Object | None:
+def find_retention_runtime(view: View, job: TrainingJob) -> Object | None:
     """The live runtime while it is the one that the job began with, so that a changed TTL reaches finished jobs;
-    else the snapshot."""
+    else the snapshot. None for a kind without runtimes."""
+    if not job.runtime:
+        return None
+    trainjob = job.raw
     live = find_live_runtime(trainjob, view)
     text = find_snapshot(trainjob, view)
     if live is not None and text is not None and snapshots.find_uid(text) == live["metadata"].get("uid"):
@@ -77,11 +80,16 @@ class FinishedByRuntime:
                 del self._finished[runtime]
 
 
-def _is_left(trainjob: TrainJob) -> bool:
+def _is_left(job: TrainingJob) -> bool:
     """It is over and not yet on its way out."""
-    return trainjob.is_finished and not trainjob.is_deleting
+    return job.is_finished and not job.is_deleting
 
 
-def list_finished(view: View, namespace: str = "") -> Iterable[TrainJob]:
-    """Those that are over and not yet on their way out."""
-    return filter(_is_left, map(TrainJob, view.list(TRAIN_JOBS, namespace)))
+def list_finished(view: View, model: type[TrainingJob], namespace: str = "") -> Iterable[TrainingJob]:
+    """Those of a kind that are over and not yet on their way out."""
+    return filter(_is_left, map(model, view.list(model.gvr, namespace)))
+
+
+def list_all_finished(view: View, namespace: str = "") -> Iterable[TrainingJob]:
+    """The same of all kinds."""
+    return chain.from_iterable(list_finished(view, model, namespace) for model in TRAINING_KINDS.values())

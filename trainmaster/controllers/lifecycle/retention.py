@@ -1,4 +1,4 @@
-"""`ttlSecondsAfterFinished`: a finished TrainJob is archived, kept for its time, and deleted with all that it owns.
+"""`ttlSecondsAfterFinished`: a finished job is archived, kept for its time, and deleted with all that it owns.
 
 Everything is computed from what is stored, on every look: the end (its condition's time), the term in force (job,
 runtime, installation). So no restart, conflict or lost lease can lose a deletion; each only delays it. The delete names
@@ -16,7 +16,7 @@ from functools import partial
 
 from trainmaster.api.lifecycle.terms import EffectiveTerm, find_ttl
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAINING_RUNTIMES
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
@@ -32,45 +32,54 @@ from trainmaster.engine.draft import Draft, ObjectDraft, build_delete
 from trainmaster.engine.plan import NOTHING, Effect, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
+from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
+NAME = "retention"
 ARCHIVE = "archive"
-"""Name of the effect; its subject is the finished TrainJob."""
+"""Name of the effect; its subject is the finished job."""
 RETRY = 60.0
 """Seconds between attempts to archive what could not be archived."""
+_RUNTIMES = (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
 _ORDINARY_FINALIZERS = ("foregroundDeletion", "orphan")
 
 
 def reconcile(
-    context: LifecycleContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
+    context: LifecycleContext,
+    view: View,
+    request: Request,
+    now: Now,
+    refusals: Sequence[WriteRefusal] = (),
+    model: type[TrainingJob] = TrainJob,
 ) -> Plan:
-    found = view.find(TRAIN_JOBS, request.namespace, request.name)
+    found = view.find(model.gvr, request.namespace, request.name)
     if found is None:
         return NOTHING
-    trainjob = TrainJob(found)
-    if trainjob.is_deleting:
-        return _explain_stuck(trainjob)
-    end = trainjob.end
+    job = model(found)
+    if job.is_deleting:
+        return _explain_stuck(job)
+    end = job.end
     if end is None:
         return NOTHING
-    uid = trainjob.uid
-    term = find_ttl(found, find_retention_runtime(view, found), find_policy(view))
+    uid = job.uid
+    term = find_ttl(found, find_retention_runtime(view, job), find_policy(view))
     archived = context.ledger is None or context.ledger.is_archived(uid)
     trouble = None if archived or context.ledger is None else context.ledger.find_trouble(uid)
     # Asked for without a term too: one that is set later counts from an end that no jump of the clock since has moved.
     passed = now.since(uid, "finished", end[1])
     left = None if term is None else term.seconds - passed
-    draft = ObjectDraft(TRAIN_JOBS, trainjob)
+    draft = ObjectDraft(model.gvr, job)
     if left is not None and left <= 0 and archived and not refusals:
-        draft.write(build_delete(TRAIN_JOBS, trainjob, versioned=True))
+        draft.write(build_delete(model.gvr, job, versioned=True))
         return draft.build_plan()
     text = _explain_kept(left, trouble, refusals)
     if context.publish:
-        draft.status["retention"] = _describe(term, end[1], text)
-        if text and draft.status["retention"] != trainjob.status.get("retention"):
-            draft.note(trainjob, "NotDeleted", text, warning=True)
+        draft.status["retention"] = _describe(job, term, end[1], text)
+        if text and draft.status["retention"] != job.status.get("retention"):
+            draft.note(job, "NotDeleted", text, warning=True)
     if not archived:
         draft.effects.append(Effect(ARCHIVE, found))
     draft.wake_after(RETRY if trouble else left if left is not None and left > 0 else None)
@@ -85,62 +94,66 @@ def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[Wr
     return ""
 
 
-def _describe(term: EffectiveTerm | None, end: str, message: str) -> Object | None:
+def _describe(job: TrainingJob, term: EffectiveTerm | None, end: str, message: str) -> Object | None:
     """`status.retention`: the term in force, who set it, and when the job goes."""
     if term is None:
         return None
-    source = term.source if term.wanted is None else f"{term.source}, instead of {term.wanted} on the TrainJob"
+    source = term.source if term.wanted is None else f"{term.source}, instead of {term.wanted} on the {job.kind}"
     moment = format_time(parse_time(end) + timedelta(seconds=term.seconds))
     retention: Object = {"ttlSecondsAfterFinished": term.seconds, "source": source, "deleteAt": moment}
     return {**retention, "message": message} if message else retention
 
 
-def _explain_stuck(trainjob: TrainJob) -> Plan:
+def _explain_stuck(job: TrainingJob) -> Plan:
     """Somebody's finalizer keeps a deleted job. It is reported and never removed: its owner has a reason, or is gone
     and a person decides (`trainmaster cleanup --clear-finalizers`)."""
-    foreign = [name for name in trainjob.finalizers if name not in _ORDINARY_FINALIZERS]
+    foreign = [name for name in job.finalizers if name not in _ORDINARY_FINALIZERS]
     if not foreign:
         return NOTHING
     draft = Draft()
     text = f"deleted, and kept by {', '.join(foreign)}: whoever set that has to remove it"
-    draft.note(trainjob, "FinalizerPending", text, warning=True)
+    draft.note(job, "FinalizerPending", text, warning=True)
     return draft.build_plan()
 
 
-def map_trainjob(view: View, obj: Object) -> Iterable[Request]:
+def map_job(view: View, obj: Object) -> Iterable[Request]:
     """Only what is over, or on its way out, concerns retention: jobs at work cost nothing here."""
-    trainjob = TrainJob(obj)
-    if not trainjob.is_finished and not trainjob.is_deleting:
+    job = read_training_job(obj)
+    if not job.is_finished and not job.is_deleting:
         return ()
-    return (_make_request(trainjob),)
+    return (_make_request(job),)
 
 
 def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
     return summarize(view, FinishedByRuntime).list_of(runtime)
 
 
-def map_policy(view: View, config_map: Object) -> Iterable[Request]:
+def map_policy(model: type[TrainingJob], view: View, config_map: Object) -> Iterable[Request]:
     if is_policy(config_map):
-        yield from (_make_request(trainjob) for trainjob in list_finished(view))
+        yield from map(_make_request, list_finished(view, model))
 
 
-def _make_request(trainjob: TrainJob) -> Request:
-    return Request(trainjob.namespace, trainjob.name)
+def _make_request(job: TrainingJob) -> Request:
+    return Request(job.namespace, job.name)
 
 
-def build_controller(context: LifecycleContext | None = None) -> Controller:
+def build_controllers(context: LifecycleContext | None = None) -> tuple[Controller, ...]:
+    """One for each kind of training job."""
+    return tuple(build_controller(context, model) for model in TRAINING_KINDS.values())
+
+
+def build_controller(context: LifecycleContext | None = None, model: type[TrainingJob] = TrainJob) -> Controller:
     return Controller(
-        name="retention",
-        kind=TRAIN_JOBS,
-        reconcile=partial(reconcile, context or LifecycleContext()),
+        name=NAME if model is TrainJob else f"{NAME}-{model.gvr.plural}",
+        kind=model.gvr,
+        reconcile=partial(reconcile, context or LifecycleContext(), model=model),
         reporter="trainmaster-lifecycle",
         sources=(
-            ChangeSource(TRAIN_JOBS, map_trainjob),
-            ChangeSource(TRAINING_RUNTIMES, map_runtime),
-            ChangeSource(CLUSTER_TRAINING_RUNTIMES, map_runtime),
-            ChangeSource(CONFIG_MAPS, map_policy),
+            ChangeSource(model.gvr, map_job),
+            *(ChangeSource(gvr, map_runtime) for gvr in _RUNTIMES if model is TrainJob),
+            ChangeSource(CONFIG_MAPS, partial(map_policy, model)),
         ),
     )
 
 
-CONTROLLER = build_controller()
+CONTROLLERS = build_controllers()

@@ -1,4 +1,4 @@
-"""The first half of `jobs.logs.stream`: what there is of a TrainJob's logs, attempt by attempt, merged by time."""
+"""The first half of `jobs.logs.stream`: what there is of a job's logs, attempt by attempt, merged by time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
-from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import Object
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, LogOptions
+from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.logs.contract import (
     ATTEMPT,
     GAP,
@@ -26,16 +26,17 @@ from trainmaster.jobs.logs.contract import (
     await_kept,
 )
 from trainmaster.jobs.logs.lines import Position, Stamped, read_lines, skip_known, sort_key
-from trainmaster.jobs.lookups import list_pods
+from trainmaster.jobs.lookups import read_parts
 from trainmaster.jobs.models.pods import Pod, count_restarts, has_started, is_between_runs, read_last_terminated
+from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import Clock
 
 _TURN = 100
 """Lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunSource:
+class RunSource(NamedTuple):
     """One run of one container, from its Pod or from what was kept."""
 
     place: PodPlace
@@ -46,20 +47,21 @@ class RunSource:
 
 
 async def read_beginning(
-    client: Client, clock: Clock, trainjob: Object, wanted: JobLogOptions, kept: Kept, positions: Positions
+    client: Client, clock: Clock, job: TrainingJob, wanted: JobLogOptions, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
-    pods, jobsets = await list_pods(client, trainjob)
+    parts = await read_parts(client, job)
+    pods = parts.pods
     if not wanted.last_attempt:
         newest = max((place.attempt for pod in pods if (place := find_place(pod)) is not None), default=0)
         earlier = [attempt for attempt in range(newest) if wanted.attempt in (None, attempt)]
-        await await_kept(clock, kept, trainjob["metadata"]["uid"], jobsets, earlier)
+        await await_kept(clock, kept, job.uid, parts.uids, earlier)
     sources = [source for pod in pods for source in _list_pod_sources(pod, wanted)]
     alive = {place.pod for pod in pods if (place := find_place(pod)) is not None}
-    logs = kept.list_logs(trainjob["metadata"]["uid"], jobsets)
+    logs = kept.list_logs(job.uid, parts.uids)
     for log in logs:
         if log.place.pod not in alive and wanted.fits(log.place, log.container):
             sources.append(RunSource(log.place, log.container, log.restart, kept=log))
-    entries = read_attempts(client, trainjob["metadata"]["namespace"], sources, wanted, kept, positions)
+    entries = read_attempts(client, job.namespace, sources, wanted, kept, positions)
     async with aclosing(entries):
         async for entry in entries:
             yield entry

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from trainmaster.api.log_paths import PodPlace
 from trainmaster.api.status import StatusError
 from trainmaster.jobs.logs.lines import Position, Stamped
+from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.kit.clock import Clock
 
 ATTEMPT, GAP, WAITING, TROUBLE = "attempt", "gap", "waiting", "trouble"
@@ -91,8 +91,8 @@ class KeptLog(Protocol):
 class Kept(Protocol):
     """Logs that outlived their Pods: `trainmaster.history.kept_logs`."""
 
-    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
-        """Of the TrainJob with that uid; `jobsets` are uids that the caller knows besides."""
+    def list_logs(self, job: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+        """Of the job with that uid; `jobsets` are uids that the caller knows besides."""
         ...
 
     def read(self, log: KeptLog) -> Iterator[Stamped]: ...
@@ -101,21 +101,19 @@ class Kept(Protocol):
 class NothingKept:
     """On a cluster."""
 
-    def list_logs(self, trainjob: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
+    def list_logs(self, job: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
         return ()
 
     def read(self, log: KeptLog) -> Iterator[Stamped]:
         return iter(())
 
 
-async def await_kept(
-    clock: Clock, kept: Kept, trainjob: str, jobsets: Collection[str], attempts: Collection[int]
-) -> None:
+async def await_kept(clock: Clock, kept: Kept, job: str, jobsets: Collection[str], attempts: Collection[int]) -> None:
     """Returns when something was kept of each of these attempts, or soon after: some have left nothing."""
     if isinstance(kept, NothingKept):
         return
     for pause in _PAUSES if attempts else ():
-        if {log.place.attempt for log in kept.list_logs(trainjob, jobsets)}.issuperset(attempts):
+        if {log.place.attempt for log in kept.list_logs(job, jobsets)}.issuperset(attempts):
             return
         await clock.sleep(pause)
 

@@ -1,8 +1,8 @@
-"""The second half of `jobs.logs.stream`: what a TrainJob prints from now on, until it is over.
+"""The second half of `jobs.logs.stream`: what a job prints from now on, until it is over.
 
-Three watches (the TrainJob, its JobSet, its Pods) keep a small picture of the job; every container of every Pod has a
-reader of its own that puts lines into one bounded queue. A reader of a later attempt begins only when those of the
-earlier ones are done. Iterate and close it in one task.
+Watches (of the job, its JobSet if it has one, its Pods) keep a small picture of the job; every container of every Pod
+has a reader of its own that puts lines into one bounded queue. A reader of a later attempt begins only when those of
+the earlier ones are done. Iterate and close it in one task.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from trainmaster.api.labels import JOBSET_NAME
-from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import GVR, Fields, Object
-from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, LogOptions, WatchEvent
 from trainmaster.client.follow import follow
+from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.logs.beginning import read_kept, read_leftovers
 from trainmaster.jobs.logs.contract import (
     ATTEMPT,
@@ -36,10 +35,11 @@ from trainmaster.jobs.logs.contract import (
     is_passing,
 )
 from trainmaster.jobs.logs.lines import Stamped, read_lines
-from trainmaster.jobs.lookups import list_pods
+from trainmaster.jobs.lookups import read_parts
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod, count_restarts, has_started, is_between_runs, is_running
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
@@ -52,9 +52,9 @@ _STALE_SECONDS = 1.0
 
 
 async def follow_lines(
-    client: Client, clock: Clock, trainjob: Object, wanted: JobLogOptions, kept: Kept, positions: Positions
+    client: Client, clock: Clock, job: TrainingJob, wanted: JobLogOptions, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
-    follower = _Follower(client, clock, trainjob, wanted, kept, positions)
+    follower = _Follower(client, clock, job, wanted, kept, positions)
     async with Scope("joblogs") as scope:
         follower.start(scope)
         while (entry := await follower.queue.get()) is not None:
@@ -63,17 +63,16 @@ async def follow_lines(
 
 class _Follower:
     def __init__(
-        self, client: Client, clock: Clock, trainjob: Object, wanted: JobLogOptions, kept: Kept, positions: Positions
+        self, client: Client, clock: Clock, job: TrainingJob, wanted: JobLogOptions, kept: Kept, positions: Positions
     ) -> None:
         self.queue: asyncio.Queue[Entry | None] = asyncio.Queue(_QUEUE)
         self.client, self.clock = client, clock
         self.wanted, self.kept, self.positions = wanted, kept, positions
-        self._trainjob: Object = trainjob
-        self._meta = trainjob["metadata"]
-        self.namespace: str = self._meta["namespace"]
+        self._job = job
+        self.namespace = job.namespace
         self._gone = False
-        self._jobsets: list[str] = []
-        """Uids, in the order in which they were seen."""
+        self._jobsets: list[str] = [] if job.has_jobset else [job.uid]
+        """Uids, in the order in which they were seen: what `PodPlace.jobset` says of its Pods."""
         self._pods: dict[str, Object] = {}
         self._floor = positions.floor
         if wanted.last_attempt and positions.attempt is not None:
@@ -90,10 +89,11 @@ class _Follower:
         self._marking = asyncio.Lock()
 
     def start(self, scope: Scope) -> None:
-        name = f"metadata.name={self._meta['name']}"
-        scope.spawn(self._follow(TRAIN_JOBS, self._see_trainjob, field_selector=name), name="joblogs.trainjob")
-        scope.spawn(self._follow(JOB_SETS, self._see_jobset, field_selector=name), name="joblogs.jobset")
-        selector = f"{JOBSET_NAME}={self._meta['name']}"
+        job, name = self._job, f"metadata.name={self._job.name}"
+        scope.spawn(self._follow(job.gvr, self._see_job, field_selector=name), name="joblogs.job")
+        if job.has_jobset:
+            scope.spawn(self._follow(JOB_SETS, self._see_jobset, field_selector=name), name="joblogs.jobset")
+        selector = f"{job.pod_label}={job.name}"
         scope.spawn(self._follow(PODS, self._see_pod, label_selector=selector), name="joblogs.pods")
         scope.spawn(self._drive(scope), name="joblogs.drive")
 
@@ -141,13 +141,13 @@ class _Follower:
             trouble=self._hear_trouble,
         )
 
-    def _see_trainjob(self, obj: Object, gone: bool) -> None:
-        if obj["metadata"]["uid"] == self._meta["uid"]:
-            self._trainjob, self._gone = obj, gone
+    def _see_job(self, obj: Object, gone: bool) -> None:
+        if obj["metadata"]["uid"] == self._job.uid:
+            self._job, self._gone = type(self._job)(obj), gone
 
     def _see_jobset(self, obj: Object, gone: bool) -> None:
         jobset = JobSet(obj)
-        if jobset.is_owned_by(self._meta["uid"]) and jobset.uid not in self._jobsets:
+        if jobset.is_owned_by(self._job.uid) and jobset.uid not in self._jobsets:
             self._jobsets.append(jobset.uid)
 
     def _see_pod(self, obj: Object, gone: bool) -> None:
@@ -194,12 +194,12 @@ class _Follower:
 
     async def _look_again(self) -> bool:
         try:
-            pods, jobsets = await list_pods(self.client, self._trainjob)
+            parts = await read_parts(self.client, self._job)
         except (StatusError, OSError):
             await self.wait(_STALE_SECONDS)
             return False
-        self._jobsets += sorted(jobsets.difference(self._jobsets))
-        for pod in pods:
+        self._jobsets += sorted(parts.uids.difference(self._jobsets))
+        for pod in parts.pods:
             self._pods.setdefault(pod["metadata"]["name"], pod)
         return True
 
@@ -234,7 +234,7 @@ class _Follower:
         if self._troubled and not self._told_trouble:
             await self.queue.put(LogMark(TROUBLE, attempt, "the server does not answer; asking again until it does"))
         self._told_trouble = self._troubled
-        waiting = TrainJob(self._trainjob).waiting
+        waiting = self._job.waiting
         text = f"{waiting.get('reason', '')}: {waiting.get('message', '')}" if waiting else ""
         if text and text != self._told_waiting:
             await self.queue.put(LogMark(WAITING, attempt, text))
@@ -256,7 +256,7 @@ class _Follower:
             await self.queue.put(LogMark(ATTEMPT, attempt, f"attempt {attempt}{self._explain(attempt)}"))
 
     def _explain(self, attempt: int) -> str:
-        failure = TrainJob(self._trainjob).failure
+        failure = self._job.failure
         if failure is None or failure.get("attempt") != attempt - 1 or failure.get("rank") is None:
             return ""
         who = f"{failure.get('replicatedJob') or 'node'} {failure['rank']}"
@@ -267,10 +267,10 @@ class _Follower:
         end = (self.positions.attempt or 0) + 1 if before is None else before
         wanted = self.wanted.attempt
         missing = {number for number in range(self._floor, end) if wanted in (None, number)} - self._attempts
-        await await_kept(self.clock, self.kept, self._meta["uid"], self._jobsets, missing)
+        await await_kept(self.clock, self.kept, self._job.uid, self._jobsets, missing)
         logs = [
             log
-            for log in self.kept.list_logs(self._meta["uid"], self._jobsets)
+            for log in self.kept.list_logs(self._job.uid, self._jobsets)
             if self._floor <= log.place.attempt
             and (before is None or log.place.attempt < before)
             and self.wanted.fits(log.place, log.container)
@@ -299,15 +299,15 @@ class _Follower:
         return True
 
     async def await_kept(self, place: PodPlace) -> None:
-        await await_kept(self.clock, self.kept, self._meta["uid"], self._jobsets, {place.attempt})
+        await await_kept(self.clock, self.kept, self._job.uid, self._jobsets, {place.attempt})
 
     def list_kept(self, place: PodPlace, container: str) -> list[KeptLog]:
-        logs = self.kept.list_logs(self._meta["uid"], self._jobsets)
+        logs = self.kept.list_logs(self._job.uid, self._jobsets)
         return [log for log in logs if log.place.pod == place.pod and log.container == container]
 
     @property
     def over(self) -> bool:
-        return self._gone or TrainJob(self._trainjob).is_finished
+        return self._gone or self._job.is_finished
 
 
 class _Reader:

@@ -1,4 +1,4 @@
-"""What all processes of one TrainJob print, as one stream: merged over ranks, across restarts, with marks between.
+"""What all processes of one training job print, as one stream: merged over ranks, across restarts, with marks between.
 
 Used by `trainmaster logs`, `trainmaster run` and whoever shows a job live:
 
@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.jobs.logs.beginning import RunSource, read_attempts, read_beginning
 from trainmaster.jobs.logs.contract import Entry, JobLogOptions, Kept, NothingKept, Positions, is_passing
+from trainmaster.jobs.lookups import get_training_job
 from trainmaster.kit.clock import Clock
 
 
@@ -37,11 +37,11 @@ async def watch_lines(
     kept: Kept | None = None,
     resume: Positions | None = None,
 ) -> AsyncGenerator[Entry, None]:
-    """NotFound when there is no such TrainJob. `resume`: what another stream has handed out does not come again."""
-    trainjob = await client.get(TRAIN_JOBS, name, namespace)
+    """NotFound when there is no such job. `resume`: what another stream has handed out does not come again."""
+    job = await get_training_job(client, namespace, name)
     kept = kept or NothingKept()
     positions = resume or Positions()
-    beginning = read_beginning(client, clock, trainjob, wanted, kept, positions)
+    beginning = read_beginning(client, clock, job, wanted, kept, positions)
     try:
         async with aclosing(beginning):
             async for entry in beginning:
@@ -55,7 +55,7 @@ async def watch_lines(
     # Loaded here: reading what there is needs no tasks and no watches.
     from trainmaster.jobs.logs.following import follow_lines  # noqa: PLC0415
 
-    following = follow_lines(client, clock, trainjob, wanted, kept, positions)
+    following = follow_lines(client, clock, job, wanted, kept, positions)
     async with aclosing(following):
         async for entry in following:
             yield entry
@@ -64,7 +64,7 @@ async def watch_lines(
 async def watch_kept_lines(
     uid: str, wanted: JobLogOptions, kept: Kept, resume: Positions | None = None
 ) -> AsyncGenerator[Entry, None]:
-    """The same of a TrainJob that is gone: all from what was kept, without a server."""
+    """The same of a job that is gone: all from what was kept, without a server."""
     sources = [
         RunSource(log.place, log.container, log.restart, kept=log)
         for log in kept.list_logs(uid, ())

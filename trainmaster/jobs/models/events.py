@@ -56,8 +56,8 @@ class ObjectEvent(ObjectModel):
 
     @property
     def count(self) -> int:
-        """How often, by its own word; a series counts for itself."""
-        return int(self.raw.get("count") or 1)
+        """How often."""
+        return int(self.raw.get("count") or self.series.get("count") or 1)
 
     @property
     def first_at(self) -> str:

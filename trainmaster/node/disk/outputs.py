@@ -23,10 +23,10 @@ from typing import Any
 
 import orjson
 
-from trainmaster.api.log_paths import find_place
 from trainmaster.bundles.store import BundleStore
 from trainmaster.bundles.views import LEFT_OUT, is_inside, is_same_file, is_same_link
 from trainmaster.history.results import ABOUT, FILES, WORKDIRS
+from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.volumes.contract import Volume
 from trainmaster.shim.protocol import write_whole

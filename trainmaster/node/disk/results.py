@@ -21,8 +21,9 @@ from typing import Any
 import orjson
 
 from trainmaster import checkpoint
-from trainmaster.api.log_paths import PodPlace, find_place
+from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.node.launch.containers import INSIDE
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
 from trainmaster.history.record import JobRecord
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.logs.contract import JobLogOptions
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.openapi import Responses
@@ -71,12 +72,12 @@ async def stream_logs(
     backend.streams.check(caller.identity.user)
     cursor = log_stream.parse_cursor(last_id or last_event_id)
     found = await backend.reader.find(caller.client, space, name)
-    job = found.document["trainjob"] if isinstance(found, JobRecord) else found
-    log_stream.check_job(job["metadata"]["uid"], cursor)
+    job = read_training_job(found.document["trainjob"]) if isinstance(found, JobRecord) else found
+    log_stream.check_job(job.uid, cursor)
     if cursor.over:
         return Response(status_code=204)
     await check_worker(caller.client, job, worker, most=log_stream.MOST_WORKERS)
-    cursor.uid = job["metadata"]["uid"]
+    cursor.uid = job.uid
     wanted, kept = JobLogOptions(follow=True, rank=worker, since_time=since), backend.history.kept
     if isinstance(found, JobRecord):
         source = log_stream.watch_record(found, wanted, kept, cursor)
@@ -109,9 +110,8 @@ async def stream_events(
         await check_reader(caller, space)
         return Response(status_code=204)
     job = await get_job(caller.client, space, name)
-    uid = job["metadata"]["uid"]
-    log_stream.check_job(uid, log_stream.LogCursor(cursor.uid))
-    cursor.uid = uid
+    log_stream.check_job(job.uid, log_stream.LogCursor(cursor.uid))
+    cursor.uid = job.uid
     source = event_stream.watch_events(caller.client, backend.clock, job, cursor)
     check = _build_check(request, space)
     return EventStream(source, event_stream.EventEncoder(cursor), backend.streams, caller.identity.user, check)

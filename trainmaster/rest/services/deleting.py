@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.api.labels import USER
-from trainmaster.api.meta import Object
-from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import NotFound
-from trainmaster.client.contract import Client, DeleteOptions, ListOptions
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.client.contract import Client, DeleteOptions
+from trainmaster.jobs.lookups import get_training_job, list_training_jobs
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.job_reader import JobReader
 
@@ -27,7 +27,7 @@ async def delete_job(
     client: Client, reader: JobReader, namespace: str, name: str, *, with_user_script: bool = False
 ) -> JobDeletion:
     try:
-        job: Object | None = await client.get(TRAIN_JOBS, name, namespace)
+        job: TrainingJob | None = await get_training_job(client, namespace, name)
     except NotFound:
         job = None
     said = await _delete(client, reader, namespace, name, job)
@@ -39,12 +39,12 @@ async def delete_job(
     return JobDeletion(f"{said}; {await _delete_script(client, namespace, name, user)}")
 
 
-async def _delete(client: Client, reader: JobReader, namespace: str, name: str, job: Object | None) -> str:
+async def _delete(client: Client, reader: JobReader, namespace: str, name: str, job: TrainingJob | None) -> str:
     if job is not None:
         reader.note_deleted(namespace, name)
         try:
-            options = DeleteOptions(propagation="Background", uid=job["metadata"]["uid"])
-            await client.delete(TRAIN_JOBS, name, namespace, options)
+            options = DeleteOptions(propagation="Background", uid=job.uid)
+            await client.delete(job.gvr, name, namespace, options)
         except NotFound:
             job = None
     if job is not None:
@@ -55,17 +55,17 @@ async def _delete(client: Client, reader: JobReader, namespace: str, name: str, 
     return "there is no such job; nothing was deleted"
 
 
-def _find_user(name: str, job: Object | None) -> str:
+def _find_user(name: str, job: TrainingJob | None) -> str:
     """From the job's label, else from its name."""
-    label = "" if job is None else TrainJob(job).labels.get(USER, "")
+    label = "" if job is None else job.labels.get(USER, "")
     user, _, second = name.rpartition("-job-")
     return label or (user if second.isdigit() and naming.is_user(user) else "")
 
 
 async def _delete_script(client: Client, namespace: str, name: str, user: str) -> str:
     script = naming.get_latest_script(user)
-    found = await client.list(TRAIN_JOBS, namespace, ListOptions(label_selector=f"{USER}={user}"))
-    others = [job for job in map(TrainJob, found.items) if job.name != name]
+    found = await list_training_jobs(client, namespace, f"{USER}={user}")
+    others = [job for job in found if job.name != name]
     needed = [job.name for job in others if not job.is_deleting and not job.is_finished]
     if needed:
         return f"{script} stays: {needed[0]} has not ended"

@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_labels, read_text
-from trainmaster.api.resources import EVENTS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.api.resources import EVENTS, JOBS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import Begin, Change, follow
+from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.lookups import list_training_jobs
 from trainmaster.jobs.models.events import ObjectEvent
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.problems import FieldProblem, invalid
@@ -83,8 +84,10 @@ class EventEncoder:
         return encode(item.kind, item.data, cursor.dump())
 
 
-async def watch_events(client: Client, clock: Clock, job: Object, cursor: EventCursor) -> AsyncGenerator[Item, None]:
-    follower = _Follower(client, clock, TrainJob(job), cursor)
+async def watch_events(
+    client: Client, clock: Clock, job: TrainingJob, cursor: EventCursor
+) -> AsyncGenerator[Item, None]:
+    follower = _Follower(client, clock, job, cursor)
     async with Scope("rest.events") as scope:
         follower.start(scope)
         while (item := await follower.queue.get()) is not None:
@@ -95,7 +98,7 @@ async def watch_events(client: Client, clock: Clock, job: Object, cursor: EventC
 class _Follower:
     client: Client
     clock: Clock
-    job: TrainJob
+    job: TrainingJob
     cursor: EventCursor
     queue: asyncio.Queue[Item | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
 
@@ -108,7 +111,7 @@ class _Follower:
 
     def start(self, scope: Scope) -> None:
         name = f"metadata.name={self.job.name}"
-        scope.spawn(self._follow(TRAIN_JOBS, self._begin_job, self._change_job, name), name="rest.events.job")
+        scope.spawn(self._follow(self.job.gvr, self._begin_job, self._change_job, name), name="rest.events.job")
         scope.spawn(self._follow(EVENTS, self._begin_events, self._change_event, ""), name="rest.events.events")
         scope.spawn(self._end(), name="rest.events.end")
 
@@ -136,12 +139,12 @@ class _Follower:
         if not items:
             self._over.set()
         for item in items:
-            await self._see_job(TrainJob(item), gone=False)
+            await self._see_job(type(self.job)(item), gone=False)
 
     async def _change_job(self, event: WatchEvent) -> None:
-        await self._see_job(TrainJob(event.object), gone=event.type == "DELETED")
+        await self._see_job(type(self.job)(event.object), gone=event.type == "DELETED")
 
-    async def _see_job(self, job: TrainJob, *, gone: bool) -> None:
+    async def _see_job(self, job: TrainingJob, *, gone: bool) -> None:
         if gone or job.uid != self.job.uid:
             self._last = "Deleted"
             self._over.set()
@@ -181,10 +184,10 @@ class _Follower:
 
     async def _is_ours(self, event: ObjectEvent) -> bool:
         kind, name, uid = (read_text(event.involved, key) for key in ("kind", "name", "uid"))
-        if kind == "TrainJob":
+        if kind in TRAINING_KINDS:
             return uid == self.job.uid
         if kind == "JobSet":
-            return name == self.job.name and _get_time(event) >= self.job.created_at
+            return self.job.has_jobset and name == self.job.name and event.time >= self.job.created_at
         if kind not in ("Job", "Pod") or not name.startswith(f"{self.job.name}-"):
             return False
         if uid not in self._ours:
@@ -196,10 +199,10 @@ class _Follower:
         try:
             found = await self.client.get(gvr, name, self.job.namespace)
         except NotFound:
-            jobs = (await self.client.list(TRAIN_JOBS, self.job.namespace)).items
-            longer = [job["metadata"]["name"] for job in jobs if len(job["metadata"]["name"]) > len(self.job.name)]
+            jobs = await list_training_jobs(self.client, self.job.namespace)
+            longer = [job.name for job in jobs if len(job.name) > len(self.job.name)]
             return not any(name.startswith(f"{other}-") for other in longer)
-        return read_labels(found).get(JOBSET_NAME) == self.job.name
+        return read_labels(found).get(self.job.pod_label) == self.job.name
 
 
 def _hear_trouble(error: Exception) -> None:
@@ -213,15 +216,9 @@ def _get_revision(event: ObjectEvent) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _get_time(event: ObjectEvent) -> str:
-    """Its series does not count: what clients were told stays as it is."""
-    found = (read_text(event.raw, name) for name in ("lastTimestamp", "eventTime", "firstTimestamp"))
-    return next(filter(None, found), "")
-
-
 def build_event(event: ObjectEvent) -> Object:
     return {
-        "time": _get_time(event),
+        "time": event.time,
         "type": event.type,
         "reason": event.reason,
         "message": event.message,

@@ -16,16 +16,15 @@ from typing import TypeVar
 
 import orjson
 
-from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields, read_status, read_text
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.kept_logs import KeptLogs
 from trainmaster.history.record import JobRecord
+from trainmaster.jobs.kinds import find_place, read_training_job
 from trainmaster.jobs.logs.contract import Kept, NothingKept
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.job_reader import describe_record
 from trainmaster.rest.services.job_views import build_verdict, build_worker
@@ -86,7 +85,7 @@ class HistoryDesk:
         return {
             **build_summary(record),
             "message": describe_record(record).message,
-            "verdict": build_verdict(TrainJob(document["trainjob"])),
+            "verdict": build_verdict(read_training_job(document["trainjob"])),
             "workers": [build_worker(place, pod) for place, pod in placed],
             "events": [_build_event(event) for event in list_items(document, "events")[-_EVENTS:]],
             "logs": [_build_log(log) for log in kept],

@@ -10,17 +10,18 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal
 
-from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, REPLICATED_JOB_NAME
-from trainmaster.api.meta import Object
+from trainmaster.api.labels import COMPLETION_INDEX, REPLICATED_JOB_NAME
 from trainmaster.api.reading import read_fields, read_text
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import PODS
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.training.restarts import read_first
 from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.record import DELETED, JobRecord
+from trainmaster.jobs.kinds import read_training_job
+from trainmaster.jobs.lookups import find_runtime, get_training_job
 from trainmaster.jobs.models.pods import Pod, read_waiting
 from trainmaster.jobs.models.runtimes import TrainingRuntime
-from trainmaster.jobs.models.trainjobs import COMPLETE, TrainJob
+from trainmaster.jobs.models.training import COMPLETE, TrainingJob
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.job_views import ON_HOLD
@@ -64,10 +65,10 @@ class JobReader:
         while len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
 
-    async def find(self, client: Client, namespace: str, name: str) -> Object | JobRecord:
-        """The TrainJob, or what history has of it. Problem 404."""
+    async def find(self, client: Client, namespace: str, name: str) -> TrainingJob | JobRecord:
+        """The job, or what history has of it. Problem 404."""
         try:
-            return await client.get(TRAIN_JOBS, name, namespace)
+            return await get_training_job(client, namespace, name)
         except NotFound:
             record = await self.find_record(namespace, name)
         if record is None:
@@ -89,10 +90,9 @@ class JobReader:
             await self._clock.sleep(0.1)
 
     async def get_state(self, client: Client, namespace: str, name: str) -> JobState:
-        found = await self.find(client, namespace, name)
-        if isinstance(found, JobRecord):
-            return describe_record(found)
-        job = TrainJob(found)
+        job = await self.find(client, namespace, name)
+        if isinstance(job, JobRecord):
+            return describe_record(job)
         ended = describe_ended(job)
         if ended is not None:
             return ended
@@ -102,14 +102,14 @@ class JobReader:
         self, client: Client, namespace: str, name: str, worker: int, tail_lines: int | None = None
     ) -> WorkerLog:
         found = await self.find(client, namespace, name)
-        job = TrainJob(found.document["trainjob"] if isinstance(found, JobRecord) else found)
+        job = read_training_job(found.document["trainjob"]) if isinstance(found, JobRecord) else found
         count = await count_workers(client, job)
         if worker >= count:
             there = "one, 0" if count == 1 else f"{count}, 0 to {count - 1}"
             raise invalid([FieldProblem(f"there is no worker {worker}; this job has {there}", parameter="worker")])
         text = None
         if not isinstance(found, JobRecord):
-            text = await _read_live(client, namespace, name, worker, tail_lines)
+            text = await _read_live(client, job, worker, tail_lines)
         if text is None:
             record = found if isinstance(found, JobRecord) else await self._records.find(namespace, name)
             kept = None if record is None else await self._records.find_log(record, NODE_JOB, worker)
@@ -128,27 +128,26 @@ class JobReader:
         return WorkerLog(name, worker, decoded, truncated)
 
 
-def describe_ended(job: TrainJob) -> JobState | None:
+def describe_ended(job: TrainingJob) -> JobState | None:
     """None while it has not ended."""
-    condition = job.end_condition
-    if condition is None:
+    end, found = job.end, job.state_until_gone
+    if end is None:
         return None
-    state: State = "Complete" if condition["type"] == COMPLETE else "Failed"
-    message = str(condition.get("message") or condition.get("reason") or state)
-    return JobState(job.name, state, message, job.created_at, condition.get("lastTransitionTime"))
+    state: State = "Complete" if found.word == COMPLETE else "Failed"
+    return JobState(job.name, state, found.message or found.reason or state, job.created_at, end[1])
 
 
 def describe_record(record: JobRecord) -> JobState:
     deletion = record.deletion
     gone = "" if deletion is None else f" (deleted {deletion.at} by {deletion.by or 'somebody unknown'})"
-    ended = describe_ended(TrainJob(record.document["trainjob"]))
+    ended = describe_ended(read_training_job(record.document["trainjob"]))
     if record.state == DELETED or ended is None:
         text = f"deleted before its end{gone}"
         return JobState(record.name, "Failed", text, record.created, record.finished or None)
     return JobState(record.name, ended.state, ended.message + gone, record.created, ended.completed_at)
 
 
-async def _explain(client: Client, job: TrainJob) -> str:
+async def _explain(client: Client, job: TrainingJob) -> str:
     """What a job that has not ended is doing, for people."""
     if job.is_deleting:
         return "Deleting: it was deleted, and its workers are ending"
@@ -156,10 +155,10 @@ async def _explain(client: Client, job: TrainJob) -> str:
         return f"Suspended: {ON_HOLD}"
     if job.waiting:
         return f"Pending: {job.waiting.get('reason', '')}: {job.waiting.get('message', '')}"
-    for step in job.steps:
+    for step in job.steps if isinstance(job, TrainJob) else ():
         if step.get("name") == NODE_JOB and (step.get("ready") or step.get("succeeded")):
             return "Running: its workers are at work"
-    pods = await _list_workers(client, job.namespace, job.name)
+    pods = await _list_workers(client, job)
     if not pods:
         return "Pending: its workers are being made"
     running = sum(pod.is_running for pod in pods)
@@ -179,47 +178,40 @@ def _find_reason(pod: Pod) -> str:
     return ""
 
 
-async def _list_workers(client: Client, namespace: str, name: str, worker: int | None = None) -> list[Pod]:
+async def _list_workers(client: Client, job: TrainingJob, worker: int | None = None) -> list[Pod]:
     """The newest attempt's first."""
-    selector = f"{JOBSET_NAME}={name},{REPLICATED_JOB_NAME}={NODE_JOB}"
-    if worker is not None:
-        selector += f",{COMPLETION_INDEX}={worker}"
-    found = await client.list(PODS, namespace, ListOptions(label_selector=selector))
-    return sorted(map(Pod, found.items), key=_get_age, reverse=True)
+    selector = f"{job.pod_label}={job.name}"
+    if isinstance(job, TrainJob):
+        selector += f",{REPLICATED_JOB_NAME}={NODE_JOB}" + (
+            f",{COMPLETION_INDEX}={worker}" if worker is not None else ""
+        )
+    found = await client.list(PODS, job.namespace, ListOptions(label_selector=selector))
+    placed = [(place, Pod(pod)) for pod in found.items if (place := job.find_place(pod)) is not None]
+    chosen = [(place.attempt, pod) for place, pod in placed if worker in (None, place.index)]
+    return [pod for _, pod in sorted(chosen, key=lambda one: (one[0], one[1].created_at), reverse=True)]
 
 
-def _get_age(pod: Pod) -> tuple[int, str]:
-    return read_first(pod.raw) + pod.attempt, pod.created_at
-
-
-async def count_workers(client: Client, job: TrainJob) -> int:
+async def count_workers(client: Client, job: TrainingJob) -> int:
     """As many nodes as the job asks for, else as its runtime has."""
     if job.nodes is not None:
         return job.nodes
-    name = job.runtime["name"]
-    try:
-        if job.runtime.get("kind") == "TrainingRuntime":
-            runtime = await client.get(TRAINING_RUNTIMES, name, job.namespace)
-        else:
-            runtime = await client.get(CLUSTER_TRAINING_RUNTIMES, name)
-    except StatusError:
-        # Gone, or not for everybody to see: one is what a runtime has that does not say.
-        return 1
-    return TrainingRuntime(runtime).nodes or 1
+    runtime = await find_runtime(client, job)
+    # Gone, or not for everybody to see: one is what a runtime has that does not say.
+    return 1 if runtime is None else TrainingRuntime(runtime).nodes or 1
 
 
 async def _read_live(
-    client: Client, namespace: str, name: str, worker: int, tail_lines: int | None
+    client: Client, job: TrainingJob, worker: int, tail_lines: int | None
 ) -> tuple[bytes, bool] | None:
     """The log of the worker's newest Pod; None when there is none, or it has not started."""
-    for pod in await _list_workers(client, namespace, name, worker):
+    for pod in await _list_workers(client, job, worker):
         if not _has_started(pod):
             continue
         pieces: list[bytes] = []
         size, truncated = 0, False
-        options = LogOptions(container=NODE_JOB, tail_lines=tail_lines)
+        options = LogOptions(container=NODE_JOB if job.has_jobset else "", tail_lines=tail_lines)
         try:
-            async for piece in client.logs(pod.name, namespace, options):
+            async for piece in client.logs(pod.name, job.namespace, options):
                 pieces.append(piece)
                 size += len(piece)
                 if size > 2 * TAIL_BYTES:

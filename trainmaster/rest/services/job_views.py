@@ -12,51 +12,52 @@ from dataclasses import dataclass, field
 from trainmaster.api.labels import REST_FRAMEWORK, USER
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import EffectiveTerm, find_deadline, find_ttl
-from trainmaster.api.log_paths import PodPlace, find_place
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items
 from trainmaster.api.training.steps import LAUNCHER, NODE
-from trainmaster.jobs.models import trainjobs
-from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.kinds import find_place
+from trainmaster.jobs.models import training
 from trainmaster.jobs.models.pods import Pod, read_running, read_terminated, read_waiting
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.jobs.models.training import TrainingJob
 
 PENDING = "Pending"
 STARTING = "Starting"
 """The reason of a job whose Pods are there and do not run yet."""
-STATES = (PENDING, trainjobs.SUSPENDED, trainjobs.RUNNING, trainjobs.COMPLETE, trainjobs.FAILED)
+STATES = (PENDING, training.SUSPENDED, training.RUNNING, training.COMPLETE, training.FAILED)
 ON_HOLD = "somebody suspended it; it goes on when it is resumed"
 WORKER_JOBS = (NODE, LAUNCHER)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What is known of one job. Everything but the TrainJob may be missing."""
+    """What is known of one job. Everything but the job may be missing."""
 
-    trainjob: TrainJob
+    job: TrainingJob
     runtime: Object | None = None
-    jobset: JobSet | None = None
+    attempts: tuple[int, int, int | None] = (0, 0, None)
+    """As `TrainingJob.read_attempts` tells them."""
     pods: Sequence[Pod] = ()
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
 
 
-def read_state(job: TrainJob) -> trainjobs.TrainJobState:
+def read_state(job: TrainingJob) -> training.TrainingState:
     """One of STATES, with its reason."""
     state = job.state_until_gone
     if state.is_final:
         return state
-    if state.word == trainjobs.SUSPENDED and not job.is_suspended:
-        return trainjobs.TrainJobState(PENDING, "Resuming", "it was resumed, and its workers are being made")
+    if state.word == training.SUSPENDED and not job.is_suspended:
+        return training.TrainingState(PENDING, "Resuming", "it was resumed, and its workers are being made")
     if job.is_suspended:
-        return trainjobs.TrainJobState(trainjobs.SUSPENDED, "Suspended", ON_HOLD)
-    if state.word == trainjobs.WAITING:
-        return trainjobs.TrainJobState(PENDING, state.reason or "Waiting", state.message)
-    if state.word == trainjobs.STARTING:
-        return trainjobs.TrainJobState(PENDING, STARTING, state.message or "its workers are being made")
+        return training.TrainingState(training.SUSPENDED, "Suspended", ON_HOLD)
+    if state.word == training.WAITING:
+        return training.TrainingState(PENDING, state.reason or "Waiting", state.message)
+    if state.word == training.STARTING:
+        return training.TrainingState(PENDING, STARTING, state.message or "its workers are being made")
     return state
 
 
-def build_summary(job: TrainJob) -> Object:
+def build_summary(job: TrainingJob) -> Object:
     state, end = read_state(job), job.end
     return {
         "name": job.name,
@@ -64,7 +65,7 @@ def build_summary(job: TrainJob) -> Object:
         "uid": job.uid,
         "user": job.labels.get(USER),
         "framework": job.labels.get(REST_FRAMEWORK),
-        "runtime": job.runtime["name"],
+        "runtime": job.runtime.get("name", ""),
         "state": state.word,
         "reason": state.reason or None,
         "message": state.message or None,
@@ -77,7 +78,7 @@ def build_summary(job: TrainJob) -> Object:
     }
 
 
-def build_progress(job: TrainJob) -> Object | None:
+def build_progress(job: TrainingJob) -> Object | None:
     """None where the job has reported nothing."""
     report = job.report
     if not report:
@@ -92,8 +93,8 @@ def build_progress(job: TrainJob) -> Object | None:
 
 
 def build_detail(story: JobFacts) -> Object:
-    job, jobset = story.trainjob, story.jobset
-    count, most = (0, None) if jobset is None else (jobset.attempt, jobset.max_restarts)
+    job = story.job
+    count, _, most = story.attempts
     summary, workers = build_summary(job), build_workers(story.pods)
     if summary["reason"] == STARTING:
         summary["message"] = _find_obstacle(workers) or summary["message"]
@@ -117,7 +118,7 @@ def _find_obstacle(workers: Sequence[Fields]) -> str:
     return ""
 
 
-def build_verdict(job: TrainJob) -> Object | None:
+def build_verdict(job: TrainingJob) -> Object | None:
     """Which worker failed first, and how."""
     failure = job.failure
     if failure is None:

@@ -20,7 +20,6 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
-    TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
 from trainmaster.api.status import Conflict, NotFound, StatusError
@@ -28,10 +27,11 @@ from trainmaster.api.training.restarts import decide_next
 from trainmaster.api.training.steps import find_policy
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.control import ask_for_attempt, set_suspended
-from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, list_pods
-from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, get_training_job, read_parts
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.runtimes import TrainingRuntime
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.creation import naming
@@ -42,6 +42,8 @@ from trainmaster.rest.services.job_views import JobFacts, build_detail, build_su
 _TRIES = 5
 _LOOKED_AT = 5_000
 """Jobs that one answer looks at while it searches; the next page goes on there."""
+_OF = "~"
+"""Between the kind and the server's own token."""
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 RESTART_KEY = "trainmaster.dev/restart-key"
@@ -69,16 +71,30 @@ class JobPage:
 
 
 async def list_jobs(client: Client, wanted: JobFilter) -> JobPage:
-    selector, token, looked_at = build_selector(wanted), wanted.token, 0
+    """One kind after the other; a token says which it is for."""
+    selector, looked_at = build_selector(wanted), 0
     found: list[Object] = []
-    while True:
+    plural, _, token = wanted.token.rpartition(_OF)
+    kinds = list(TRAINING_KINDS.values())
+    while kinds and plural not in ("", kinds[0].gvr.plural):
+        del kinds[0]
+    if not kinds:
+        raise invalid([FieldProblem("is no token of ours: send `continue` as it was answered", parameter="continue")])
+    while kinds and len(found) < wanted.limit and looked_at < _LOOKED_AT:
         options = ListOptions(selector, limit=wanted.limit - len(found), continue_token=token)
-        page = await client.list(TRAIN_JOBS, wanted.namespace, options)
+        try:
+            page = await client.list(kinds[0].gvr, wanted.namespace, options)
+        except NotFound:
+            if len(kinds) == len(TRAINING_KINDS):
+                raise
+            del kinds[0]  # a cluster has not every kind
+            continue
         looked_at += len(page.items)
-        found += [build_summary(job) for job in map(TrainJob, page.items) if _fits(job, wanted)]
+        found += [build_summary(job) for job in map(kinds[0], page.items) if _fits(job, wanted)]
         token = page.continue_token
-        if not token or len(found) >= wanted.limit or looked_at >= _LOOKED_AT:
-            return JobPage(found, token)
+        if not token:
+            del kinds[0]
+    return JobPage(found, f"{kinds[0].gvr.plural}{_OF}{token}" if kinds else "")
 
 
 def build_selector(wanted: JobFilter) -> str:
@@ -100,14 +116,14 @@ def build_selector(wanted: JobFilter) -> str:
     return ",".join(parts)
 
 
-def _fits(job: TrainJob, wanted: JobFilter) -> bool:
-    return wanted.state in (None, read_state(job).word) and wanted.runtime in (None, job.runtime["name"])
+def _fits(job: TrainingJob, wanted: JobFilter) -> bool:
+    return wanted.state in (None, read_state(job).word) and wanted.runtime in (None, job.runtime.get("name", ""))
 
 
-async def get_job(client: Client, namespace: str, name: str) -> Object:
+async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
     """Problem 404 that says where a deleted one is."""
     try:
-        return await client.get(TRAIN_JOBS, name, namespace)
+        return await get_training_job(client, namespace, name)
     except NotFound:
         kept = f"GET /api/v1/history?name={quote(name[:64], errors='replace')}&namespace={namespace}"
         raise not_found(
@@ -120,35 +136,28 @@ async def read_job(client: Client, namespace: str, name: str) -> Object:
     return build_detail(await collect(client, await get_job(client, namespace, name)))
 
 
-async def collect(client: Client, trainjob: Object) -> JobFacts:
-    runtime, config, jobset, (pods, _) = await asyncio.gather(
-        find_runtime(client, trainjob),
+async def collect(client: Client, job: TrainingJob) -> JobFacts:
+    runtime, config, parts = await asyncio.gather(
+        find_runtime(client, job),
         find_readable(client, CONFIG_MAPS, lifecycle.NAME, lifecycle.NAMESPACE),
-        find_jobset(client, trainjob),
-        list_pods(client, trainjob),
+        read_parts(client, job),
     )
-    return JobFacts(
-        TrainJob(trainjob),
-        runtime,
-        None if jobset is None else JobSet(jobset),
-        [Pod(pod) for pod in pods],
-        read_policy(config).policy,
-    )
+    pods = [Pod(pod) for pod in parts.pods]
+    return JobFacts(job, runtime, job.read_attempts(parts.jobset), pods, read_policy(config).policy)
 
 
 async def suspend_job(client: Client, namespace: str, name: str, suspend: bool) -> Object:
-    found = await get_job(client, namespace, name)
-    job = TrainJob(found)
+    job = await get_job(client, namespace, name)
     if job.is_finished:
         word, verb = read_state(job).word, "suspend" if suspend else "resume"
         hint = f"POST /api/v1/jobs/{name}/restart runs it again"
         raise Problem(409, "ended", f"{name} has ended ({word}): there is nothing to {verb}", hint=hint)
     _check_staying(job)
-    await set_suspended(client, found, suspend)
+    await set_suspended(client, job, suspend)
     return await read_job(client, namespace, name)
 
 
-def _check_staying(job: TrainJob) -> None:
+def _check_staying(job: TrainingJob) -> None:
     if job.is_deleting:
         raise Problem(409, "deleting", f"{job.name} is being deleted", hint="create it again")
 
@@ -166,30 +175,32 @@ async def restart_job(
 ) -> Restarted:
     """A job that changes while it is looked at is looked at again: it may have ended."""
     for _ in range(_TRIES):
-        found = await get_job(client, namespace, name)
-        job = TrainJob(found)
+        job = await get_job(client, namespace, name)
         _check_staying(job)
         if job.is_finished:
-            made = await rerun(client, found, new_name, key)
+            made = await rerun(client, dict(job.raw), new_name, key)
             return Restarted(made["metadata"]["name"], 0, True)
         _check_running(job, new_name)
+        if not isinstance(job, TrainJob):
+            text = f"{name} has not ended, and only a TrainJob can begin its next attempt"
+            raise Problem(409, "not-restartable", text, hint="suspend and resume it")
         asked, _, attempt = job.annotations.get(RESTART_KEY, "").partition(" ")
         if key and asked == key:
             return Restarted(name, find_count(attempt) or 0, False)
         try:
-            return Restarted(name, await _ask(client, found, key), False)
+            return Restarted(name, await _ask(client, job, key), False)
         except Conflict:
             continue
     raise Problem(409, "conflict", f"{name} changes all the time", hint="send it again in a moment")
 
 
-async def _ask(client: Client, job: Object, key: str) -> int:
+async def _ask(client: Client, job: TrainJob, key: str) -> int:
     jobset = await find_jobset(client, job)
-    noted = {RESTART_KEY: f"{key} {decide_next(job, jobset)}"} if key else None
+    noted = {RESTART_KEY: f"{key} {decide_next(job.raw, None if jobset is None else jobset.raw)}"} if key else None
     return await ask_for_attempt(client, job, jobset, noted)
 
 
-def _check_running(job: TrainJob, new_name: str | None) -> None:
+def _check_running(job: TrainingJob, new_name: str | None) -> None:
     if job.is_suspended:
         hint = f"POST /api/v1/jobs/{job.name}/resume starts its processes anew"
         raise Problem(409, "suspended", f"{job.name} is suspended", hint=hint)
@@ -204,9 +215,9 @@ def check_name(name: str | None) -> str | None:
     return name
 
 
-async def check_worker(client: Client, job: Object, worker: int | None, *, most: int) -> None:
+async def check_worker(client: Client, job: TrainingJob, worker: int | None, *, most: int) -> None:
     """Problem 422 for a worker that the job does not have, or for all of a job that has too many."""
-    count = await count_workers(client, TrainJob(job))
+    count = await count_workers(client, job)
     if worker is None and count > most:
         text = f"this job has {count} workers, and at most {most} can be followed together: choose one"
         raise invalid([FieldProblem(text, parameter="worker")])

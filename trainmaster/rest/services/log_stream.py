@@ -16,15 +16,13 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client
 from trainmaster.history.record import JobRecord
 from trainmaster.jobs.logs.contract import ATTEMPT, Entry, JobLogOptions, Kept, Line, LogMark, Positions
 from trainmaster.jobs.logs.lines import Position
 from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.services.job_views import read_state
@@ -126,23 +124,21 @@ def check_job(uid: str, cursor: LogCursor) -> None:
 
 
 async def watch_job(
-    client: Client, clock: Clock, job: Object, wanted: JobLogOptions, kept: Kept, cursor: LogCursor
+    client: Client, clock: Clock, job: TrainingJob, wanted: JobLogOptions, kept: Kept, cursor: LogCursor
 ) -> AsyncGenerator[Item, None]:
-    meta = job["metadata"]
-    lines = watch_lines(client, clock, meta["namespace"], meta["name"], wanted, kept, cursor.to_positions())
+    lines = watch_lines(client, clock, job.namespace, job.name, wanted, kept, cursor.to_positions())
     async with aclosing(lines):
         async for entry in lines:
             yield entry
     yield StreamEnd(await _find_end(client, job))
 
 
-async def _find_end(client: Client, job: Object) -> str:
-    meta = job["metadata"]
+async def _find_end(client: Client, job: TrainingJob) -> str:
     try:
-        last = await client.get(TRAIN_JOBS, meta["name"], meta["namespace"])
+        last = type(job)(await client.get(job.gvr, job.name, job.namespace))
     except NotFound:
         return "Deleted"
-    return read_state(TrainJob(last)).word if last["metadata"]["uid"] == meta["uid"] else "Deleted"
+    return read_state(last).word if last.uid == job.uid else "Deleted"
 
 
 async def watch_record(

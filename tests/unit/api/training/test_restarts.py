@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.api.labels import FIRST_ATTEMPT, RESTART
-from trainmaster.api.log_paths import find_place
 from trainmaster.api.meta import Object
 from trainmaster.api.training.restarts import decide_next, is_asked_for
+from trainmaster.jobs.kinds import find_place
 
 pytestmark = pytest.mark.unit
 

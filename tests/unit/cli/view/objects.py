@@ -26,6 +26,7 @@ def make_condition(kind: str, reason: str = "", message: str = "") -> Object:
 def make_pod(index: int = 0, phase: str = "Running", attempt: int = 0, job: str = "node", **state: Any) -> Object:
     """`state` is that of its container: running=..., waiting=..., terminated=..."""
     labels = {
+        "jobset.sigs.k8s.io/jobset-uid": "js",
         "jobset.sigs.k8s.io/replicatedjob-name": job,
         "jobset.sigs.k8s.io/job-index": "0",
         "jobset.sigs.k8s.io/restart-attempt": str(attempt),

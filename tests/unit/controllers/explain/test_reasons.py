@@ -26,6 +26,12 @@ def make(name: str = "a", **parts: Any) -> Object:
     return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": spec, **parts}
 
 
+def make_jobset() -> Object:
+    owner = {"kind": "TrainJob", "name": "a", "uid": "uid-a", "controller": True}
+    meta = {"name": "a", "namespace": "default", "uid": "js", "ownerReferences": [owner]}
+    return {"metadata": meta, "spec": {"replicatedJobs": []}}
+
+
 def ask(*jobs: Object, name: str = "a") -> JobExplanation:
     world = World()
     for job in jobs:
@@ -85,8 +91,8 @@ def test_a_failed_job_is_told_how_to_go_on() -> None:
 def test_a_pod_that_lacks_something_makes_its_job_one_that_waits() -> None:
     world = World()
     world.add(TRAIN_JOBS, make())
-    world.add(JOB_SETS, {"metadata": {"name": "a", "namespace": "default", "uid": "js"}, "spec": {}})
-    marks = {labels.JOBSET_NAME: "a", labels.JOBSET_UID: "js"}
+    world.add(JOB_SETS, make_jobset())
+    marks = {labels.JOBSET_NAME: "a", labels.JOBSET_UID: "js", labels.REPLICATED_JOB_NAME: "node"}
     waiting = {"reason": "CreateContainerConfigError", "message": 'secret "keys" not found'}
     status = {"phase": "Pending", "containerStatuses": [{"name": "node", "state": {"waiting": waiting}}]}
     pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p", "labels": marks}, "spec": {}, "status": status}
@@ -123,8 +129,8 @@ def test_those_that_wait_longest_come_first() -> None:
 def test_a_pod_without_a_node_on_a_cluster_makes_its_job_wait() -> None:
     world = World()
     world.add(TRAIN_JOBS, make())
-    jobset = world.add(JOB_SETS, {"metadata": {"name": "a", "namespace": "default"}, "spec": {"replicatedJobs": []}})
-    marks = {labels.JOBSET_NAME: "a", labels.JOBSET_UID: jobset["metadata"]["uid"]}
+    world.add(JOB_SETS, make_jobset())
+    marks = {labels.JOBSET_NAME: "a", labels.JOBSET_UID: "js", labels.REPLICATED_JOB_NAME: "node"}
     condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient cpu."}
     pod = {"metadata": {"name": "a-0", "namespace": "default", "labels": marks}, "spec": {"containers": []}}
     world.add(PODS, {**pod, "status": {"phase": "Pending", "conditions": [condition]}})

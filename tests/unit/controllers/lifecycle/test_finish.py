@@ -11,6 +11,7 @@ from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS
 from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.controllers.lifecycle.finish import find_retention_runtime
+from trainmaster.jobs.models.trainjobs import TrainJob
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +46,7 @@ def take(runtime: Object) -> str:
 
 
 def find(live: Object | None, text: str | None) -> Any:
-    return find_retention_runtime(cast(View, Shelf(live, text)), JOB)
+    return find_retention_runtime(cast(View, Shelf(live, text)), TrainJob(JOB))
 
 
 def test_the_live_runtime_decides_while_it_is_the_one_that_the_job_began_with() -> None:

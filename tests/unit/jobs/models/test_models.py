@@ -230,8 +230,10 @@ def test_a_volume_and_its_claim_name_one_another() -> None:
 def test_an_event_has_a_time_however_it_was_written() -> None:
     old = ObjectEvent({**build(), "firstTimestamp": "1", "lastTimestamp": "2", "count": 3, "type": "Warning"})
     assert (old.first_at, old.last_at, old.time, old.count, old.is_warning) == ("1", "2", "2", 3, True)
-    new = ObjectEvent({**build(), "lastTimestamp": None, "eventTime": "1", "series": {"lastObservedTime": "4"}})
-    assert (new.first_at, new.last_at, new.count, new.type) == ("1", "4", 1, "Normal")
+    new = ObjectEvent(
+        {**build(), "lastTimestamp": None, "eventTime": "1", "series": {"lastObservedTime": "4", "count": 7}}
+    )
+    assert (new.first_at, new.last_at, new.count, new.type) == ("1", "4", 7, "Normal")
     assert ObjectEvent({**build(), "firstTimestamp": "1"}).time == "1"
     about = ObjectEvent(
         {**build(), "involvedObject": {"kind": "Pod", "name": "one-0"}, "source": {"component": "node"}}

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
+from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
-from trainmaster.rest.services.job_views import JobFacts, build_detail
+from trainmaster.rest.services.event_stream import build_event
+from trainmaster.rest.services.job_reader import describe_ended
+from trainmaster.rest.services.job_views import JobFacts, build_detail, build_summary
 
 pytestmark = pytest.mark.unit
 
@@ -37,3 +40,16 @@ def test_a_job_that_cannot_start_says_what_its_worker_lacks() -> None:
 def test_a_job_whose_workers_say_nothing_is_starting() -> None:
     told = build_detail(JobFacts(TrainJob(JOB), pods=[build_pod(0, {"reason": "ContainerCreating"})]))
     assert told["message"] == "Pods are being started"
+
+
+def test_both_apis_say_the_same_of_an_end_without_a_time() -> None:
+    job = TrainJob({**JOB, "status": {"conditions": [{"type": "Complete", "status": "True"}]}})
+    ended = describe_ended(job)
+    assert ended is not None and ended.completed_at == build_summary(job)["completed_at"] == job.created_at
+
+
+def test_an_event_has_the_time_and_the_count_of_its_series() -> None:
+    series = {"count": 5, "lastObservedTime": "2026-01-01T00:09:00.000000Z"}
+    event = ObjectEvent({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "series": series})
+    told = build_event(event)
+    assert (told["count"], told["time"]) == (5, series["lastObservedTime"])

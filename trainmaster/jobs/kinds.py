@@ -1,0 +1,35 @@
+"""The kinds of training jobs: whoever reads jobs asks here, and works with `TrainingJob`.
+
+To add a kind, write its model beside `jobs.models.trainjobs` and put it in the table.
+"""
+
+from __future__ import annotations
+
+from trainmaster.api.meta import Fields
+from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.trainjobs import TrainJob
+
+TRAINING_KINDS: dict[str, type[TrainingJob]] = {"TrainJob": TrainJob}
+
+
+def read_training_job(raw: Fields) -> TrainingJob:
+    """The model of its kind; without a kind it is a TrainJob. KeyError for what is no training job."""
+    return TRAINING_KINDS[raw.get("kind") or "TrainJob"](raw)
+
+
+def find_kind(word: str) -> type[TrainingJob] | None:
+    """By the word for one or many of them in a command: trainjob, trainjobs."""
+    for model in TRAINING_KINDS.values():
+        if word.removesuffix("s") == model.gvr.plural.removesuffix("s"):
+            return model
+    return None
+
+
+def find_place(pod: Fields) -> PodPlace | None:
+    """Which rank of which training job a Pod is; None for one that belongs to no training job."""
+    for model in TRAINING_KINDS.values():
+        place = model.find_place(pod)
+        if place is not None:
+            return place
+    return None
