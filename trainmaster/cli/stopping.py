@@ -1,15 +1,18 @@
 """`down --stop-jobs`: suspends every job that runs on its own account and waits until no Pod runs any more.
 
-Only the top of each chain is touched (a TrainJob, a JobSet or Job that nobody controls, a Pod without a controller),
-and the controllers carry it down. Suspending keeps the jobs: resume one with spec.suspend: false after the next `up`.
+Only the top of each chain is touched (a training job, a JobSet or Job that nobody controls, a Pod without a
+controller), and the controllers carry it down. Suspending keeps the jobs: `trainmaster resume` lets one go on after the
+next `up`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TypeAlias
 
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.app.home.folder import ServerInfo
 from trainmaster.cli import exits
@@ -17,11 +20,14 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig
-from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.lookups import list_training_jobs
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.training import TrainingJob
 
 _SUSPEND = {"spec": {"suspend": True}}
-_ENDS = ("Complete", "Completed", "Failed")
+Stoppable: TypeAlias = TrainingJob | JobSet | Job
 
 
 def stop_jobs(info: ServerInfo, timeout: float, context: CommandContext) -> None:
@@ -49,15 +55,19 @@ async def _stop_jobs(info: ServerInfo, timeout: float, context: CommandContext) 
 
 async def suspend_all(client: Client) -> int:
     """Suspends all jobs at the top of their chain and deletes Pods without a controller; returns how many."""
+    found: list[tuple[GVR, Stoppable, Object]] = [
+        *((job.gvr, job, job.build_suspension(True)) for job in await list_training_jobs(client)),
+        *((JOB_SETS, JobSet(obj), _SUSPEND) for obj in (await client.list(JOB_SETS)).items),
+        *((JOBS, Job(obj), _SUSPEND) for obj in (await client.list(JOBS)).items),
+    ]
     count = 0
-    for gvr in (TRAIN_JOBS, JOB_SETS, JOBS):
-        for job in map(ObjectModel, (await client.list(gvr)).items):
-            if is_stoppable(job):
-                try:
-                    await client.patch(gvr, job.name, PatchType.MERGE, _SUSPEND, job.namespace)
-                except NotFound:
-                    continue  # deleted meanwhile: stopped, too
-                count += 1
+    for gvr, job, patch in found:
+        if is_stoppable(job):
+            try:
+                await client.patch(gvr, job.name, PatchType.MERGE, patch, job.namespace)
+            except NotFound:
+                continue  # deleted meanwhile: stopped, too
+            count += 1
     for pod in map(Pod, (await client.list(PODS)).items):
         if pod.controller is None and _is_running(pod):
             try:
@@ -68,10 +78,9 @@ async def suspend_all(client: Client) -> int:
     return count
 
 
-def is_stoppable(job: ObjectModel) -> bool:
-    """Unfinished, not suspended yet, and controlled by nobody. A TrainJob, a JobSet or a Job."""
-    is_finished = any(job.is_true(end) for end in _ENDS)
-    return not is_finished and not job.spec.get("suspend") and job.controller is None
+def is_stoppable(job: Stoppable) -> bool:
+    """Unfinished, not suspended yet, and controlled by nobody."""
+    return not job.is_finished and not job.is_suspended and job.controller is None
 
 
 def _is_running(pod: Pod) -> bool:

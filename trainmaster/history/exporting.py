@@ -13,7 +13,7 @@ import orjson
 
 from trainmaster.api.labels import DERIVED
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import TRAINING_RUNTIMES
 from trainmaster.api.status import AlreadyExists
 from trainmaster.api.training import snapshots
 from trainmaster.client.contract import Client
@@ -22,6 +22,7 @@ from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
 from trainmaster.jobs import manifests
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 
 
@@ -49,7 +50,7 @@ async def submit(client: Client, manifest: Object, derived: Object | None = None
     if derived is not None:
         with suppress(AlreadyExists):  # another job with the same wishes keeps it
             await client.create(TRAINING_RUNTIMES, derived, namespace)
-    return await client.create(TRAIN_JOBS, manifest, namespace)
+    return await client.create(read_training_job(manifest).gvr, manifest, namespace)
 
 
 def write(path: Path, record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> None:

@@ -11,7 +11,9 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.cli.stopping import is_stoppable, suspend_all, wait_for_pods
 from trainmaster.client.contract import PatchType
-from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -32,13 +34,20 @@ def make_job(**spec: Any) -> Object:
         pytest.param({"spec": {"suspend": False}}, True, id="resumed"),
         pytest.param({"metadata": OWNED}, False, id="controlled by something else"),
         pytest.param({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, False, id="complete"),
-        pytest.param({"status": {"conditions": [{"type": "Completed", "status": "True"}]}}, False, id="JobSet done"),
         pytest.param({"status": {"conditions": [{"type": "Failed", "status": "True"}]}}, False, id="failed"),
         pytest.param({"status": {"conditions": [{"type": "Failed", "status": "False"}]}}, True, id="not failed"),
     ],
 )
 def test_only_unfinished_jobs_at_the_top_of_their_chain_are_stopped(change: Object, want: bool) -> None:
-    assert is_stoppable(ObjectModel({**make_job(), **change})) is want
+    assert is_stoppable(Job({**make_job(), **change})) is want
+
+
+def test_a_jobset_and_a_trainjob_that_have_ended_are_not_stopped() -> None:
+    def end(kind: str) -> Object:
+        return {**make_job(), "status": {"conditions": [{"type": kind, "status": "True"}]}}
+
+    assert not is_stoppable(JobSet(end("Completed"))) and not is_stoppable(TrainJob(end("Complete")))
+    assert is_stoppable(JobSet(make_job())) and is_stoppable(TrainJob(make_job()))
 
 
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "command": ["true"]}]}}

@@ -264,9 +264,9 @@ class _Names:
     async def _list(self, config: ClusterConfig, sort: str, namespace: str) -> list[str]:
         from trainmaster.api import resources, status
         from trainmaster.client import http
+        from trainmaster.jobs import lookups
 
         wanted = {
-            "JOB": (resources.TRAIN_JOBS, namespace),
             "RUNTIME": (resources.CLUSTER_TRAINING_RUNTIMES, ""),
             "NODE": (resources.NODES, ""),
             "NAMESPACE": (resources.NAMESPACES, ""),
@@ -274,8 +274,9 @@ class _Names:
         client = http.HttpClient(config)
         try:
             async with asyncio.timeout(_SECONDS):
-                listed = await client.list(*wanted[sort])
-            return [item["metadata"]["name"] for item in listed.items]
+                if sort == "JOB":
+                    return [job.name for job in await lookups.list_training_jobs(client, namespace)]
+                return [item["metadata"]["name"] for item in (await client.list(*wanted[sort])).items]
         except (status.StatusError, TimeoutError):
             return []
         finally:

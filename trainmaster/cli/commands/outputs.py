@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import NotFound
 from trainmaster.app.home.folder import Home
 from trainmaster.bundles.walking import format_bytes
@@ -30,6 +29,7 @@ from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output
+from trainmaster.jobs.lookups import get_training_job
 from trainmaster.shim.trees import copy_data
 
 
@@ -88,10 +88,9 @@ def find_uid(options: argparse.Namespace, context: CommandContext, home: Home) -
 
 async def _ask(client: Client, options: argparse.Namespace) -> str:
     try:
-        found = await client.get(TRAIN_JOBS, options.job, options.namespace)
+        return (await get_training_job(client, options.namespace, options.job)).uid
     except NotFound:
         return ""
-    return str(found["metadata"]["uid"])
 
 
 def _find_kept(options: argparse.Namespace, home: Home) -> str:

@@ -18,7 +18,6 @@ import argparse
 import re
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
@@ -108,7 +107,7 @@ def _waits_for(error: StatusError, planned: set[str]) -> bool:
 async def _send_one(client: Client, gvr: GVR, obj: Object, namespace: str, *, dry_run: bool) -> tuple[Object, str]:
     """The object as stored, and what was done."""
     options = WriteOptions(dry_run=dry_run, field_manager=MANAGER, field_validation="Strict")
-    if gvr == TRAIN_JOBS or not obj["metadata"].get("name"):
+    if obj["kind"] in TRAINING_KINDS or not obj["metadata"].get("name"):
         return await client.create(gvr, obj, namespace, options=options), "created"
     name = obj["metadata"]["name"]
     try:
