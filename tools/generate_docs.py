@@ -1,6 +1,6 @@
-"""Writes the documentation pages that are made from code: `docs/fidelity.md`.
+"""Generates `docs/fidelity.md` from the code.
 
-Usage: `python tools/generate_docs.py` writes, `--check` fails when a page is not what the code says. A unit test calls
+Usage: `python tools/generate_docs.py` writes the page, `--check` fails when it is out of date. A unit test calls
 `render_fidelity` for the same comparison.
 """
 
@@ -18,22 +18,22 @@ from trainmaster.api.declaring.kinds import Fidelity
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
-HEAD = """# What the local mode does with each field
+HEAD = """# How each field is handled on one machine
 
 Generated from `trainmaster/api/declaring/fidelity_tables.py` by `tools/generate_docs.py`; do not edit by hand.
 
 On one machine there is no container runtime, no cloud and no second node. Every field of every kind that the server
-accepts has one of these classes, and a test fails when a field has none. `trainmaster check -f FILE` tells it for the
-fields of one manifest.
+accepts has one of these classes; a test fails when a field has none. `trainmaster check -f FILE` shows the classes for
+the fields of one manifest.
 
 | class | meaning |
 |---|---|
-| honoured | does what it does on a cluster |
-| approximated | does nearly that; the note says what is different, and an event says so where it matters |
-| refused | is refused by name, never ignored |
-| inert | has no meaning on one machine and changes nothing for the program that runs |
+| honoured | works as on a cluster |
+| approximated | works similarly; the note describes the difference, and an event reports it where it matters |
+| refused | is refused with its name, never ignored |
+| inert | has no meaning on one machine and no effect on the program |
 
-A class covers all fields below it. On a real cluster the cluster decides, not this table.
+A class covers all fields below it. On a real cluster this table does not apply.
 """
 
 
@@ -80,7 +80,7 @@ def main() -> int:
     if arguments.check:
         if page.read_text() == text:
             return 0
-        print(f"{page.name} is not what the code says; run tools/generate_docs.py", file=sys.stderr)
+        print(f"{page.name} is out of date; run tools/generate_docs.py", file=sys.stderr)
         return 1
     page.write_text(text)
     print(f"wrote {page.name}")

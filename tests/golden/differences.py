@@ -1,4 +1,4 @@
-"""Where our objects, events and answers differ from upstream's on purpose, each with its reason.
+"""Deliberate differences of our objects, events and responses from upstream's, each with its reason.
 
 The comparison with the recorded cases lets exactly these pass; `test_differences.py` fails on an entry that no longer
 differs anywhere. docs/differences.md is made from it: `python -m tests.golden.differences > docs/differences.md`.
@@ -71,8 +71,8 @@ class Answer:
 
 
 _NEWER = "as Trainer 2.3 with JobSet 0.12 does"
-_DISTURBED = "upstream is stuck here while its conditions say otherwise; ours applies what may change, and runs"
-_UNDISTURBED = "upstream let the change in and is stuck; ours refused it, so suspending and resuming just work"
+_DISTURBED = "upstream is stuck here although its conditions do not show it; ours applies the allowed changes, and runs"
+_UNDISTURBED = "upstream accepted the change and is stuck; ours refused it, so suspending and resuming work"
 _STUCK = "upstream reports that it is stuck; there is nothing to report here"
 
 _TOGGLED = {
@@ -149,12 +149,17 @@ def _list_stuck() -> tuple[Field, ...]:
 
 FIELDS = (
     # Every case
-    Field("*", "Pod", "metadata.finalizers", "our Job controller counts without finalizers, so a Pod can always go"),
+    Field(
+        "*",
+        "Pod",
+        "metadata.finalizers",
+        "our Job controller counts without finalizers, so a Pod can always be removed",
+    ),
     Field(
         "*",
         "Pod",
         "metadata.annotations[trainmaster.dev/attempt]",
-        "says which attempt of its index a Pod is; its name is derived from that, so a Pod is never made twice",
+        "the attempt of the Pod's index; the Pod's name is derived from it, so a Pod is never created twice",
     ),
     Field(
         "*",
@@ -166,45 +171,45 @@ FIELDS = (
         "*",
         "Pod",
         "spec.tolerations",
-        "no admission adds tolerations for a node that is not ready: on one machine nothing evicts Pods",
+        "admission adds no tolerations for nodes that are not ready: there is only one node",
     ),
-    Field("*", "Pod", "spec.tolerations[node.kubernetes.io/*]", "the same, where there are other tolerations"),
+    Field("*", "Pod", "spec.tolerations[node.kubernetes.io/*]", "as above, if there are other tolerations"),
     Field("*", "PersistentVolumeClaim", "metadata.finalizers", "there is no volume to protect from its Pods"),
     Field(
         "*",
         "Pod",
         "metadata.annotations[trainmaster.dev/devices]",
-        "which devices the scheduler gave the Pod; on a cluster a device plugin keeps that to itself",
+        "the devices that the scheduler assigned to the Pod; on a cluster only the device plugin knows them",
     ),
     Field(
         "*",
         "JobSet",
         "metadata.annotations | metadata.annotations[trainmaster.dev/from-trainjob]",
-        "which labels and annotations stand in the TrainJob, so that those taken out there go here too",
+        "the labels and annotations that come from the TrainJob, so that those removed there are removed here too",
     ),
     Field(
         "*",
         "Job",
         "metadata.annotations[trainmaster.dev/pods]",
-        "the Job controller's books: which Pods it has counted, in place of finalizers on the Pods",
+        "the Pods that the Job controller has counted, instead of finalizers on the Pods",
     ),
     Field(
         "*-failed-restarts",
         "*",
         "event RestartBackOff",
-        "restarts of a gang after the first wait a little longer each time, and JobSet and TrainJob say so",
+        "after the first restart of a gang there is an increasing back-off, which JobSet and TrainJob report",
         "events",
     ),
     Field(
         "*-failed-*",
         "TrainJob",
         "status.conditions[Failed].message",
-        "upstream's text, and after it who failed first, how, and its last words",
+        "upstream's message, followed by the rank that failed first, how it failed, and its last lines",
         "end",
         begins=True,
     ),
-    Field("*-failed-*", "TrainJob", "status.failure", "the same as fields", "end"),
-    Field("*-failed-*", "TrainJob", "event RankFailed", "and of every attempt as an event", "events"),
+    Field("*-failed-*", "TrainJob", "status.failure", "as above, as fields", "end"),
+    Field("*-failed-*", "TrainJob", "event RankFailed", "as above, as an event for every attempt", "events"),
     # What only the older version does
     Field(
         "2.1/*",
@@ -213,19 +218,21 @@ FIELDS = (
         f"a TrainJob keeps a snapshot of its runtime, {_NEWER}",
         name="*-runtime-snapshot",
     ),
-    Field("2.1/*", "Pod", "metadata.labels[jobset.sigs.k8s.io/priority]", f"the label is there, {_NEWER}"),
+    Field("2.1/*", "Pod", "metadata.labels[jobset.sigs.k8s.io/priority]", f"the label is set, {_NEWER}"),
     Field(
         "2.1/*",
         "Pod",
         "metadata.labels[topology.kubernetes.io/zone]",
         "Kubernetes 1.36 copies zone and region from the node to the Pod; one machine has none",
     ),
-    Field("2.1/r1-*", "JobSet", "status.conditions[RestartingJobSet]", f"the condition is there, {_NEWER}"),
-    Field("2.1/r1-*", "JobSet", "event DefaultFailurePolicy", f"the event is there, {_NEWER}", "events"),
-    Field("2.1/r1-*", "JobSet", "event JobSetFailed", f"the event is there, {_NEWER}", "events"),
-    Field("2.1/r1-*", "JobSet", "event JobsReady", f"the event is there, {_NEWER}", "events"),
+    Field("2.1/r1-*", "JobSet", "status.conditions[RestartingJobSet]", f"the condition is set, {_NEWER}"),
+    Field("2.1/r1-*", "JobSet", "event DefaultFailurePolicy", f"the event is recorded, {_NEWER}", "events"),
+    Field("2.1/r1-*", "JobSet", "event JobSetFailed", f"the event is recorded, {_NEWER}", "events"),
+    Field("2.1/r1-*", "JobSet", "event JobsReady", f"the event is recorded, {_NEWER}", "events"),
     *(
-        Field("2.1/q1-managed-by-kueue", kind, path, f"a TrainJob managed by somebody else is left alone, {_NEWER}", at)
+        Field(
+            "2.1/q1-managed-by-kueue", kind, path, f"a TrainJob managed by another controller is ignored, {_NEWER}", at
+        )
         for kind, path, at in (
             ("TrainJob", "status", "end"),
             ("TrainJob", "Complete", "until"),
@@ -239,7 +246,7 @@ FIELDS = (
         "2.1/m2-mlx",
         "Job",
         "event Completed",
-        "upstream saw the launcher end first and deleted the Job of the nodes the moment it completed",
+        "upstream saw the launcher end first and deleted the Job of the nodes just as it completed",
         "events",
     ),
     Field("2.1/m*", "*", "*volumes[mpi-ssh-auth].secret.*", f"the key's files have modes that ssh accepts, {_NEWER}"),
@@ -248,83 +255,101 @@ FIELDS = (
         "2.1/b4-missing-service-account",
         "TrainJob",
         "status.waiting",
-        "why no Pod comes is said on the TrainJob, not only in an event on the Job",
+        "the TrainJob shows why no Pod is created, not only an event on the Job",
     ),
-    Field("2.1/b4-*", "Job*", "metadata.annotations*", "the reason on its way up to the TrainJob"),
+    Field("2.1/b4-*", "Job*", "metadata.annotations*", "the reason, which is passed on to the TrainJob"),
     Field(
         "2.1/b4-*",
         "Job",
         "event FailedCreate",
-        "names of Pods are derived and not generated, so that the refusal names the whole of it",
+        "names of Pods are derived, not generated, so the refusal contains the full name",
         "events",
     ),
-    Field("2.1/b4-missing-service-account", "TrainJob", "event *", "and in an event on it", "events"),
+    Field("2.1/b4-missing-service-account", "TrainJob", "event *", "as above, as an event", "events"),
     Field(
         "2.1/b5-unschedulable",
         "TrainJob",
         "status.waiting",
-        "why the Pods wait is said on the TrainJob, with what would match",
+        "the TrainJob shows why the Pods wait, and what would match",
     ),
-    Field("2.1/b5-*", "*", "metadata.annotations*", "the reason on its way up to the TrainJob"),
+    Field("2.1/b5-*", "*", "metadata.annotations*", "the reason, which is passed on to the TrainJob"),
     Field(
         "2.1/b5-*",
         "Pod",
         "status.conditions[PodScheduled].message",
-        "nothing is preempted on one machine, so nothing is said about it",
+        "there is no preemption on one machine, so the message does not mention it",
     ),
-    Field("2.1/b5-*", "Pod", "event FailedScheduling", "the same", "events"),
-    Field("2.1/b5-unschedulable", "TrainJob", "event *", "and in an event on it", "events"),
+    Field("2.1/b5-*", "Pod", "event FailedScheduling", "as above", "events"),
+    Field("2.1/b5-unschedulable", "TrainJob", "event *", "as above, as an event", "events"),
     *(
         Field(case, "*", path, reason)
         for case in ("2.1/cd-no-trainer", "2.3/i-failed-restarts", "2.3/n-ttl-runtime")
         for path, reason in (
-            ("*containers[node].env", "a torch runtime without spec.trainer gets the PET_* variables of the defaults"),
-            ("*containers[node].env[PET_*]", "the same; upstream sets none"),
-            ("*containers[node].ports", "and so the port that the variables name"),
+            ("*containers[node].env", "without spec.trainer, a torch runtime gets the PET_* variables with defaults"),
+            ("*containers[node].env[PET_*]", "as above; upstream sets none"),
+            ("*containers[node].ports", "and therefore the port in the variables"),
         )
     ),
-    Field("2.1/p5-ttl-rerun", "*", "(object)", "a finished TrainJob never runs again; upstream makes all anew", "end"),
-    Field("2.1/p5-ttl-rerun", "TrainJob", "status.jobsStatus*", "and so the counts are those of the one run", "end"),
-    Field("2.1/p5-ttl-rerun", "*", "event *", "and so there is one run to report, not four", "events"),
+    Field(
+        "2.1/p5-ttl-rerun",
+        "*",
+        "(object)",
+        "a finished TrainJob never runs again; upstream creates everything again",
+        "end",
+    ),
+    Field(
+        "2.1/p5-ttl-rerun", "TrainJob", "status.jobsStatus*", "therefore the counts are those of the only run", "end"
+    ),
+    Field("2.1/p5-ttl-rerun", "*", "event *", "therefore there are events of one run, not of four", "events"),
     Field("2.1/s[34]-*", "TrainJob", "answer 0", f"spec.trainer cannot be changed, {_NEWER}", "patch"),
     Field("2.1/s[34]-*", "TrainJob", "spec.trainer.numNodes", "the refused change leaves the TrainJob as it was"),
     Field("2.1/s[34]-*", "TrainJob", "metadata.generation", "the refused change leaves the TrainJob as it was"),
-    Field("2.1/s6-volume-suspended", "TrainJob", "answer 0", "a volume cannot reach the JobSet any more", "patch"),
+    Field(
+        "2.1/s6-volume-suspended", "TrainJob", "answer 0", "the volume can no longer be added to the JobSet", "patch"
+    ),
     *_list_stuck(),
-    Field("2.1/e2-*", "TrainJob", "event NotAsAsked", "what the runtime ignores is said", "events"),
-    Field("2.3/h-deadline", "TrainJob", "event DeadlineExceeded", "the end by a deadline is also an event", "events"),
+    Field("2.1/e2-*", "TrainJob", "event NotAsAsked", "an event reports what the runtime ignores", "events"),
+    Field(
+        "2.3/h-deadline",
+        "TrainJob",
+        "event DeadlineExceeded",
+        "exceeding the deadline is also reported as an event",
+        "events",
+    ),
     Field("2.1/p[23]-*", "*/PodGroup", "spec.minResources*", f"the sum of all requests, {_NEWER}"),
-    Field("2.3/h-deadline", "TrainJob", "status.jobsStatus*", "after a deadline the counts are true, not stale", "end"),
+    Field("2.3/h-deadline", "TrainJob", "status.jobsStatus*", "after a deadline the counts are up to date", "end"),
     Field(
         "2.3/c-deepspeed-mpi",
         "*",
         "(object)",
-        "upstream's picture was taken before its node was ready, and so before the launcher was made",
+        "upstream was recorded before its node was ready, and therefore before the launcher was created",
         "running",
         "*-launcher-0*",
     ),
-    Field("2.3/h-deadline", "*", "(object)", "upstream's picture was taken while its garbage collector worked", "end"),
-    Field("2.3/n-ttl-runtime", "JobSet", "(object)", "upstream's picture was taken while the JobSet was going", "end"),
+    Field("2.3/h-deadline", "*", "(object)", "upstream was recorded while its garbage collector was running", "end"),
+    Field("2.3/n-ttl-runtime", "JobSet", "(object)", "upstream was recorded while the JobSet was being deleted", "end"),
 )
 
 REFUSED = (
     Refused(
         "2.1/a2-wrong-container",
         ("spec.podTemplateOverrides", '"trainer"', "node"),
-        "the override names a container that no job has; the answer lists those that there are",
+        "the override names a container that no job has; the message lists the existing ones",
     ),
     Refused(
         "2.3/p-patch-unknown-container",
         ("spec.runtimePatches", '"side"', "node"),
-        "the patch names a container that the job does not have; the answer lists those that there are",
+        "the patch names a container that the job does not have; the message lists the existing ones",
     ),
     Refused(
         "2.3/o-patch-unknown-job",
         ("spec.runtimePatches", '"worker"', "node"),
-        "the patch names a job that the runtime does not have; the answer lists those that there are",
+        "the patch names a job that the runtime does not have; the message lists the existing ones",
     ),
-    Refused("2.1/b6-volume-two-sources", ("volumes", "may not specify more than 1 volume type"), "no Pod can have it"),
-    Refused("2.1/b7-mount-without-volume", ("volumeMounts", "missing"), "no Pod can have it"),
+    Refused(
+        "2.1/b6-volume-two-sources", ("volumes", "may not specify more than 1 volume type"), "the Pod would be invalid"
+    ),
+    Refused("2.1/b7-mount-without-volume", ("volumeMounts", "missing"), "the Pod would be invalid"),
     Refused(
         "2.1/b8-gpu-mismatch",
         ("spec.trainer.resourcesPerNode", "nvidia.com/gpu"),
@@ -336,12 +361,12 @@ REFUSED = (
     Refused(
         "2.1/ce-reserved-env-let-in",
         ("spec.trainer.env", "must not have reserved envs", "PET_NNODES"),
-        "a PET_NNODES other than numNodes would let the ranks wait for nodes that never come",
+        "with a PET_NNODES other than numNodes, the ranks would wait for nodes that never start",
     ),
     Refused(
         "2.1/d3-labels-bad-value",
         ("spec.labels", '"not a label"', "a valid label must be"),
-        "no JobSet can have the label",
+        "the JobSet would be invalid",
     ),
     Refused(
         "2.1/long-name-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
@@ -350,10 +375,10 @@ REFUSED = (
     ),
 )
 
-_SERVED = "both versions' shapes are served"
+_SERVED = "the fields of both versions are served"
 _ONE = ("greater than or equal to 1",)
 _IMMUTABLE = ("field is immutable",)
-_LISTS = "refused at once, with the names that there are"
+_LISTS = "refused at creation, with the existing names"
 
 ANSWERS = (
     Answer("2.1/reserved-env-without-numproc", ("must not have reserved envs",), "the variables are always reserved"),
@@ -370,15 +395,15 @@ ANSWERS = (
     Answer(
         "2.1/torchtune-numproc-without-numnodes",
         ("metadata.name", "33"),
-        "upstream's webhook breaks down here; nothing is wrong but the length of the name",
+        "upstream's webhook fails here; only the length of the name is wrong",
     ),
     Answer("2.1/unknown-field-deadline", (), _SERVED),
     Answer("2.1/unknown-field-runtime-patches", (), _SERVED),
-    Answer("2.1/" + "a" * 63, ("metadata.name", "63"), "Jobs and Pods derived from it could not be made"),
+    Answer("2.1/" + "a" * 63, ("metadata.name", "63"), "the names of its Jobs and Pods would be too long"),
     Answer(
         "2.1/runtime-numproc-word",
         ("spec.mlPolicy.torch.numProcPerNode", "NumProcPerNode must be equal to auto, cpu, gpu, or int value"),
-        "upstream's rule breaks down on a word; ours says the same sentence without the debris",
+        "upstream's rule fails on a string; ours has the same message without the internal error",
     ),
     Answer("2.1/update-numnodes", _IMMUTABLE, f"refused, {_NEWER}"),
     Answer("2.1/update-numproc-word", _IMMUTABLE, f"refused, {_NEWER}"),
@@ -403,19 +428,19 @@ def list_unexpected(case: str, differences: Iterable[Difference]) -> list[Differ
     return [one for one in differences if not any(entry.covers(case, one) for entry in FIELDS)]
 
 
-HEAD = """# Where Trainmaster differs from upstream on purpose
+HEAD = """# Deliberate differences from upstream
 
-Made from `tests/golden/differences.py` by `python -m tests.golden.differences`; do not edit by hand.
+Generated from `tests/golden/differences.py` by `python -m tests.golden.differences`; do not edit.
 
-Trainmaster is compared with objects, events and answers recorded from Kubeflow Trainer 2.3 (with JobSet 0.12) and 2.1
-(with JobSet 0.10), given upstream's runtimes: `tests/golden/`. Uids, times, random parts of names, node names and
-addresses aside, all is equal except what this page lists. A test fails on an entry that no longer differs. How the
-server itself differs from a Kubernetes API server is told in [compat.md](compat.md).
+`tests/golden/` compares Trainmaster with objects, events and responses that were recorded from Kubeflow Trainer 2.3
+(with JobSet 0.12) and 2.1 (with JobSet 0.10), with upstream's runtimes. Apart from uids, times, random parts of names,
+node names and addresses, everything is equal except for the entries on this page. A test fails for an entry that no
+longer differs. Differences from a Kubernetes API server are listed in [compat.md](compat.md).
 """
 
 
 def render() -> str:
-    lines = [HEAD, "## Objects and events\n", "| cases | when | kind | field | why |", "|---|---|---|---|---|"]
+    lines = [HEAD, "## Objects and events\n", "| cases | when | kind | field | reason |", "|---|---|---|---|---|"]
     lines += [
         f"| {_code(entry.cases)} | {'always' if entry.moment == '*' else entry.moment} | "
         f"{_kind(entry)} | {', '.join(map(_code, entry.paths))} | "
@@ -423,14 +448,14 @@ def render() -> str:
         for entry in FIELDS
     ]
     lines += [
-        "\n## TrainJobs that upstream lets in and we refuse\n",
-        "| case | our answer names | why |",
+        "\n## TrainJobs that upstream accepts and we refuse\n",
+        "| case | our message contains | reason |",
         "|---|---|---|",
     ]
     lines += [f"| {_code(entry.case)} | {_list(entry.texts)} | {entry.reason} |" for entry in REFUSED]
-    lines += ["\n## Other answers\n", "Manifests and changes that get another answer from us than from upstream.\n"]
-    lines += ["| case | our answer | why |", "|---|---|---|"]
-    lines += [f"| {_code(entry.case)} | {_list(entry.texts) or 'let in'} | {entry.reason} |" for entry in ANSWERS]
+    lines += ["\n## Other responses\n", "Manifests and changes that get another response from us than from upstream.\n"]
+    lines += ["| case | our message contains | reason |", "|---|---|---|"]
+    lines += [f"| {_code(entry.case)} | {_list(entry.texts) or 'accepted'} | {entry.reason} |" for entry in ANSWERS]
     return "\n".join(lines) + "\n"
 
 

@@ -59,7 +59,7 @@ async def _watch(stage: Stage, revision: str) -> Object | str:
                 return "an event"
     except StatusError as error:
         return {"code": error.code, "reason": error.reason}
-    return "silence until the time limit"
+    return "no event until the timeout"
 
 
 async def _watch_the_future(stage: Stage) -> Any:
@@ -146,7 +146,7 @@ async def _custom_body_without_kind(stage: Stage) -> Object:
 DIFFERENCES = (
     Difference(
         "Creating an object that carries a resourceVersion",
-        "The mistake is the caller's, and we answer no request with 500 that a caller can put right.",
+        "It is an error of the client, so we answer 400 and not 500.",
         _create_with_revision,
         ours={"code": 400, "reason": "BadRequest"},
         upstream={"code": 500, "reason": ""},
@@ -174,60 +174,60 @@ DIFFERENCES = (
     ),
     Difference(
         "Watching from a resourceVersion that has not been reached",
-        "Such a number comes from another life of the server (a wiped home). Upstream waits for it; a client that is "
-        "told to list again recovers at once.",
+        "Such a number comes from an earlier server (a deleted home). Upstream waits until it is reached; with 410 the "
+        "client lists again and recovers immediately.",
         _watch_the_future,
         ours={"code": 410, "reason": "Expired"},
-        upstream="silence until the time limit",
+        upstream="no event until the timeout",
     ),
     Difference(
         "A JSON patch that does not fit the object",
-        "Same code, reason and message; ours also says in a cause which operation failed and why.",
+        "Code, reason and message are the same; ours also has a cause with the failed operation and the reason.",
         _json_patch_that_does_not_fit,
         ours={"causes": 1},
         upstream={"causes": 0},
     ),
     Difference(
-        "metadata.generation in the body of a kind that does not count it",
-        "Upstream stores the number that the client invented. We drop it, as for every other kind.",
+        "metadata.generation in the body of a kind without generations",
+        "Upstream stores the number that the client sent. We drop it, as for every other kind.",
         _generation_from_the_body,
         ours={"generation": 0},
         upstream={"generation": 7},
     ),
     Difference(
-        "What a Pod gets at creation beyond its defaults",
-        "A token volume and tolerations for nodes that stop answering have no meaning on one machine; the node gives "
-        "processes their credentials through the environment.",
+        "Additions to a Pod at creation, besides defaults",
+        "The node mounts the token without a volume in the Pod, and tolerations for nodes that stop answering have no "
+        "meaning on one machine.",
         _pod_additions,
         ours={"token volumes": 0, "tolerations": 0},
         upstream={"token volumes": 1, "tolerations": 2},
     ),
     Difference(
         "Setting spec.nodeName of a Pod that has no node",
-        "Upstream wants the binding subresource for that. Our scheduler binds a whole gang in one transaction of plain "
-        "patches; it is the same write, once and never back.",
+        "Upstream requires the binding subresource for that. Our scheduler binds a whole gang in one transaction of "
+        "plain patches; as upstream, the node can be set only once.",
         _bind_by_patch,
         ours={"nodeName": "n1"},
         upstream={"code": 422, "reason": "Invalid"},
     ),
     Difference(
         "The namespace kubeflow-system",
-        "It is there from the start: the SDK looks for runtimes and for the version there.",
+        "It always exists, because the SDK looks for runtimes and for the version there.",
         _system_namespace,
         ours={"kubeflow-system": True},
         upstream={"kubeflow-system": False},
     ),
     Difference(
         "Conditions of a namespace that waits for finalizers",
-        "Upstream reports in status.conditions what is left; we only show the phase Terminating. "
-        "`kubectl get` in the namespace names the objects.",
+        "Upstream reports the remaining objects in status.conditions; we only show the phase Terminating. "
+        "`kubectl get` in the namespace lists the objects.",
         _terminating_conditions,
         ours={"NamespaceFinalizersRemaining": False},
         upstream={"NamespaceFinalizersRemaining": True},
     ),
     Difference(
         "A custom object without a kind",
-        "Same code and beginning of the message; upstream goes on to repeat the whole body, which may hold secrets.",
+        "Code and beginning of the message are the same; upstream then repeats the whole body, which may hold secrets.",
         _custom_body_without_kind,
         ours={"code": 400, "echoes the body": False},
         upstream={"code": 400, "echoes the body": True},
@@ -237,49 +237,49 @@ DIFFERENCES = (
 OUTSIDE = {
     "Kinds": "Only those of `kubectl api-resources` are served. There are no Deployments, CronJobs or "
     "CertificateSigningRequests, and CustomResourceDefinitions can only be read.",
-    "A request without a credential": "401, except for health and version. Upstream calls it `system:anonymous` and "
-    "answers 403. Shown by `tests/wire/test_auth.py`.",
-    "A client certificate of another authority": "Refused while the connection is made, which kubectl reports as EOF "
-    "after some tries; upstream answers 401. Python's TLS cannot ask for a certificate and look at it later. Shown by "
-    "`tests/bad_input/test_connections.py`.",
-    "Services have no cluster IP": "There is no network of Pods on one machine; headless Services give names.",
-    "The node has no Lease, and there are no `system-` PriorityClasses": "Nothing here would read them.",
-    "A client of exec that goes takes its program with it": "The process group of the program is killed. Many clusters "
-    "leave it running until the container ends. Shown by `tests/wire/test_streams.py`.",
-    "pods/proxy": "Refused: port-forward reaches the same ports.",
+    "A request without a credential": "401, except for health and version. Upstream treats it as `system:anonymous` "
+    "and answers 403. Tested by `tests/wire/test_auth.py`.",
+    "A client certificate of another authority": "Refused during the TLS handshake, which kubectl reports as EOF "
+    "after some retries; upstream answers 401. Python's TLS cannot request a certificate and verify it later. Tested "
+    "by `tests/bad_input/test_connections.py`.",
+    "Services have no cluster IP": "The name of a Service resolves to the addresses of its Pods.",
+    "The node has no Lease, and there are no `system-` PriorityClasses": "Nothing would read them.",
+    "A program started by exec ends with its client": "The process group of the program is killed. Many clusters "
+    "leave it running until the container ends. Tested by `tests/wire/test_streams.py`.",
+    "pods/proxy": "Refused; use port-forward instead.",
 }
 """Differences at the edge of the API that the Client protocol cannot ask for."""
 
 INTERNAL = {
     "Writes of our own controllers are not recorded in managedFields": "They are most of the writes on a busy machine, "
-    "and nobody applies against them. Shown by `tests/unit/apiserver/test_local.py`.",
-    "Pods carry no tracking finalizer of their Job": "A reconcile is one transaction, so a Pod cannot vanish between "
-    "being counted and being recorded.",
+    "and no client applies to the same fields. Tested by `tests/unit/apiserver/test_local.py`.",
+    "Pods have no tracking finalizer of their Job": "A reconciliation is one transaction, so a Pod cannot disappear "
+    "between being counted and being recorded.",
 }
 """Differences that no client can ask for directly."""
 
 
 def render() -> str:
     lines = [
-        "# Where this server differs from a Kubernetes API server",
+        "# Differences from a Kubernetes API server",
         "",
-        "Everything else in the Client contract suite (`tests/contract/client`) gives the same answer on our server,",
-        "in process and over HTTP, and on a real kube-apiserver 1.36, error texts included. Each line below is asked",
-        "of all of them by the same suite; a difference that goes away fails it.",
+        "Apart from the differences below, all tests of the Client contract suite (`tests/contract/client`) get the",
+        "same responses, including error messages, from our server, in process and over HTTP, and from a real",
+        "kube-apiserver 1.36. The suite also tests each difference, and fails if it no longer exists.",
         "",
-        "This file is made from `tests/contract/client/differences.py`; do not edit it.",
+        "Generated from `tests/contract/client/differences.py`; do not edit.",
         "",
-        "| What | Ours | kube-apiserver | Why |",
+        "| Request | Ours | kube-apiserver | Reason |",
         "|---|---|---|---|",
     ]
     for entry in DIFFERENCES:
         lines.append(f"| {entry.name} | {_show(entry.ours)} | {_show(entry.upstream)} | {entry.reason} |")
-    lines += ["", "## Outside of the contract suite", ""]
+    lines += ["", "## Outside the contract suite", ""]
     lines += [f"- **{name}**: {reason}" for name, reason in OUTSIDE.items()]
-    lines += ["", "## Inside", ""]
+    lines += ["", "## Internal differences", ""]
     lines += [f"- **{name}**: {reason}" for name, reason in INTERNAL.items()]
     lines += ["", "## Not compared", ""]
-    lines += ["Tests with kubectl and Python clients (`tests/wire`) that run against one of the two servers only:", ""]
+    lines += ["These tests with kubectl and Python clients (`tests/wire`) run against only one of the two servers:", ""]
     apart: dict[str, list[str]] = {}
     for name, reason in (wire.ONLY_OURS | wire.ONLY_KUBE).items():
         apart.setdefault(reason, []).append(f"`{name}`")

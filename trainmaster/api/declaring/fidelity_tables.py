@@ -1,8 +1,8 @@
 """The fidelity class of every field, one table per kind. See `fidelity` for how tables are read.
 
-A value is a class, a class with a note for people, or a table for the fields below (whose key "" holds the class of
-the field itself). Pod templates occur in five kinds and share one table. Where upstream's schema gets a new field,
-a test fails until it has a line here.
+A value is a class, a class with a note for users, or a table for the fields below (whose key "" is the class of the
+field itself). Pod templates occur in five kinds and share one table. When upstream's schema gets a new field, a test
+fails until it has an entry here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ R = Fidelity.REFUSED
 N = Fidelity.IGNORED_BY_DESIGN
 
 _NO_CLOUD = (R, "needs a cloud or storage provider")
-_NO_IMAGE = "an image names a Python environment by rule; it is not pulled"
+_NO_IMAGE = "images are not pulled, but mapped to Python environments"
 _OBJECT: Table = {"apiVersion": H, "kind": H, "metadata": H}
 
 SECURITY_CONTEXT: Table = {
-    "allowPrivilegeEscalation": (A, "off by default wherever the node can keep it off"),
+    "allowPrivilegeEscalation": (A, "off by default, where the node can enforce it"),
     "appArmorProfile": R,
     "capabilities": (A, "can be dropped, not added"),
-    "privileged": (R, "Pods have no more rights than their user; `doctor` says what a sandbox offers"),
+    "privileged": (R, "Pods have only the privileges of their user; `trainmaster doctor` shows the isolation level"),
     "procMount": R,
-    "readOnlyRootFilesystem": (A, "in a sandbox; the plain level says that it cannot"),
+    "readOnlyRootFilesystem": (A, "in a sandbox; not at the plain level, which reports it"),
     "runAsGroup": (A, "needs a server that runs as root"),
     "runAsNonRoot": H,
     "runAsUser": (A, "needs a server that runs as root"),
@@ -51,19 +51,19 @@ CONTAINER: Table = {
     "name": H,
     "ports": {
         "containerPort": H,
-        "hostIP": (R, "a Pod has an address of its own; use port-forward"),
-        "hostPort": (R, "a Pod has an address of its own; use port-forward"),
+        "hostIP": (R, "a Pod has its own address; use port-forward"),
+        "hostPort": (R, "a Pod has its own address; use port-forward"),
         "name": H,
         "protocol": H,
     },
     "readinessProbe": H,
-    "resizePolicy": (R, "Pods are not resized while they run"),
+    "resizePolicy": (R, "running Pods are not resized"),
     "resources": {
-        "claims": (R, "dynamic resource allocation"),
-        "limits": (A, "CPU, memory and devices; how strictly depends on the machine and is shown on the Node"),
+        "claims": (R, "no dynamic resource allocation"),
+        "limits": (A, "CPU, memory and devices; enforcement depends on the machine and is shown on the Node"),
         "requests": H,
     },
-    "restartPolicy": (A, "sidecars in init containers; elsewhere refused"),
+    "restartPolicy": (A, "Always, for sidecars in init containers; otherwise refused"),
     "restartPolicyRules": R,
     "securityContext": SECURITY_CONTEXT,
     "startupProbe": H,
@@ -71,8 +71,8 @@ CONTAINER: Table = {
     "stdinOnce": H,
     "terminationMessagePath": (
         A,
-        "as on a cluster; the plain level rewrites it in command, arguments and variables and names the file in "
-        "TRAINMASTER_TERMINATION_LOG",
+        "as on a cluster; the plain level rewrites it in command, arguments and variables, and sets "
+        "TRAINMASTER_TERMINATION_LOG to the file",
     ),
     "terminationMessagePolicy": H,
     "tty": H,
@@ -106,21 +106,21 @@ VOLUME: Table = {
     "downwardAPI": H,
     "emptyDir": {
         "medium": H,
-        "sizeLimit": (A, "by the kernel at /dev/shm; elsewhere measured, and a Pod over it is evicted"),
+        "sizeLimit": (A, "enforced by the kernel at /dev/shm; elsewhere measured, and a Pod over it is evicted"),
     },
-    "ephemeral": (A, "a directory that goes with the Pod"),
+    "ephemeral": (A, "a directory that is deleted with the Pod"),
     "fc": _NO_CLOUD,
     "flexVolume": _NO_CLOUD,
     "flocker": _NO_CLOUD,
     "gcePersistentDisk": _NO_CLOUD,
-    "gitRepo": (R, "clone in an init container, or let `trainmaster run` send the code"),
+    "gitRepo": (R, "clone in an init container, or upload the code with `trainmaster run`"),
     "glusterfs": _NO_CLOUD,
     "hostPath": (H, "unless the setting node.host_paths forbids it"),
     "image": R,
     "iscsi": _NO_CLOUD,
     "name": H,
     "nfs": _NO_CLOUD,
-    "persistentVolumeClaim": (A, "a directory of the home"),
+    "persistentVolumeClaim": (A, "a directory in the home"),
     "photonPersistentDisk": _NO_CLOUD,
     "portworxVolume": _NO_CLOUD,
     "projected": {
@@ -160,12 +160,12 @@ POD_SECURITY: Table = {
 
 POD_SPEC: Table = {
     "activeDeadlineSeconds": H,
-    "affinity": (A, "nodeAffinity against the one Node; a Pod with a required rule between Pods waits and says so"),
+    "affinity": (A, "nodeAffinity with the one Node; a Pod with required podAffinity or podAntiAffinity waits"),
     "automountServiceAccountToken": H,
     "containers": CONTAINER,
-    "dnsConfig": (R, "names are resolved as the machine does, and by Services"),
-    "dnsPolicy": (A, "peers and Services by name; other names as on the machine"),
-    "enableServiceLinks": (A, "the variables of the API server alone: other Services have no address yet"),
+    "dnsConfig": (R, "names are resolved by the machine and by Services"),
+    "dnsPolicy": (A, "names of peers and Services; other names as on the machine"),
+    "enableServiceLinks": (A, "only the variables of the API server: other Services have no virtual address"),
     "ephemeralContainers": (R, "use `kubectl exec`"),
     "hostAliases": H,
     "hostIPC": (R, "ranks of one Pod share memory through /dev/shm"),
@@ -180,26 +180,26 @@ POD_SPEC: Table = {
     "nodeSelector": H,
     "os": (A, "linux only"),
     "overhead": R,
-    "preemptionPolicy": (A, "priority orders the queue; nothing that runs is stopped for it"),
+    "preemptionPolicy": (A, "priority orders the queue; running Pods are not preempted"),
     "priority": H,
     "priorityClassName": H,
     "readinessGates": H,
-    "resourceClaims": (R, "dynamic resource allocation"),
+    "resourceClaims": (R, "no dynamic resource allocation"),
     "resources": (R, "set resources on containers"),
     "restartPolicy": H,
-    "runtimeClassName": (R, "there is one way to run Pods here"),
+    "runtimeClassName": (R, "there is only one way to run Pods here"),
     "schedulerName": (A, "a Pod for another scheduler stays Pending"),
     "schedulingGates": H,
     "schedulingGroup": (R, "gangs come from the JobSet"),
     "securityContext": POD_SECURITY,
-    "serviceAccount": (H, "the older spelling of serviceAccountName"),
+    "serviceAccount": (H, "the older name of serviceAccountName"),
     "serviceAccountName": H,
     "setHostnameAsFQDN": H,
     "shareProcessNamespace": (A, "the containers of a Pod always share it"),
     "subdomain": H,
     "terminationGracePeriodSeconds": H,
     "tolerations": H,
-    "topologySpreadConstraints": (A, "one machine is one place; it must have the label"),
+    "topologySpreadConstraints": (A, "there is only one node, which must have the label"),
     "volumes": VOLUME,
 }
 
@@ -243,8 +243,8 @@ JOB_SET_SPEC: Table = {
     "startupPolicy": H,
     "successPolicy": H,
     "suspend": H,
-    "ttlSecondsAfterFinished": (H, "inside a runtime the TrainJob is not run again"),
-    "volumeClaimPolicies": (A, "claims are directories of the home"),
+    "ttlSecondsAfterFinished": (H, "inside a runtime, it does not make the TrainJob run again"),
+    "volumeClaimPolicies": (A, "claims are directories in the home"),
 }
 
 RUNTIME_SPEC: Table = {
@@ -256,13 +256,18 @@ RUNTIME_SPEC: Table = {
         "numNodes": H,
         "torch": {
             "": H,
-            "elasticPolicy": {"maxNodes": H, "maxRestarts": H, "metrics": (R, "nobody scales a job"), "minNodes": H},
+            "elasticPolicy": {
+                "maxNodes": H,
+                "maxRestarts": H,
+                "metrics": (R, "jobs are not scaled automatically"),
+                "minNodes": H,
+            },
             "envInjection": H,
-            "numProcPerNode": (H, "the shape of Trainer 2.1"),
+            "numProcPerNode": (H, "the field of Trainer 2.1"),
         },
         "xgboost": H,
     },
-    "podGroupPolicy": (A, "gangs are always admitted whole; the timeouts of other schedulers have no effect"),
+    "podGroupPolicy": (A, "only whole gangs are admitted; the timeouts of other schedulers have no effect"),
     "runPolicy": {"": H, "activeDeadlineSeconds": H, "ttlSecondsAfterFinished": H},
     "template": {"metadata": H, "spec": JOB_SET_SPEC},
     "ttlSecondsAfterFinished": H,
@@ -299,21 +304,21 @@ _PATCH_JOBS: Table = {
 
 TRAIN_JOB_SPEC: Table = {
     "activeDeadlineSeconds": H,
-    "annotations": (H, "the shape of Trainer 2.1"),
+    "annotations": (H, "the field of Trainer 2.1"),
     "cleanupPolicy": {
-        "": (H, "a second spelling of ttlSecondsAfterFinished"),
+        "": (H, "an alternative to ttlSecondsAfterFinished"),
         "ttlSecondsAfterFinished": H,
     },
     "initializer": H,
-    "labels": (H, "the shape of Trainer 2.1"),
-    "managedBy": (A, "a TrainJob that another controller manages is left alone"),
+    "labels": (H, "the field of Trainer 2.1"),
+    "managedBy": (A, "a TrainJob that is managed by another controller is not processed"),
     "podSpecOverrides": {
-        "": (H, "the shape of Trainer 2.0"),
+        "": (H, "the field of Trainer 2.0"),
         "targetJobs": H,
         **{name: rule for name, rule in OVERRIDE_SPEC.items() if name not in ("affinity", "imagePullSecrets")},
     },
     "podTemplateOverrides": {
-        "": (H, "the shape of Trainer 2.1"),
+        "": (H, "the field of Trainer 2.1"),
         "metadata": H,
         "spec": OVERRIDE_SPEC,
         "targetJobs": H,
@@ -339,13 +344,13 @@ TRAIN_JOB_SPEC: Table = {
 
 SERVICE_SPEC: Table = {
     "allocateLoadBalancerNodePorts": R,
-    "clusterIP": (A, "Services are names of their Pods' addresses; there is no virtual address"),
+    "clusterIP": (A, "the name of a Service resolves to the addresses of its Pods; there is no virtual address"),
     "clusterIPs": (A, "as clusterIP"),
     "externalIPs": R,
     "externalName": R,
-    "externalTrafficPolicy": (N, "one machine is one place"),
+    "externalTrafficPolicy": (N, "there is only one node"),
     "healthCheckNodePort": R,
-    "internalTrafficPolicy": (N, "one machine is one place"),
+    "internalTrafficPolicy": (N, "there is only one node"),
     "ipFamilies": (A, "IPv4"),
     "ipFamilyPolicy": (A, "single stack"),
     "loadBalancerClass": R,
@@ -356,7 +361,7 @@ SERVICE_SPEC: Table = {
     "selector": H,
     "sessionAffinity": R,
     "sessionAffinityConfig": R,
-    "trafficDistribution": (N, "one machine is one place"),
+    "trafficDistribution": (N, "there is only one node"),
     "type": (A, "ClusterIP; others are refused"),
 }
 
@@ -395,12 +400,12 @@ TABLES: Mapping[tuple[str, str], Table] = {
     ("", "PersistentVolumeClaim"): {
         **_OBJECT,
         "spec": {
-            "accessModes": (A, "every mode is given: there is one machine"),
+            "accessModes": (A, "all modes are allowed, because there is only one machine"),
             "dataSource": R,
             "dataSourceRef": R,
             "resources": (A, "the size is recorded, not enforced"),
             "selector": R,
-            "storageClassName": (A, "`local-directory`, or volumes that somebody made by hand"),
+            "storageClassName": (A, "`local-directory`, or volumes that you create yourself"),
             "volumeAttributesClassName": R,
             "volumeMode": (A, "Filesystem"),
             "volumeName": H,
@@ -411,15 +416,15 @@ TABLES: Mapping[tuple[str, str], Table] = {
         **_OBJECT,
         "spec": {
             **dict.fromkeys(_CLOUD_SOURCES, _NO_CLOUD),
-            "accessModes": (A, "every mode is given: there is one machine"),
+            "accessModes": (A, "all modes are allowed, because there is only one machine"),
             "capacity": (A, "recorded, not enforced"),
             "claimRef": H,
-            "csi": (A, "of our own driver, whose handle names a directory of the home"),
+            "csi": (A, "only our own driver, whose handle is a directory in the home"),
             "hostPath": H,
             "local": (A, "as hostPath"),
             "mountOptions": R,
-            "nodeAffinity": (N, "one machine is one place"),
-            "persistentVolumeReclaimPolicy": (A, "Delete removes directories of the home; others are left"),
+            "nodeAffinity": (N, "there is only one node"),
+            "persistentVolumeReclaimPolicy": (A, "Delete removes directories in the home; others are kept"),
             "storageClassName": H,
             "volumeAttributesClassName": R,
             "volumeMode": (A, "Filesystem"),
@@ -453,7 +458,7 @@ TABLES: Mapping[tuple[str, str], Table] = {
     ("authorization.k8s.io", "SelfSubjectRulesReview"): _ACCESS,
     ("authorization.k8s.io", "SubjectAccessReview"): _ACCESS,
     ("batch", "Job"): {**_OBJECT, "spec": JOB_SPEC, "status": H},
-    ("rbac.authorization.k8s.io", "ClusterRole"): {**_OBJECT, "aggregationRule": R, "rules": H},
+    ("rbac.authorization.k8s.io", "ClusterRole"): {**_OBJECT, "aggregationRule": H, "rules": H},
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): {**_OBJECT, "roleRef": H, "subjects": H},
     ("rbac.authorization.k8s.io", "Role"): {**_OBJECT, "rules": H},
     ("rbac.authorization.k8s.io", "RoleBinding"): {**_OBJECT, "roleRef": H, "subjects": H},
@@ -474,10 +479,13 @@ TABLES: Mapping[tuple[str, str], Table] = {
     ("storage.k8s.io", "StorageClass"): {
         **_OBJECT,
         "allowVolumeExpansion": (A, "always: sizes are not enforced"),
-        "allowedTopologies": (N, "one machine is one place"),
+        "allowedTopologies": (N, "there is only one node"),
         "mountOptions": R,
         "parameters": R,
-        "provisioner": (A, "volumes are made for our own; claims of others wait for a volume made by hand"),
+        "provisioner": (
+            A,
+            "volumes are created for our own provisioner; claims of others wait for a volume that you create",
+        ),
         "reclaimPolicy": H,
         "volumeBindingMode": (A, "Immediate"),
     },

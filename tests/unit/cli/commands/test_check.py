@@ -82,7 +82,7 @@ def test_a_good_manifest_ends_with_0_and_strict_makes_errors_of_approximations(c
     assert check(text) == exits.OK
     assert "would run" in check.err
     assert check(text, "--strict") == exits.FAILED
-    assert "error: -:11: spec.trainer.image: approximated: an image names" in check.out
+    assert "error: -:11: spec.trainer.image: approximated: images are not pulled" in check.out
     assert check(make(trainer={"numNodes": 2, "command": ["python"]}), "--strict") == exits.OK
 
 
