@@ -1,5 +1,5 @@
-# Everything a person or a machine does with this repository. `make help` lists it.
-# PYTHON is only used to make .venv; everything else runs inside it.
+# All tasks of this repository. `make help` lists them.
+# PYTHON is only used to create .venv; everything else runs inside it.
 
 PYTHON ?= python3
 RUN := .venv/bin/python
@@ -10,13 +10,13 @@ RUN := .venv/bin/python
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: ## Make .venv with the package and its test tools (every target does this first)
+venv: ## Create .venv with the package and its test tools (other targets do this first)
 	@$(PYTHON) tools/bootstrap.py
 
-setup: ## Make .venv and what the tests use: control plane, training frameworks (about 15 minutes once, then nothing)
+setup: ## Create .venv and everything for the tests: control plane, training frameworks (once, about 15 minutes)
 	@$(PYTHON) tools/bootstrap.py --tools
 
-demo: venv ## Train a PyTorch model on two nodes, with nothing left behind (DEMO=numpy: without torch)
+demo: venv ## Train a PyTorch model on two nodes and clean up (DEMO=numpy: without torch)
 	@$(RUN) tools/demo.py
 
 test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x -k name" for pytest)
@@ -25,25 +25,25 @@ test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x
 heavy: setup ## Run the slow framework tests: FSDP on four nodes, elastic restart, DeepSpeed (10 minutes)
 	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/node/heavy_frameworks.py $(ARGS)
 
-check: venv ## The quick lane: format, lint, types, imports and unit tests (under 2 minutes)
+check: venv ## Run the quick checks: format, lint, types, imports and unit tests (under 2 minutes)
 	@$(RUN) tools/testrun.py --quick -- $(ARGS)
 
 SEEDS ?= 2000
-sim: venv ## Run SEEDS=n seeded worlds with faults (ARGS="--from 7000" or ARGS="--seed 4711" for one with its timeline)
+sim: venv ## Simulate SEEDS=n seeds with faults (ARGS="--from 7000", or ARGS="--seed 4711" for one with its timeline)
 	@$(RUN) tools/sim.py --seeds $(SEEDS) $(ARGS)
 
 MINUTES ?= 20
 SECONDS ?= $$(( $(MINUTES) * 60 ))
 SEED ?=
-fuzz: venv ## Generated attacks for MINUTES=n or SECONDS=n, with bounds (SEED=n again; ARGS="--replay FILE"); needs root
+fuzz: venv ## Run generated attacks for MINUTES=n or SECONDS=n (SEED=n to repeat; ARGS="--replay FILE"); needs root
 	@$(RUN) tools/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 format: venv ## Format the code and sort imports
 	@$(RUN) -m ruff check --quiet --fix --select I .
 	@$(RUN) -m ruff format --quiet .
 
-bench: setup ## Measure against the real etcd and kube-apiserver; fails when a promise is missed
+bench: setup ## Benchmark against the real etcd and kube-apiserver; fails if a target is missed
 	@$(RUN) tools/benchrun.py $(ARGS)
 
-clean: ## Remove what these targets made in this checkout (not the cache in your home)
+clean: ## Remove everything these targets created in this checkout (not the cache in your home)
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
