@@ -6,6 +6,7 @@ import asyncio
 import io
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -24,15 +25,17 @@ from trainmaster.cli.jobpage import build_page
 from trainmaster.cli.jobs import get_job
 from trainmaster.cli.jobtable import build_lines
 from trainmaster.cli.servers.flags import read_job as read_job_name
-from trainmaster.client.contract import ListOptions, LogOptions, ObjectList, PatchType
-from trainmaster.client.http import HttpClient
+from trainmaster.client.contract import ListOptions, LogOptions, ObjectList, PatchType, WatchEvent, WatchOptions
+from trainmaster.client.http import HttpClient, HttpWatch
 from trainmaster.client.transport import HttpAnswer
 from trainmaster.client.writes import Delete
 from trainmaster.controllers.explain.reasons import explain, list_waiting
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.engine.feed import Feed
 from trainmaster.engine.request import Request
+from trainmaster.history.archive import Archive, Filter
 from trainmaster.history.gathering import ViewGather
+from trainmaster.history.keeper import Keeper
 from trainmaster.history.record import build_record
 from trainmaster.history.remote import ClientGather
 from trainmaster.history.rendering import describe as describe_record
@@ -50,6 +53,7 @@ from trainmaster.kit.clock import SystemClock, format_time
 from trainmaster.kit.timeline import Now
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.jobs import JobFilter, list_jobs, read_job
+from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
 
@@ -146,6 +150,9 @@ class Shelf(HttpClient):
         self.patches.append((gvr, name, patch))
         return {}
 
+    def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = WatchOptions()) -> HttpWatch:  # noqa: B008
+        return cast(HttpWatch, stay_silent())
+
     async def create(self, gvr: GVR, obj: Object, *rest: Any, **more: Any) -> Object:
         return {"status": {"allowed": True}}
 
@@ -159,6 +166,15 @@ class Shelf(HttpClient):
         options: LogOptions = LogOptions(),  # noqa: B008
     ) -> AsyncIterator[bytes]:
         yield f"2026-01-01T00:00:00Z hello from {name}\n".encode()
+
+
+@asynccontextmanager
+async def stay_silent() -> AsyncIterator[AsyncIterator[WatchEvent]]:
+    async def wait() -> AsyncIterator[WatchEvent]:
+        await asyncio.Event().wait()
+        yield WatchEvent("BOOKMARK", {})
+
+    yield wait()
 
 
 @pytest.fixture(autouse=True)
@@ -222,6 +238,24 @@ def test_history_gathers_its_pods_and_keeps_a_record(tmp_path: Path) -> None:
     record = build_record(seen)
     assert (record.state, record.runtime) == (COMPLETE, "")
     assert "State:      Complete" in list(describe_record(record, ()))
+
+
+def test_history_follows_it_to_its_end_and_notices_that_it_is_gone(tmp_path: Path) -> None:
+    shelf = Shelf({TOY_JOBS: [make_job(active=3)], JOB_SETS: []})
+
+    async def main() -> None:
+        archive = Archive.open(tmp_path)
+        for _ in range(2):
+            clock = VirtualClock()
+            async with Keeper(archive, shelf, ClientGather(shelf, tmp_path), clock).running():
+                await clock.sleep(5)
+            # It goes while nobody looks.
+            shelf.objects[TOY_JOBS] = []
+        (line,) = archive.select(Filter(deleted=True))
+        assert (line.name, line.state, archive.list_jobsets(line.uid)) == ("toy", "Deleted", [line.uid])
+        archive.close()
+
+    run_virtual(main())
 
 
 def test_retention_and_limits_delete_it() -> None:
