@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.kubectl import SHORT_LIVED
 from tests.support.server import clean_environ, command
 
 _TRIES = 300
@@ -46,7 +47,7 @@ class Person:
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig")}
-        answer = _run([str(self._kubectl), *arguments], environ, stdin)
+        answer = _run([str(self._kubectl), *arguments], {**environ, **SHORT_LIVED}, stdin)
         assert answer.code == 0, f"kubectl {' '.join(arguments)}: {answer.err}"
         return answer.out
 

@@ -8,6 +8,7 @@ addresses. Manifests of the managers come from their own modules, kept beside th
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from typing import Any, Self
 
 from tests.kube.keys import Keys
 from tests.kube.processes import Processes, free_port
+from tests.support.kubectl import SHORT_LIVED
 from tools.toolbox import Toolbox, Unavailable
 
 # Program -> user name and groups of its token.
@@ -99,9 +101,9 @@ class KubeCluster:
         program = self.toolbox.find_program("kubectl") or self.toolbox.find_kubectl()
         if program is None:
             raise Unavailable(self.toolbox.why_missing("kubectl"))
-        done = subprocess.run(
-            [program, "--kubeconfig", self.kubeconfig, *arguments], input=stdin, text=True, capture_output=True
-        )
+        command = [str(program), "--kubeconfig", str(self.kubeconfig), *arguments]
+        environ = {**os.environ, **SHORT_LIVED}
+        done = subprocess.run(command, input=stdin, text=True, capture_output=True, env=environ)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
