@@ -60,8 +60,16 @@ def _is_established(definition: dict[str, Any]) -> bool:
 
 
 class KubeCluster:
-    def __init__(self, parts: Parts = Parts(), work: Path | None = None, toolbox: Toolbox | None = None) -> None:  # noqa: B008  (frozen)
+    def __init__(
+        self,
+        parts: Parts = Parts(),  # noqa: B008  (frozen)
+        work: Path | None = None,
+        toolbox: Toolbox | None = None,
+        manifests: str = "",
+    ) -> None:
+        """`manifests` are applied before any controller starts."""
         self.parts = parts
+        self.manifests = manifests
         self.toolbox = toolbox or Toolbox()
         self.tokens = {name: secrets.token_hex(16) for name in USERS}
         self.ports: dict[str, int] = {}
@@ -146,6 +154,7 @@ class KubeCluster:
         self._start_apiserver()
         for name in USERS:
             self.write_kubeconfig(name)
+        self._install()
         if self.parts.controller_manager:
             self._start_core(
                 "kube-controller-manager",
@@ -160,8 +169,20 @@ class KubeCluster:
             self.processes.wait_ready("kube-controller-manager", account, token=self.token)
         self._start_extras()
 
-    def _start_extras(self) -> None:
+    def _install(self) -> None:
+        """What the controller manager finds at its start. It meets kinds that are added later within 30 seconds, and
+        until then it collects none of their garbage and counts none for a quota."""
         # Imported here: managers.py needs KubeCluster, and the plain control plane needs none of it.
+        from tests.kube.managers import install_jobset, install_trainer
+
+        if self.parts.jobset or self.parts.trainer:
+            install_jobset(self)
+        if self.parts.trainer:
+            install_trainer(self, podgroups=self.parts.podgroups)
+        if self.manifests:
+            self.apply(self.manifests)
+
+    def _start_extras(self) -> None:
         from tests.kube.managers import start_jobset, start_nodes, start_trainer
 
         if self.parts.nodes:
@@ -169,7 +190,7 @@ class KubeCluster:
         if self.parts.jobset or self.parts.trainer:
             start_jobset(self)
         if self.parts.trainer:
-            start_trainer(self, podgroups=self.parts.podgroups)
+            start_trainer(self)
 
     def start_program(self, name: str, arguments: list[str], environ: dict[str, str] | None = None) -> None:
         program = self.toolbox.find_program(name)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kube.cluster import KubeCluster
+from tests.kube.cluster import KubeCluster, Parts
 from tools.toolbox import Toolbox
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
@@ -23,5 +23,5 @@ def kube() -> Iterator[KubeCluster]:
     for name in NEEDED:
         if toolbox.find_program(name) is None:
             pytest.skip(toolbox.why_missing(name))
-    with KubeCluster(toolbox=toolbox) as cluster:
+    with KubeCluster(Parts(unlimited=True), toolbox=toolbox) as cluster:
         yield cluster

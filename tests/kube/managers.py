@@ -20,6 +20,9 @@ from tools.toolbox import Unavailable
 
 OUTCOME = "trainmaster.test/outcome"
 
+_JOBSET = {"namespace": "jobset-system", "namePrefix": "jobset-"}
+_TRAINER = {"namespace": "kubeflow-system"}
+
 # No Go module carries Volcano's CRD, so this one lets any content in.
 _ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 VOLCANO_PODGROUPS = {
@@ -66,11 +69,29 @@ def webhooks_on_loopback(cluster: KubeCluster, rendered: str, port: int) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
-def _prepare(cluster: KubeCluster, name: str, namespace: str) -> Path:
-    """Ports, namespace and serving certificate; returns the folder of the certificate."""
+def install_jobset(cluster: KubeCluster) -> None:
+    _install(cluster, _JOBSET, render(cluster, "jobset", "config", ["components/crd", "components/rbac"], **_JOBSET))
+
+
+def install_trainer(cluster: KubeCluster, *, podgroups: bool) -> None:
+    if podgroups:
+        coscheduling = cluster.toolbox.find_manifest("trainer", "coscheduling.yaml")
+        assert coscheduling is not None
+        cluster.apply(coscheduling.read_text())
+        cluster.apply(json.dumps(VOLCANO_PODGROUPS))
+    _install(cluster, _TRAINER, render(cluster, "trainer", "manifests", ["base/crds", "base/rbac"], **_TRAINER))
+
+
+def _install(cluster: KubeCluster, scope: dict[str, str], rendered: str) -> None:
+    """With the namespace that the manager's objects lie in."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scope["namespace"]}}
+    cluster.apply(f"{json.dumps(namespace)}\n---\n{rendered}")
+
+
+def _prepare(cluster: KubeCluster, name: str) -> Path:
+    """Ports and serving certificate; returns the folder of the certificate."""
     for part in ("webhook", "metrics", "health"):
         cluster.ports[f"{name}-{part}"] = free_port()
-    cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
     folder = cluster.work / f"{name}-tmp" / "k8s-webhook-server" / "serving-certs"
     folder.mkdir(parents=True)
     for file in ("tls.crt", "tls.key"):
@@ -88,10 +109,8 @@ def _start(cluster: KubeCluster, name: str, config: dict[str, Any]) -> None:
 
 
 def start_jobset(cluster: KubeCluster) -> None:
-    certificates = str(_prepare(cluster, "jobset", "jobset-system"))
-    scope = {"namespace": "jobset-system", "namePrefix": "jobset-"}
-    cluster.apply(render(cluster, "jobset", "config", ["components/crd", "components/rbac"], **scope))
-    hooks = render(cluster, "jobset", "config", ["components/webhook"], **scope)
+    certificates = str(_prepare(cluster, "jobset"))
+    hooks = render(cluster, "jobset", "config", ["components/webhook"], **_JOBSET)
     ports = cluster.ports
     config = {
         "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
@@ -107,16 +126,9 @@ def start_jobset(cluster: KubeCluster) -> None:
     cluster.apply(webhooks_on_loopback(cluster, hooks, ports["jobset-webhook"]))
 
 
-def start_trainer(cluster: KubeCluster, *, podgroups: bool) -> None:
-    _prepare(cluster, "trainer", "kubeflow-system")
-    if podgroups:
-        coscheduling = cluster.toolbox.find_manifest("trainer", "coscheduling.yaml")
-        assert coscheduling is not None
-        cluster.apply(coscheduling.read_text())
-        cluster.apply(json.dumps(VOLCANO_PODGROUPS))
-    scope = {"namespace": "kubeflow-system"}
-    cluster.apply(render(cluster, "trainer", "manifests", ["base/crds", "base/rbac"], **scope))
-    hooks = render(cluster, "trainer", "manifests", ["base/webhook"], **scope)
+def start_trainer(cluster: KubeCluster) -> None:
+    _prepare(cluster, "trainer")
+    hooks = render(cluster, "trainer", "manifests", ["base/webhook"], **_TRAINER)
     ports = cluster.ports
     config = {
         "apiVersion": "config.trainer.kubeflow.org/v1alpha1",

@@ -26,8 +26,8 @@ def seam_cluster() -> Iterator[KubeCluster]:
     for name in (*NEEDED, "kube-scheduler", "jobset", "kwok"):
         if toolbox.find_program(name) is None:
             pytest.skip(toolbox.why_missing(name))
-    with KubeCluster(Parts(jobset=True, nodes=2, complete_ms=_NEVER_MS, unlimited=True), toolbox=toolbox) as cluster:
-        cluster.apply(json.dumps(build_manifests()))
+    parts = Parts(jobset=True, nodes=2, complete_ms=_NEVER_MS, unlimited=True)
+    with KubeCluster(parts, toolbox=toolbox, manifests=json.dumps(build_manifests())) as cluster:
         yield cluster
 
 
@@ -38,6 +38,6 @@ def trainer_cluster() -> Iterator[KubeCluster]:
     for name in (*NEEDED, "kube-scheduler", "jobset", "trainer", "kwok"):
         if toolbox.find_program(name) is None:
             pytest.skip(toolbox.why_missing(name))
-    with KubeCluster(Parts(trainer=True, nodes=1, unlimited=True), toolbox=toolbox) as cluster:
-        cluster.apply(json.dumps(build_manifests(companion=True)))
+    manifests = json.dumps(build_manifests(companion=True))
+    with KubeCluster(Parts(trainer=True, nodes=1, unlimited=True), toolbox=toolbox, manifests=manifests) as cluster:
         yield cluster

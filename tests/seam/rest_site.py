@@ -65,7 +65,7 @@ class RestSite:
             quota = json.loads(self.cluster.kubectl("get", "resourcequota", "tenant", "-n", name, "-o", "json"))
             return "count/trainjobs.trainer.kubeflow.org" in quota.get("status", {}).get("used", {})
 
-        # The controller manager meets kinds that were added after its start within 30 seconds.
+        # The controller manager counts in its own time.
         eventually(is_counted, f"the quota of {name} is not counted")
         self.await_right(f"{name}:tenant", name)
         return token

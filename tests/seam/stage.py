@@ -164,7 +164,7 @@ def make_config(cluster: KubeCluster, port: int) -> ClusterConfig:
 
 @asynccontextmanager
 async def open_site(cluster: KubeCluster) -> AsyncIterator[Site]:
-    """A namespace of its own; no operator runs in it yet."""
+    """A namespace of its own, which ends with the cluster; no operator runs in it yet."""
     client = HttpClient(make_config(cluster, cluster.ports["kube-apiserver"]), user_agent="test/1")
     name = f"seam-{SystemIds().suffix(8)}"
     try:
@@ -173,7 +173,6 @@ async def open_site(cluster: KubeCluster) -> AsyncIterator[Site]:
             site = Site(cluster, client, name, proxy, scope)
             yield site
             await site.stop()
-        await client.delete(NAMESPACES, name)
     finally:
         await client.close()
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from tests.contract.client.objects import NAMESPACES, SERVICE_ACCOUNTS
 from tests.kube.cluster import KubeCluster
-from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.status import NotFound
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.handlers import Handlers
@@ -131,8 +131,8 @@ def play(server: str, place: Place, test: Callable[[Stage], Coroutine[Any, Any, 
     """Runs one test against one server, in virtual time where there are no sockets."""
 
     async def whole() -> None:
-        async with SERVERS[server](place) as client, _namespace(client) as namespace:
-            await test(Stage(server, client, namespace))
+        async with SERVERS[server](place) as client:
+            await test(Stage(server, client, await _make_namespace(client)))
 
     if server in VIRTUAL:
         run_virtual(whole())
@@ -140,23 +140,17 @@ def play(server: str, place: Place, test: Callable[[Stage], Coroutine[Any, Any, 
         asyncio.run(whole())
 
 
-@asynccontextmanager
-async def _namespace(client: WarningClient) -> AsyncIterator[str]:
+async def _make_namespace(client: WarningClient) -> str:
+    """It ends with its server. A cluster that deletes one lists every kind in it, which costs more than a test."""
     name = f"suite-{SystemIds().suffix(8)}"
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    stage = Stage("", client, name)
 
-    async def furnished() -> bool:
+    async def is_furnished() -> bool:
         try:
             await client.get(SERVICE_ACCOUNTS, "default", name)
         except NotFound:
             return False
         return True
 
-    await stage.eventually(furnished)
-    yield name
-    try:
-        await client.delete(NAMESPACES, name)
-    except StatusError as error:
-        # A test may have deleted it itself.
-        assert error.code in (404, 409)
+    await Stage("", client, name).eventually(is_furnished)
+    return name
