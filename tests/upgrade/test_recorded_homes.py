@@ -137,8 +137,8 @@ def opened(
     with tempfile.TemporaryDirectory(prefix="tm-upgrade-") as name, nothing_left(name, user):
         folder = Path(name)
         folder.chmod(0o755)
-        with tarfile.open(recording) as archive:
-            archive.extractall(folder, numeric_owner=True, filter="fully_trusted")
+        # Python's own would need a filter from 3.12 on, which 3.11.2 does not know.
+        subprocess.run(["tar", "-xpf", recording, "-C", folder, "--same-owner", "--numeric-owner"], check=True)
         (folder / "home" / "logs").mkdir()
         if user is not None:
             for path in (folder, *folder.rglob("*")):
@@ -197,7 +197,7 @@ def test_as_an_ordinary_user_at_level_plain_the_owner_goes_on(recording: Path) -
 def test_two_years_later_everything_is_there(recording: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(LATER)
     tmp_path.chmod(0o755)
-    before = read_expiry(recording, tmp_path)
+    before = read_expiry(recording)
     with opened(recording, environ={"PYTHONPATH": str(tmp_path)}, verified=False) as found:
         after = json.loads((found.home / "pki" / "pki.json").read_text())
         assert before["server"] < after["server"], "the server's certificate was renewed"
@@ -209,10 +209,11 @@ def test_two_years_later_everything_is_there(recording: Path, tmp_path: Path) ->
             assert has_condition(found.find_job(namespace, "alive"), "Complete")
 
 
-def read_expiry(recording: Path, folder: Path) -> JSON:
+def read_expiry(recording: Path) -> JSON:
     with tarfile.open(recording) as archive:
-        archive.extract("home/pki/pki.json", folder, filter="data")
-    read: JSON = json.loads((folder / "home/pki/pki.json").read_text())
+        file = archive.extractfile("home/pki/pki.json")
+        assert file is not None
+        read: JSON = json.load(file)
     return read
 
 
