@@ -17,6 +17,7 @@ from tests.node.bench import Bench, find_status, get_ended, is_over, run
 from tests.node.sandboxes import ORDINARY, Sandboxes, run_sandboxed
 from tests.node.shims import make_spec
 from tests.support.leaks import nothing_left
+from tests.support.small_disk import DEVICE
 from trainmaster.client.contract import LogOptions
 from trainmaster.node.shims.supervisor import SupervisorError
 from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN
@@ -38,7 +39,7 @@ def mark() -> str:
 @pytest.fixture
 def small_disk(request: pytest.FixtureRequest) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tm-") as name:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", name], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}", DEVICE, name], check=True)
         try:
             yield Path(name)
         finally:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+DEVICE = "test-disk"
+"""What `mount` shows as its source, by which others know it for a test's."""
 _MNT_DETACH = 2
 
 
@@ -54,7 +56,7 @@ def small_disk(path: Path, *, mib: int = 64) -> Iterator[SmallDisk]:
         pytest.skip("mounting a small disk needs root")
     libc = ctypes.CDLL(None, use_errno=True)
     path.mkdir(parents=True)
-    if libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", 0, f"size={mib}m".encode()) != 0:
+    if libc.mount(DEVICE.encode(), os.fsencode(path), b"tmpfs", 0, f"size={mib}m".encode()) != 0:
         pytest.skip(f"a small disk cannot be mounted: {os.strerror(ctypes.get_errno())}")
     try:
         yield SmallDisk(path)
