@@ -4,8 +4,8 @@ Tiers are pytest markers (pyproject.toml). A test with several markers runs once
 TIERS. The first tier is `static`: format, lint, types and imports. The exit status is 1 when anything failed, and under
 CI=true also when anything was skipped, because a skip there means that a promise was not checked.
 
-Several tiers run in two lanes side by side, because most of them compute in one process or wait for others. Each lane
-takes the next tier when it is free. What a tier printed appears when it is over.
+Tiers run in three lanes side by side: on two cores some compute while others wait for their processes. Each lane takes
+the next tier when it is free. What a tier printed appears when it is over.
 
 Everything runs in the environment that `tools/scrub.py` lets through, so that it passes or fails the same everywhere.
 
@@ -71,10 +71,11 @@ PRECEDENCE = (
 """The most demanding marker decides about the tier."""
 QUICK = (STATIC, "unit")
 LANE_ORDER = (
-    *(STATIC, "kube", "unit", "e2e", "wire", "sim", "flow"),
-    *("attacks", "node", "bad_input", "crash", "contract", "golden"),
+    *(STATIC, "kube", "sim", "unit", "attacks", "e2e", "node", "flow"),
+    *("wire", "bad_input", "crash", "contract", "golden"),
 )
-"""What two lanes take in turn: what fails most often first, then the longest, so that both end at the same time."""
+"""What the lanes take in turn: mostly the longest first, so that all end at the same time."""
+LANES = 3
 REAL = ("attacks", "node", "crash", "e2e", "wire", "kube")
 """Tiers with real processes and servers, whose failures get a second try."""
 MOST_RETRIED = 5
@@ -220,8 +221,8 @@ def run_in_turn(tiers: Sequence[str], extra: Sequence[str]) -> list[Outcome]:
     return outcomes
 
 
-def run_side_by_side(tiers: Sequence[str], extra: Sequence[str]) -> list[Outcome]:
-    """Two threads. A tier's output comes in one piece, when it is over; begins and ends are said at once."""
+def run_side_by_side(tiers: Sequence[str], extra: Sequence[str], lanes: int) -> list[Outcome]:
+    """A thread per lane. A tier's output comes in one piece, when it is over; begins and ends are said at once."""
     screen = threading.Lock()
 
     def run_quietly(tier: str) -> Outcome:
@@ -234,7 +235,7 @@ def run_side_by_side(tiers: Sequence[str], extra: Sequence[str]) -> list[Outcome
                 print(f"\n== {tier}\n{out.read()}== {tier}: {outcome.seconds:.1f} s", flush=True)
         return outcome
 
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(lanes) as pool:
         return list(pool.map(run_quietly, sorted(tiers, key=LANE_ORDER.index)))
 
 
@@ -266,7 +267,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run the tests tier by tier.")
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of: {', '.join((STATIC, *RUN_ORDER))}")
     parser.add_argument("--quick", action="store_true", help="only " + " and ".join(QUICK))
-    parser.add_argument("--lanes", type=int, choices=(1, 2), default=2, help="how many tiers run side by side")
+    parser.add_argument(
+        "--lanes", type=int, choices=range(1, LANES + 1), default=LANES, help="how many tiers run side by side"
+    )
     argv = sys.argv[1:]
     cut = argv.index("--") if "--" in argv else len(argv)
     options, extra = parser.parse_args(argv[:cut]), argv[cut + 1 :]
@@ -275,8 +278,8 @@ def main() -> int:
         parser.error(f"no tier {unknown[0]!r}; there are: {', '.join((STATIC, *RUN_ORDER))}")
     tiers = QUICK if options.quick else tuple(options.tiers) or (STATIC, *RUN_ORDER)
     began = time.monotonic()
-    side_by_side = options.lanes == 2 and len(tiers) > 1 and not options.quick
-    outcomes = run_side_by_side(tiers, extra) if side_by_side else run_in_turn(tiers, extra)
+    side_by_side = options.lanes > 1 and len(tiers) > 1 and not options.quick
+    outcomes = run_side_by_side(tiers, extra, options.lanes) if side_by_side else run_in_turn(tiers, extra)
     print(f"\nall tiers: {time.monotonic() - began:.0f} s of wall time", flush=True)
     return 0 if print_summary(outcomes, strict=os.environ.get("CI") == "true") else 1
 

@@ -142,7 +142,7 @@ def test_a_skip_is_told_with_its_reason_and_fails_only_where_it_must_not_happen(
     assert printed.splitlines()[-1] == "NOT GOOD: 3 passed, 0 failed, 1 skipped in 0 s"
 
 
-def test_two_lanes_take_every_tier_once() -> None:
+def test_lanes_take_every_tier_once() -> None:
     assert sorted(testrun.LANE_ORDER) == sorted((testrun.STATIC, *testrun.RUN_ORDER))
 
 
