@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from tests.support.kubectl import SHORT_LIVED
 from tests.support.server import clean_environ, command
 
 _TRIES = 300
-"""Each is a whole kubectl, so this is half a minute and more."""
+"""Each is a pause and a whole kubectl, so this is half a minute and more."""
+PAUSE = 0.1
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Person:
         for _ in range(_TRIES):
             if [pod["status"]["phase"] for pod in self.pods(name)] == ["Running"]:
                 return
+            time.sleep(PAUSE)
         raise AssertionError(f"the Pod of {name} does not run: {self.pods(name)}")
 
     def pods(self, job: str) -> list[dict[str, Any]]:

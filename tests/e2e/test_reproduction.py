@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.shell import Person
+from tests.e2e.shell import PAUSE, Person
 from tools.frameworks import find_sdk
 from tools.toolbox import Toolbox
 
@@ -65,6 +65,7 @@ def wait_for_logs(person: Person, name: str, text: str, namespace: str = "defaul
         if answer.code == 0 and text in answer.out:
             return
         assert time.monotonic() < end, f"history logs {name}: {answer.code} {answer.out}{answer.err}"
+        time.sleep(PAUSE)
 
 
 def wait_for_phase(person: Person, name: str, namespace: str, phase: str) -> None:
@@ -73,6 +74,7 @@ def wait_for_phase(person: Person, name: str, namespace: str, phase: str) -> Non
         found = [pod["status"]["phase"] for pod in pods if pod["metadata"]["name"].startswith(name)]
         if found == [phase]:
             return
+        time.sleep(PAUSE)
     raise AssertionError(f"the Pod of {name} is not {phase}")
 
 
@@ -87,6 +89,7 @@ def test_after_the_ttl_nothing_is_left_but_the_history(owner: Person) -> None:
     end = time.monotonic() + LIMIT
     while (left := list_chain(owner, "reported")) or list_pod_directories(owner):
         assert time.monotonic() < end, f"left: {left} {list_pod_directories(owner)}"
+        time.sleep(PAUSE)
     wait_for_logs(owner, "reported", "it ran")
     record = owner.trainmaster("history", "get", "reported", "-o", "json").json
     assert (record["state"], record["deletion"]["by"]) == ("Complete", "system:trainmaster")
