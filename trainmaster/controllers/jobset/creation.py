@@ -70,4 +70,4 @@ def _note_placement(jobset: JobSet, place: JobPlace, draft: JobSetDraft) -> None
     if NODE_SELECTOR_STRATEGY in placement:
         return
     text = f"there is one node, so all jobs share one value of {placement[EXCLUSIVE_TOPOLOGY]}"
-    draft.note("ExclusivePlacementApproximated", text, warning=True)
+    draft.note(jobset, "ExclusivePlacementApproximated", text, warning=True)

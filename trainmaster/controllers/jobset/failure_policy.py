@@ -161,17 +161,17 @@ def apply(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> 
     elif verdict.action in _SINGLE:
         _restart_one(jobset, verdict, draft)
     else:
-        _restart_all(verdict, draft)
+        _restart_all(jobset, verdict, draft)
 
 
-def _restart_all(verdict: JobSetFailureVerdict, draft: JobSetDraft) -> None:
+def _restart_all(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> None:
     text = f"applying {verdict.action} failure policy action {verdict.suffix}"
     draft.status["restarts"] = draft.restarts + 1
     if verdict.action in _COUNTED:
         draft.status["restartsCountTowardsMax"] = draft.status.get("restartsCountTowardsMax", 0) + 1
     reason = "DefaultFailurePolicy" if verdict.rule is None else f"FailurePolicy_{verdict.rule}"
     draft.set("RestartingJobSet", True, reason, text, warning=True)
-    draft.note(f"{verdict.action}FailurePolicyAction", text, warning=True)
+    draft.note(jobset, f"{verdict.action}FailurePolicyAction", text, warning=True)
 
 
 def _restart_one(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> None:
@@ -183,7 +183,7 @@ def _restart_one(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDra
         counts[verdict.index] += 1
         entry[key] = counts
     text = f"applying {verdict.action} failure policy action {verdict.suffix}"
-    draft.note(f"{verdict.action}FailurePolicyAction", text, warning=True)
+    draft.note(jobset, f"{verdict.action}FailurePolicyAction", text, warning=True)
 
 
 def _fail(draft: JobSetDraft, reason: str, message: str) -> None:

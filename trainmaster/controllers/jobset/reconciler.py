@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 from trainmaster.api.declaring.supported import JOB_SET, list_unsupported
 from trainmaster.api.labels import RESTART_SERIES
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Delete, Patch, Write, WriteRefusal
+from trainmaster.client.writes import Create, Delete, WriteRefusal
 from trainmaster.controllers.jobset import creation, failure_policy, success_policy, suspend, ttl
 from trainmaster.controllers.jobset.children import ChildJobs, sort_jobs
 from trainmaster.controllers.jobset.sources import SOURCES
 from trainmaster.controllers.jobset.status import JobSetDraft, are_all_started
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import NOTHING, Note, Plan
+from trainmaster.engine.draft import build_delete, build_patch
+from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
@@ -42,58 +42,51 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
         return NOTHING
     draft = JobSetDraft(jobset, now.wall)
     buckets = sort_jobs(jobset, map(Job, view.owned(JOBS, jobset.namespace, jobset.uid)))
-    draft.count(buckets)
-    if draft.is_finished:
-        return _clean_up(view, jobset, buckets, draft, now)
-    if refusals:
-        return _wait(jobset, _explain(refusals[0]), now, repeat=True)
-    problem = _find_problem(jobset, buckets)
+    if jobset.is_finished:
+        _clean_up(view, jobset, buckets, draft, now)
+        return draft.build_plan()
+    problem = _explain(refusals[0]) if refusals else _find_problem(jobset, buckets)
     if problem is not None:
-        return _wait(jobset, problem, now)
-    previous = [_delete(job) for job in buckets.previous if not job.is_deleting]
+        _wait(jobset, problem, draft, now, repeat=bool(refusals))
+        return draft.build_plan()
+    draft.count(buckets)
     if not jobset.is_suspended and are_all_started(draft, jobset):
         draft.set("RestartingJobSet", False, "JobsReady", "all jobs are ready")
     if buckets.failed:
-        return _handle_failure(jobset, buckets, draft, previous, now)
-    if success_policy.is_met(jobset, buckets):
+        _handle_failure(jobset, buckets, draft, now)
+    elif success_policy.is_met(jobset, buckets):
         success_policy.complete(draft)
-        return _build_plan((), draft)
-    return _run(view, jobset, buckets, draft, previous, now)
+    else:
+        _run(view, jobset, buckets, draft, now)
+    return draft.build_plan()
 
 
-def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now: Now) -> Plan:
+def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now: Now) -> None:
     """Nothing is made any more. What still runs goes; what has ended stays until its TTL, or the JobSet, goes."""
-    going = [*buckets.active, *buckets.previous]
-    writes: list[Write] = [_delete(job) for job in going if not job.is_deleting]
+    draft.writes += _list_deletes([*buckets.active, *buckets.previous])
     remaining = ttl.find_remaining(view, jobset, now)
     if remaining == 0:
-        return Plan((*writes, ttl.build_delete(jobset)))
-    writes += ttl.release_jobs(jobset, buckets)
-    cleared = build_annotation_patch(JOB_SETS, jobset, None, now.wall)
-    if cleared is not None:
-        return Plan((*writes, cleared), requeue_after=remaining)
-    return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes), requeue_after=remaining)
+        draft.write(build_delete(JOB_SETS, jobset, versioned=True, propagation="Foreground"))
+        return
+    draft.writes += ttl.release_jobs(jobset, buckets)
+    draft.wake_after(remaining)
+    draft.count(buckets)
+    _annotate(jobset, None, draft, now)
 
 
-def _run(
-    view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, previous: Sequence[Write], now: Now
-) -> Plan:
+def _run(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now: Now) -> None:
+    draft.writes += _list_deletes(buckets.previous)
     missing = creation.list_missing(view, jobset, buckets, draft)
+    draft.writes += [] if isinstance(missing, Waiting) else missing
     if jobset.is_suspended:
-        toggled = suspend.suspend(buckets, draft)
+        suspend.suspend(buckets, draft)
     else:
-        toggled = suspend.resume(jobset, buckets, draft)
+        suspend.resume(jobset, buckets, draft)
+    # The reason comes last, so that a refusal before it keeps the reason that stands.
     if isinstance(missing, Waiting):
-        # What is there goes on, stops and resumes meanwhile. The reason first, then the counts.
-        pause = _wait(jobset, missing, now)
-        writes = (*previous, *toggled)
-        return _build_plan(writes, draft) if pause is NOTHING else Plan((*writes, *pause.writes), None, pause.notes)
-    writes = (*previous, *missing, *toggled)
-    reason = build_annotation_patch(JOB_SETS, jobset, _find_reason(buckets), now.wall)
-    if reason is None:
-        return _build_plan(writes, draft)
-    # Last, so that a refusal before it keeps the reason that stands.
-    return Plan((*writes, reason))
+        _wait(jobset, missing, draft, now)
+    else:
+        _annotate(jobset, _find_reason(buckets), draft, now)
 
 
 def _find_reason(buckets: ChildJobs) -> Waiting | None:
@@ -106,27 +99,25 @@ def _find_reason(buckets: ChildJobs) -> Waiting | None:
     return None
 
 
-def _handle_failure(
-    jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, previous: Sequence[Write], now: Now
-) -> Plan:
+def _handle_failure(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now: Now) -> None:
     verdict = failure_policy.decide(jobset, buckets.failed)
     if failure_policy.is_restart(jobset, verdict):
         if failure_policy.starts_new_series(jobset, verdict):
-            return Plan((_note_progress(jobset, draft),))
+            draft.postpone_status()
+            series = {"metadata": {"annotations": {RESTART_SERIES: str(draft.restarts)}}}
+            draft.write(build_patch(JOB_SETS, jobset, series, versioned=True))
+            return
         left = failure_policy.get_pause_left(jobset, verdict, now)
         if left > 0:
+            draft.wake_after(left)
             text = failure_policy.describe_delay(jobset, verdict, draft)
             end = failure_policy.describe_end(jobset, verdict)
-            pause = _wait(jobset, Waiting("RestartBackOff", text, end), now)
-            rest = _build_plan(previous, draft) if pause is NOTHING else pause
-            return Plan(rest.writes, rest.status, rest.notes, requeue_after=left)
+            if not _wait(jobset, Waiting("RestartBackOff", text, end), draft, now):
+                draft.writes += _list_deletes(buckets.previous)
+            return
     failure_policy.apply(jobset, verdict, draft)
-    return _build_plan(() if draft.is_finished else previous, draft)
-
-
-def _note_progress(jobset: JobSet, draft: JobSetDraft) -> Patch:
-    head = jobset.head
-    return _patch(jobset, {"metadata": {**head, "annotations": {RESTART_SERIES: str(draft.restarts)}}})
+    if not draft.is_finished:
+        draft.writes += _list_deletes(buckets.previous)
 
 
 def _find_problem(jobset: JobSet, buckets: ChildJobs) -> Waiting | None:
@@ -154,28 +145,27 @@ def _explain(refusal: WriteRefusal) -> Waiting:
             return Waiting("Refused", refusal.error.message)
 
 
-def _wait(jobset: JobSet, problem: Waiting, now: Now, *, repeat: bool = False) -> Plan:
-    """`repeat`: an event for each attempt and not only for the first, counted in one object."""
-    patch = build_annotation_patch(JOB_SETS, jobset, problem, now.wall)
+def _wait(jobset: JobSet, problem: Waiting, draft: JobSetDraft, now: Now, *, repeat: bool = False) -> bool:
+    """`repeat`: an event for each attempt and not only for the first, counted in one object. Whether it is news."""
     before = find_annotated(jobset.raw)
-    news = repeat or before is None or before.get("message") != problem.message
-    notes = (Note(jobset.raw, problem.reason, problem.message, warning=True),) if news else ()
-    if patch is None:
-        return Plan(notes=notes) if notes else NOTHING
-    return Plan((patch,), None, notes)
+    is_news = _annotate(jobset, problem, draft, now)
+    if repeat or before is None or before.get("message") != problem.message:
+        draft.note(jobset, problem.reason, problem.message, warning=True)
+    return is_news
 
 
-def _build_plan(writes: Sequence[Write], draft: JobSetDraft) -> Plan:
-    return Plan(tuple(writes), draft.build_patch(), tuple(draft.notes))
+def _annotate(jobset: JobSet, waiting: Waiting | None, draft: JobSetDraft, now: Now) -> bool:
+    """Why it waits. When that is news it is written first, and the status by the next pass."""
+    patch = build_annotation_patch(JOB_SETS, jobset, waiting, now.wall)
+    if patch is not None:
+        draft.postpone_status()
+        draft.write(patch)
+    return patch is not None
 
 
-def _patch(jobset: JobSet, patch: Object) -> Patch:
-    return Patch(JOB_SETS, jobset.namespace, jobset.name, patch)
-
-
-def _delete(job: Job) -> Delete:
+def _list_deletes(jobs: Sequence[Job]) -> list[Delete]:
     """Foreground: the name is free again only when the Pods are gone, so two generations never run at once."""
-    return Delete(JOBS, job.namespace, job.name, uid=job.uid, propagation="Foreground")
+    return [build_delete(JOBS, job, propagation="Foreground") for job in jobs if not job.is_deleting]
 
 
 CONTROLLER = Controller(

@@ -1,7 +1,6 @@
 """The status of a JobSet while a pass works on it: counts, conditions with their events, restarts.
 
-`JobSetDraft` collects what one pass decides and is turned into one status patch at its end. Conditions follow JobSet's
-write rule: a condition is only ever added as True, and each effective change is also an event.
+Conditions follow JobSet's write rule: a condition is only ever added as True, and each effective change is an event.
 """
 
 from __future__ import annotations
@@ -9,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from trainmaster.api.conditions import build_condition, find_condition, is_true, list_conditions, set_condition
-from trainmaster.api.meta import Fields, Object
+from trainmaster.api.conditions import build_condition
+from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
-from trainmaster.client.writes import Patch
 from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.jobset.job_places import count_replicas
-from trainmaster.engine.plan import Note
+from trainmaster.engine.draft import ObjectDraft
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
 
@@ -26,59 +24,44 @@ _EXCLUSIVE = {
 _RESTARTS = ("jobRestarts", "jobRestartsCountTowardsMax")
 
 
-class JobSetDraft:
+class JobSetDraft(ObjectDraft):
+    __slots__ = ("_jobset", "_now")
+
     def __init__(self, jobset: JobSet, now: datetime) -> None:
+        super().__init__(JOB_SETS, jobset)
         self._jobset = jobset
         self._now = now
-        self.before: Fields = jobset.status
-        self.status: Object = {"restarts": 0, **self.before}
-        self.conditions = list_conditions(jobset.raw)
-        self.notes: list[Note] = []
 
     @property
     def restarts(self) -> int:
-        return int(self.status["restarts"])
+        return int(self.status.get("restarts", 0))
 
     @property
     def is_finished(self) -> bool:
-        return is_true(self.conditions, "Completed") or is_true(self.conditions, "Failed")
+        return self.is_true("Completed") or self.is_true("Failed")
 
     def set(self, kind: str, status: bool, reason: str, message: str, *, warning: bool = False) -> None:
-        old = find_condition(self.conditions, kind)
+        old = self.find_condition(kind)
         new = build_condition(kind, status, reason, message, self._now)
         if old is None and not status:
             return
         if old is not None and all(old.get(key) == new[key] for key in ("status", "reason", "message")):
             return
         # The counterpart turns False where it stands; upstream leaves its reason, text and time alone.
-        other = _EXCLUSIVE.get(kind, "") if status else ""
-        turned = [
-            {**entry, "status": "False"} if entry.get("type") == other and entry.get("status") == "True" else entry
-            for entry in self.conditions
-        ]
-        self.conditions = set_condition(turned, new)
-        self.note(reason, message, warning=warning)
-
-    def note(self, reason: str, message: str, *, warning: bool = False) -> None:
-        self.notes.append(Note(self._jobset.raw, reason, message, warning))
+        other = self.find_condition(_EXCLUSIVE.get(kind, "")) if status else None
+        if other is not None:
+            self.set_condition({**other, "status": "False"})
+        self.set_condition(new)
+        self.note(self._jobset, reason, message, warning=warning)
 
     def count(self, buckets: ChildJobs) -> None:
+        self.status.setdefault("restarts", 0)
         self.status["replicatedJobsStatus"] = build_counts(self._jobset, buckets)
 
     def get_counts(self, name: str) -> Object:
         found = (entry for entry in self.status["replicatedJobsStatus"] if entry["name"] == name)
         counts: Object = next(found)
         return counts
-
-    def build_patch(self) -> Patch | None:
-        if self.conditions:
-            self.status["conditions"] = self.conditions
-        changed = {key: value for key, value in self.status.items() if self.before.get(key) != value}
-        if not changed:
-            return None
-        jobset = self._jobset
-        head = jobset.head
-        return Patch(JOB_SETS, jobset.namespace, jobset.name, {"metadata": head, "status": changed}, "status")
 
 
 def build_counts(jobset: JobSet, buckets: ChildJobs) -> list[Object]:

@@ -11,23 +11,22 @@ from collections.abc import Mapping
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields, read_labels, read_spec
 from trainmaster.api.resources import JOBS
-from trainmaster.client.writes import Patch, Write
 from trainmaster.controllers.jobset import startup
 from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.jobset.status import JobSetDraft, select
+from trainmaster.engine.draft import build_patch
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
 
 
-def suspend(buckets: ChildJobs, draft: JobSetDraft) -> list[Write]:
+def suspend(buckets: ChildJobs, draft: JobSetDraft) -> None:
     draft.set("Suspended", True, "SuspendedJobs", "jobset is suspended")
     draft.set("RestartingJobSet", False, "JobSetSuspended", "jobset is suspended")
     running = [job for job in buckets.active if not job.is_suspended and not job.is_deleting]
-    return [_patch(job, {"suspend": True}) for job in running]
+    draft.writes += [build_patch(JOBS, job, {"spec": {"suspend": True}}) for job in running]
 
 
-def resume(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> list[Write]:
-    writes: list[Write] = []
+def resume(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> None:
     in_order = startup.is_in_order(jobset)
     rests = True
     for replicated in jobset.replicated_jobs:
@@ -42,13 +41,13 @@ def resume(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> list[Write
             if template and not _has_come_to_rest(job):
                 rests = False
                 continue
-            writes.append(_patch(job, {"suspend": False, **({"template": template} if template else {})}))
+            spec = {"suspend": False, **({"template": template} if template else {})}
+            draft.write(build_patch(JOBS, job, {"spec": spec}))
         if in_order:
             startup.note_progress(draft)
-            return writes
+            return
     if rests:
         draft.set("Suspended", False, "ResumeJobs", "jobset is resumed")
-    return writes
 
 
 def _has_come_to_rest(job: Job) -> bool:
@@ -81,7 +80,3 @@ def _add_keys(have: Mapping[str, str], want: Mapping[str, str]) -> dict[str, str
 
 def _without_empty(value: Fields) -> Object:
     return {key: item for key, item in value.items() if item}
-
-
-def _patch(job: Job, spec: Object) -> Patch:
-    return Patch(JOBS, job.namespace, job.name, {"metadata": {"uid": job.uid}, "spec": spec})

@@ -13,9 +13,10 @@ from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_spec, read_text
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 from trainmaster.client.view import View
-from trainmaster.client.writes import Delete, Patch
+from trainmaster.client.writes import Patch
 from trainmaster.controllers.jobset.children import ChildJobs
 from trainmaster.controllers.jobset.status import select
+from trainmaster.engine.draft import build_patch
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -43,10 +44,6 @@ def _is_noted_by_owner(view: View, jobset: JobSet) -> bool:
     return trainjob.uid != reference["uid"] or trainjob.is_deleting or trainjob.is_finished
 
 
-def build_delete(jobset: JobSet) -> Delete:
-    return Delete(JOB_SETS, jobset.namespace, jobset.name, jobset.uid, jobset.resource_version, "Foreground")
-
-
 def release_jobs(jobset: JobSet, buckets: ChildJobs) -> list[Patch]:
     """From here on a Job's own TTL may take it away: nobody makes it again."""
     writes = []
@@ -56,8 +53,7 @@ def release_jobs(jobset: JobSet, buckets: ChildJobs) -> list[Patch]:
             continue
         for job in select([*buckets.succeeded, *buckets.failed], replicated["name"]):
             if "ttlSecondsAfterFinished" not in job.spec and not job.is_deleting:
-                patch = {"metadata": {"uid": job.uid}, "spec": {"ttlSecondsAfterFinished": ttl}}
-                writes.append(Patch(JOBS, job.namespace, job.name, patch))
+                writes.append(build_patch(JOBS, job, {"spec": {"ttlSecondsAfterFinished": ttl}}))
     return writes
 
 
