@@ -36,9 +36,9 @@ def is_true(conditions: Sequence[Mapping[str, Any]], kind: str) -> bool:
     return False
 
 
-def set_condition(conditions: Sequence[Condition], new: Condition) -> list[Condition]:
+def set_condition(conditions: Sequence[Fields], new: Condition) -> list[Fields]:
     """Replaces or appends. The time of the last transition stays when the status does."""
-    result: list[Condition] = []
+    result: list[Fields] = []
     found = False
     for old in conditions:
         if old.get("type") != new["type"]:

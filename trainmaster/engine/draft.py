@@ -6,8 +6,6 @@ that is `versioned` also names its resourceVersion: it is refused when somebody 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trainmaster.api import conditions
 from trainmaster.api.conditions import Condition
 from trainmaster.api.meta import GVR, Fields, Object
@@ -31,13 +29,11 @@ def build_delete(gvr: GVR, obj: ObjectModel, *, versioned: bool = False, propaga
 
 def build_merge_patch(before: Fields, after: Fields) -> Object:
     """What turns one into the other; empty when nothing has changed. None is the same as absent."""
-    patch: Object = {}
-    for key, value in after.items():
-        old = before.get(key)
-        if old == value:
-            continue
+    patch: Object = {key: value for key, value in after.items() if before.get(key) != value}
+    for key, value in patch.items():
         # A field that has gone from an inner object must be named too, or the server would keep it.
-        patch[key] = build_merge_patch(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        if isinstance(value, dict) and isinstance(old := before.get(key), dict):
+            patch[key] = build_merge_patch(old, value)
     for key in before:
         if key not in after:
             patch[key] = None
@@ -82,7 +78,7 @@ class Draft:
 class ObjectDraft(Draft):
     """The draft of a pass over one object: also its status as it should be, which is written when it is news."""
 
-    __slots__ = ("_gvr", "_is_versioned", "_obj", "annotations", "status")
+    __slots__ = ("_conditions", "_gvr", "_is_versioned", "_obj", "annotations", "status")
 
     def __init__(self, gvr: GVR, obj: ObjectModel, *, versioned: bool = True) -> None:
         """`versioned`: of the status patch. Not possible where a write of the same plan changes the object."""
@@ -91,28 +87,28 @@ class ObjectDraft(Draft):
         self._obj = obj
         self._is_versioned = versioned
         self.status: Object = dict(obj.status)
+        self._conditions = obj.conditions
         self.annotations: dict[str, str | None] = {}
         """Those that belong to the status and are written with it; None removes one."""
 
-    @property
-    def conditions(self) -> Sequence[Condition]:
-        return self.status.get("conditions") or ()
-
     def find_condition(self, kind: str) -> Fields | None:
-        return conditions.find_condition(self.conditions, kind)
+        return conditions.find_condition(self._conditions, kind)
 
     def is_true(self, kind: str) -> bool:
-        return conditions.is_true(self.conditions, kind)
+        return conditions.is_true(self._conditions, kind)
 
     def set_condition(self, condition: Condition) -> None:
-        self.status["conditions"] = conditions.set_condition(self.conditions, condition)
+        self.status["conditions"] = self._conditions = conditions.set_condition(self._conditions, condition)
 
     def postpone_status(self) -> None:
         """Leaves the status, and the events so far, to the next pass: this one changes the object itself."""
         self.status = dict(self._obj.status)
+        self._conditions = self._obj.conditions
         self.notes.clear()
 
     def _build_status(self) -> Patch | None:
+        if self.status == self._obj.status and not self.annotations:
+            return None
         changed = build_merge_patch(self._obj.status, self.status)
         before = self._obj.annotations
         annotations = {key: value for key, value in self.annotations.items() if before.get(key) != value}

@@ -18,6 +18,7 @@ from trainmaster.client.writes import Patch
 from trainmaster.controllers.job.facts import SMALL, PodFacts, PodFactsMemo, read_facts
 from trainmaster.controllers.job.pods import find_number
 from trainmaster.controllers.ownership import build_owner_reference
+from trainmaster.engine.draft import build_patch
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import map_to_owner, map_to_self
 from trainmaster.jobs.models.batch import Job
@@ -46,10 +47,11 @@ def claim_pods(view: View, memo: PodFactsMemo, job: Job, serial: int) -> Claims:
     adopted: list[Patch] = []
     for pod in _list_orphans(view, job, selector, len(pods) - len(foreign)):
         patch = _build_adoption(job, Pod(pod), serial)
-        if labels.POD_ATTEMPT in patch["metadata"].get("annotations", ()):
+        marks = read_annotations(patch.patch)
+        if labels.POD_ATTEMPT in marks:
             serial += 1
-        adopted.append(Patch(PODS, job.namespace, pod["metadata"]["name"], patch))
-        annotations = {**read_annotations(pod), **read_annotations(patch)}
+        adopted.append(patch)
+        annotations = {**read_annotations(pod), **marks}
         pods.append(read_facts({**pod, "metadata": {**pod["metadata"], "annotations": annotations}}))
     return Claims(tuple(pods), tuple(adopted), foreign)
 
@@ -78,18 +80,16 @@ def _is_orphan(pod: Pod) -> bool:
     return pod.controller is None and not pod.is_deleting
 
 
-def _build_adoption(job: Job, pod: Pod, serial: int) -> Object:
-    owners = [*pod.owners, build_owner_reference(job.raw)]
-    head: Object = {**pod.head, "ownerReferences": owners}
+def _build_adoption(job: Job, pod: Pod, serial: int) -> Patch:
+    metadata: Object = {"ownerReferences": [*pod.owners, build_owner_reference(job.raw)]}
     if not job.is_indexed and find_number(pod, labels.POD_ATTEMPT) is None:
-        head["annotations"] = {labels.POD_ATTEMPT: str(serial)}
-    return {"metadata": head}
+        metadata["annotations"] = {labels.POD_ATTEMPT: str(serial)}
+    return build_patch(PODS, pod, {"metadata": metadata}, versioned=True)
 
 
 def build_release(job: Job, pod: Pod) -> Patch:
     owners = [owner for owner in pod.owners if owner.get("uid") != job.uid]
-    head = {**pod.head, "ownerReferences": owners or None}
-    return Patch(PODS, pod.namespace, pod.name, {"metadata": head})
+    return build_patch(PODS, pod, {"metadata": {"ownerReferences": owners or None}}, versioned=True)
 
 
 def gather(view: View, pod: Object) -> float:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from trainmaster.api.conditions import build_condition, find_condition, is_true, list_conditions, set_condition
+from trainmaster.api.conditions import build_condition
 from trainmaster.api.jobs.indexes import format_indexes
 from trainmaster.api.labels import WAITING
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS, PODS
-from trainmaster.client.writes import Create, Delete, Patch, Write
+from trainmaster.client.writes import Create
 from trainmaster.controllers.job import outcome as ends
 from trainmaster.controllers.job.balance import MOST, list_missing, list_surplus
 from trainmaster.controllers.job.claims import Claims, build_release
@@ -19,7 +18,8 @@ from trainmaster.controllers.job.keys import BOOKS
 from trainmaster.controllers.job.outcome import JobOutcome
 from trainmaster.controllers.job.pod_counts import Tally
 from trainmaster.controllers.job.pods import build_pod, build_pod_name
-from trainmaster.engine.plan import Note, Plan
+from trainmaster.engine.draft import ObjectDraft, build_delete
+from trainmaster.engine.plan import Plan
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
@@ -34,15 +34,16 @@ _COMBINED = "(combined from similar events): "
 class Pass:
     def __init__(
         self,
-        raw: Object,
+        job: Job,
         claims: Claims,
         tally: Tally,
         policy: BackoffPolicy,
         now: Now,
         is_name_taken: Callable[[str], bool],
     ) -> None:
-        self._raw = raw
-        self._job = job = Job(raw)
+        self._job = job
+        self._draft = ObjectDraft(JOBS, job)
+        self._draft.writes += claims.adopted
         self._claims = claims
         self._tally = tally
         self._policy = policy
@@ -51,10 +52,6 @@ class Pass:
         self._indexed = job.is_indexed
         self._books = tally.books
         self._is_news = tally.is_news
-        self._conditions = list_conditions(raw)
-        self._writes: list[Write] = list(claims.adopted)
-        self._notes: list[Note] = []
-        self._requeue_after: float | None = None
         self._created = 0
         self._stopped: list[Pod] = []
         self._released: list[Pod] = []
@@ -73,13 +70,14 @@ class Pass:
                 self._decide(outcome)
             else:
                 self._manage_pods()
-                self._wake(ends.find_time_left(self._job, self._now))
-        return Plan(tuple(self._writes), self._build_status(), tuple(self._notes), self._requeue_after)
+                self._draft.wake_after(ends.find_time_left(self._job, self._now))
+        self._set_status()
+        return self._draft.build_plan()
 
     # The end.
 
     def _find_decision(self) -> str | None:
-        return next((kind for kind in (ends.SUCCESS, ends.FAILURE) if is_true(self._conditions, kind)), None)
+        return next((kind for kind in (ends.SUCCESS, ends.FAILURE) if self._draft.is_true(kind)), None)
 
     def _decide(self, outcome: JobOutcome) -> None:
         """What still runs is stopped in a later pass: a stop before the outcome is stored could hide its cause."""
@@ -102,7 +100,7 @@ class Pass:
 
     def _finish(self) -> None:
         kind = self._find_decision()
-        condition = find_condition(self._conditions, kind or "")
+        condition = self._draft.find_condition(kind or "")
         assert condition is not None, "decided before it is finished"
         reason, message = condition["reason"], condition["message"]
         if self._start_time is None and self._job.completions != 0:
@@ -128,13 +126,13 @@ class Pass:
     def _suspend(self) -> None:
         for number in self._books.list_open():
             self._close(number)
-        if not is_true(self._conditions, "Suspended"):
+        if not self._draft.is_true("Suspended"):
             self._set("Suspended", "JobSuspended", "Job suspended")
             self._note("Suspended", "Job suspended")
             self._start_time = None
 
     def _resume(self) -> None:
-        if is_true(self._conditions, "Suspended"):
+        if self._draft.is_true("Suspended"):
             self._set("Suspended", "JobResumed", "Job resumed", status=False)
             self._note("Resumed", "Job resumed")
             self._start_time = format_time(self._now.wall)
@@ -165,7 +163,7 @@ class Pass:
             if key and slot is not None and slot.open and slot.attempt == key[1]:
                 self._close(key[0])
             elif not self._is_news:
-                self._writes.append(build_release(self._job, facts.pod))
+                self._draft.write(build_release(self._job, facts.pod))
                 self._released += [facts.pod] if facts.is_active else []
 
     def _balance(self) -> None:
@@ -175,11 +173,11 @@ class Pass:
         if surplus:
             return
         missing = list_missing(self._job, self._tally, self._policy, self._now)
-        self._wake(missing.pause)
+        self._draft.wake_after(missing.pause)
         for number in missing.numbers:
             self._create(number)
         if missing.is_cut:
-            self._wake(0.0)
+            self._draft.wake_after(0.0)
         if missing.is_all:
             self._books.at = ""
 
@@ -199,14 +197,14 @@ class Pass:
             self._books.next = number + 1
         pod = build_pod(self._job, number, slot)
         # All but a few texts is the template of a Job that was stored.
-        self._writes.append(Create(PODS, pod, decoded=True))
+        self._draft.write(Create(PODS, pod, decoded=True))
         self._created += 1
         count = len(self._tally.active) + self._tally.succeeded + self._tally.failed + self._created
         self._note_one("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}", count)
 
     def _stop(self, pods: tuple[Pod, ...]) -> None:
         for pod in pods:
-            self._writes.append(Delete(PODS, pod.namespace, pod.name, uid=pod.uid))
+            self._draft.write(build_delete(PODS, pod))
             self._stopped.append(pod)
             self._note_one("SuccessfulDelete", f"Deleted pod: {pod.name}", len(self._stopped))
 
@@ -218,30 +216,26 @@ class Pass:
 
     def _set(self, kind: str, reason: str, message: str, *, status: bool = True) -> None:
         condition = build_condition(kind, status, reason, message, self._now.wall)
-        self._conditions = set_condition(self._conditions, {**condition, "lastProbeTime": format_time(self._now.wall)})
+        self._draft.set_condition({**condition, "lastProbeTime": format_time(self._now.wall)})
 
     def _note(self, reason: str, message: str, *, warning: bool = False) -> None:
-        self._notes.append(Note(self._raw, reason, message, warning))
+        self._draft.note(self._job, reason, message, warning=warning)
 
     def _note_one(self, reason: str, message: str, count: int) -> None:
         """Of many alike one stands for the rest of the pass, the last, as upstream's recorder does it."""
         if count <= _SIMILAR:
             self._note(reason, message)
             return
-        if self._notes and self._notes[-1].reason == reason and self._notes[-1].message.startswith(_COMBINED):
-            self._notes.pop()
+        notes = self._draft.notes
+        if notes and notes[-1].reason == reason and notes[-1].message.startswith(_COMBINED):
+            notes.pop()
         self._note(reason, _COMBINED + message)
 
-    def _wake(self, seconds: float | None) -> None:
-        if seconds is not None:
-            self._requeue_after = seconds if self._requeue_after is None else min(seconds, self._requeue_after)
-
-    def _build_status(self) -> Patch | None:
+    def _set_status(self) -> None:
         """The counts as they will be once this plan is carried out; zero counts are left out, as upstream does."""
-        tally, before = self._tally, self._job.status
+        tally, draft = self._tally, self._draft
         gone = [*self._stopped, *self._released]
-        after: Object = {
-            **before,
+        draft.status |= {
             "active": len(tally.active) + self._created - len(gone) or None,
             "succeeded": tally.succeeded or None,
             "failed": self._failed or None,
@@ -250,32 +244,18 @@ class Pass:
             "terminating": len(tally.terminating) + len(self._stopped),
             "uncountedTerminatedPods": {},
             "startTime": self._start_time,
-            "conditions": self._conditions or None,
         }
         if "backoffLimitPerIndex" in self._job.spec:
-            after["failedIndexes"] = format_indexes(tally.failed_indexes)
-        complete = find_condition(self._conditions, "Complete")
+            draft.status["failedIndexes"] = format_indexes(tally.failed_indexes)
+        complete = draft.find_condition("Complete")
         if complete is not None:
-            after["completionTime"] = self._find_completion_time(complete["lastTransitionTime"])
-        changed = {key: value for key, value in after.items() if before.get(key) != value}
-        annotations = self._build_annotations(after)
-        if not changed and not annotations:
-            return None
-        job = self._job
-        head: Object = job.head
-        if annotations:
-            head["annotations"] = annotations
-        return Patch(JOBS, job.namespace, job.name, {"metadata": head, "status": changed}, "status")
+            draft.status["completionTime"] = self._find_completion_time(complete["lastTransitionTime"])
+        is_finished = draft.is_true("Complete") or draft.is_true("Failed")
+        # The books, in the write that they explain; finished Jobs have none. And why a Pod waits, if one does.
+        books = None if is_finished else render_books(self._books, self._job, draft.status)
+        draft.annotations = {BOOKS: books, WAITING: None if is_finished else tally.waiting}
 
     def _find_completion_time(self, end: str) -> str:
         """No Job ends before it began (the API insists), even if the clock was set back in between."""
         start = self._start_time
         return start if start is not None and parse_time(start) > parse_time(end) else end
-
-    def _build_annotations(self, status: Object) -> dict[str, str | None]:
-        """The books, in the write that they explain; finished Jobs have none. And why a Pod waits, if one does."""
-        before = self._job.annotations
-        is_finished = any(is_true(self._conditions, kind) for kind in ("Complete", "Failed"))
-        books = None if is_finished else render_books(self._books, self._job, status)
-        after: dict[str, str | None] = {BOOKS: books, WAITING: None if is_finished else self._tally.waiting}
-        return {key: value for key, value in after.items() if before.get(key) != value}

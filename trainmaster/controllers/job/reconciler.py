@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from trainmaster.api.declaring.supported import JOB, list_unsupported
-from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
-from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
+from trainmaster.client.writes import Create, Delete, WriteRefusal
 from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, map_job, map_pod
 from trainmaster.controllers.job.expected_pods import Slot, read_books
 from trainmaster.controllers.job.facts import PodFactsMemo
 from trainmaster.controllers.job.passes import Pass
 from trainmaster.controllers.job.pod_counts import count_pods
 from trainmaster.controllers.job.pods import build_pod_name
-from trainmaster.controllers.job.ttl import expire
+from trainmaster.controllers.job.ttl import find_time_left
 from trainmaster.controllers.waiting import Waiting, build_annotation_patch, find_annotated
 from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import NOTHING, Note, Plan, Reconcile
+from trainmaster.engine.draft import Draft, ObjectDraft, build_delete
+from trainmaster.engine.plan import NOTHING, Plan, Reconcile
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
 from trainmaster.jobs.models.batch import Job
@@ -61,24 +61,35 @@ def reconcile(
         return NOTHING
     is_ours = job.spec.get("managedBy", MANAGER) == MANAGER
     if job.is_finished:
-        left = _list_left_behind(view, job) if is_ours else ()
-        expiry = expire(job, now)
-        return Plan(left) if left else expiry
+        return _clean_up(job, _list_left_behind(view, job) if is_ours else [], now)
     if not is_ours:
         return NOTHING
     problem = _find_problem(job, refusals)
     if problem is not None:
-        return _wait(raw, problem, now)
+        return _wait(job, problem, now)
     claims = claim_pods(view, context.memo, job, read_books(job).next)
     tally = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
     if not tally.active:
         context.memo.forget(job.uid)
-    return Pass(raw, claims, tally, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
+    return Pass(job, claims, tally, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
 
 
-def _list_left_behind(view: View, job: Job) -> tuple[Delete, ...]:
-    pods = (Pod(pod) for pod in view.owned(PODS, job.namespace, job.uid))
-    return tuple(Delete(PODS, pod.namespace, pod.name, uid=pod.uid) for pod in pods if pod.is_active)
+def _list_left_behind(view: View, job: Job) -> list[Delete]:
+    pods = map(Pod, view.owned(PODS, job.namespace, job.uid))
+    return [build_delete(PODS, pod) for pod in pods if pod.is_active]
+
+
+def _clean_up(job: Job, left_behind: Sequence[Delete], now: Now) -> Plan:
+    """First what is left of the Job, then, when its time is over, the Job itself."""
+    draft = Draft()
+    draft.writes += left_behind
+    left = find_time_left(job, now)
+    if not left_behind:
+        if left is not None and left <= 0:
+            draft.write(build_delete(JOBS, job, versioned=True, propagation="Foreground"))
+        else:
+            draft.wake_after(left)
+    return draft.build_plan()
 
 
 def _has_left(view: View, job: Job, number: int, slot: Slot) -> bool:
@@ -102,20 +113,19 @@ def _find_problem(job: Job, refusals: Sequence[WriteRefusal]) -> Waiting | None:
     return None
 
 
-def _wait(raw: Object, problem: Waiting, now: Now) -> Plan:
-    job = Job(raw)
+def _wait(job: Job, problem: Waiting, now: Now) -> Plan:
     patch = build_annotation_patch(JOBS, job, problem, now.wall)
     if patch is None:
         return NOTHING
-    news = read_text(find_annotated(raw), "message") != problem.message
-    notes = (Note(raw, problem.reason, problem.message, warning=True),) if news else ()
-    writes = [patch]
+    draft = ObjectDraft(JOBS, job, versioned=False)
+    draft.write(patch)
+    if read_text(find_annotated(job.raw), "message") != problem.message:
+        draft.note(job, problem.reason, problem.message, warning=True)
     if "startTime" not in job.status and not job.is_suspended:
         # The Job has started, even if its first Pods were refused: deadlines count from here.
         started = {"startTime": format_time(now.wall), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
-        body = {"metadata": {"uid": job.uid}, "status": started}
-        writes.append(Patch(JOBS, job.namespace, job.name, body, "status"))
-    return Plan(tuple(writes), None, notes)
+        draft.status |= started
+    return draft.build_plan()
 
 
 def build_controller(policy: BackoffPolicy = REPLACEMENT) -> Controller:

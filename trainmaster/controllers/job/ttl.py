@@ -5,9 +5,6 @@ The deletion names the uid and the revision that the decision was made from, so 
 
 from __future__ import annotations
 
-from trainmaster.api.resources import JOBS
-from trainmaster.client.writes import Delete
-from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.jobs.models.batch import Job
 from trainmaster.kit.timeline import Now
 
@@ -18,13 +15,3 @@ def find_time_left(job: Job, now: Now) -> float | None:
     if end is None or seconds is None:
         return None
     return now.left(job.uid, "finished", str(end["lastTransitionTime"]), float(seconds))
-
-
-def expire(job: Job, now: Now) -> Plan:
-    left = find_time_left(job, now)
-    if left is None:
-        return NOTHING
-    if left > 0:
-        return Plan(requeue_after=left)
-    gone = Delete(JOBS, job.namespace, job.name, job.uid, job.resource_version, propagation="Foreground")
-    return Plan((gone,))
