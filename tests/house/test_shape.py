@@ -56,6 +56,17 @@ def test_types_say_what_they_mean() -> None:
     assert len(found) <= MOST_ANY, "\n".join(found)
 
 
+def test_plans_are_built_with_drafts() -> None:
+    """`engine.draft` collects what a pass decides, and writes the head of every patch and delete."""
+    found = []
+    for path in SOURCES:
+        if not name(path).startswith("trainmaster/engine/"):
+            calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+            names = {call.id for call in calls if isinstance(call, ast.Name)}
+            found += [f"{name(path)}: {made}" for made in ("Plan", "Patch", "Delete") if made in names]
+    assert found == []
+
+
 def test_what_is_looked_for_may_not_be_there() -> None:
     """`find_` says so with None, or with an empty text; `get_` raises, `list_` returns however many there are."""
     found = []

@@ -15,7 +15,3 @@ def build_owner_reference(owner: Fields) -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def is_terminating(obj: Fields) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
