@@ -1,7 +1,7 @@
-"""How a reconciler builds its plan: a draft collects what a pass decides, and is turned into a `Plan` at the end.
+"""How a reconciler builds its plan: a draft collects what a pass decides and becomes a `Plan` at the end.
 
-Every write names the object that was looked at by its uid, so that a new object of the same name is never hit. A write
-that is `versioned` also names its resourceVersion: it is refused when somebody has changed the object since.
+Every patch and delete names the uid of the object that the reconciler saw, so it never reaches a new object with the
+same name. A versioned one also names the resourceVersion, and is refused if the object has changed since.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainmaster.jobs.models.objects import ObjectModel
 
 
 def build_patch(gvr: GVR, obj: ObjectModel, patch: Fields, *, versioned: bool = False, subresource: str = "") -> Patch:
-    """`patch`: a merge patch, whose metadata may hold labels, annotations and owners."""
+    """`patch` is a merge patch; its metadata may contain labels, annotations and owner references."""
     head = obj.head if versioned else {"uid": obj.uid}
     metadata = patch.get("metadata")
     body = {**patch, "metadata": {**head, **metadata} if metadata else head}
@@ -28,10 +28,10 @@ def build_delete(gvr: GVR, obj: ObjectModel, *, versioned: bool = False, propaga
 
 
 def build_merge_patch(before: Fields, after: Fields) -> Object:
-    """What turns one into the other; empty when nothing has changed. None is the same as absent."""
+    """The merge patch that turns `before` into `after`; empty if they are equal. None counts as absent."""
     patch: Object = {key: value for key, value in after.items() if before.get(key) != value}
     for key, value in patch.items():
-        # A field that has gone from an inner object must be named too, or the server would keep it.
+        # A merge patch keeps what it does not name, so fields that were removed from a nested object become None.
         if isinstance(value, dict) and isinstance(old := before.get(key), dict):
             patch[key] = build_merge_patch(old, value)
     for key in before:
@@ -41,7 +41,7 @@ def build_merge_patch(before: Fields, after: Fields) -> Object:
 
 
 class Draft:
-    """Writes in the order in which they are to be made, events, effects, and when to look again."""
+    """Collects writes in the order to apply them, events, effects, and the time of the next pass."""
 
     __slots__ = ("_requeue_after", "effects", "notes", "writes")
 
@@ -52,7 +52,7 @@ class Draft:
         self._requeue_after: float | None = None
 
     def write(self, write: Write | None) -> None:
-        """None writes nothing."""
+        """None is ignored."""
         if write is not None:
             self.writes.append(write)
 
@@ -62,7 +62,7 @@ class Draft:
         self.notes.append(Note(about.raw, reason, message, warning, action))
 
     def wake_after(self, seconds: float | None) -> None:
-        """Of several the earliest counts; None asks for nothing."""
+        """Asks for another pass. The earliest request wins; None is ignored."""
         if seconds is not None and (self._requeue_after is None or seconds < self._requeue_after):
             self._requeue_after = seconds
 
@@ -76,12 +76,12 @@ class Draft:
 
 
 class ObjectDraft(Draft):
-    """The draft of a pass over one object: also its status as it should be, which is written when it is news."""
+    """The draft of a pass over one object. It also holds the new status, which is written only if it has changed."""
 
     __slots__ = ("_conditions", "_gvr", "_is_versioned", "_obj", "annotations", "status")
 
     def __init__(self, gvr: GVR, obj: ObjectModel, *, versioned: bool = True) -> None:
-        """`versioned`: of the status patch. Not possible where a write of the same plan changes the object."""
+        """`versioned` applies to the status patch. Pass False if another write of the plan changes the object."""
         super().__init__()
         self._gvr = gvr
         self._obj = obj
@@ -89,7 +89,7 @@ class ObjectDraft(Draft):
         self.status: Object = dict(obj.status)
         self._conditions = obj.conditions
         self.annotations: dict[str, str | None] = {}
-        """Those that belong to the status and are written with it; None removes one."""
+        """Written in the same patch as the status; None removes an annotation."""
 
     def find_condition(self, kind: str) -> Fields | None:
         return conditions.find_condition(self._conditions, kind)
@@ -101,7 +101,7 @@ class ObjectDraft(Draft):
         self.status["conditions"] = self._conditions = conditions.set_condition(self._conditions, condition)
 
     def postpone_status(self) -> None:
-        """Leaves the status, and the events so far, to the next pass: this one changes the object itself."""
+        """Leaves the status and the events so far to the next pass, because this one changes the object itself."""
         self.status = dict(self._obj.status)
         self._conditions = self._obj.conditions
         self.notes.clear()

@@ -146,7 +146,7 @@ def _explain(refusal: WriteRefusal) -> Waiting:
 
 
 def _wait(jobset: JobSet, problem: Waiting, draft: JobSetDraft, now: Now, *, repeat: bool = False) -> bool:
-    """`repeat`: an event for each attempt and not only for the first, counted in one object. Whether it is news."""
+    """`repeat`: send an event for each attempt, not only the first. Returns whether the reason has changed."""
     before = find_annotated(jobset.raw)
     is_news = _annotate(jobset, problem, draft, now)
     if repeat or before is None or before.get("message") != problem.message:
@@ -155,7 +155,7 @@ def _wait(jobset: JobSet, problem: Waiting, draft: JobSetDraft, now: Now, *, rep
 
 
 def _annotate(jobset: JobSet, waiting: Waiting | None, draft: JobSetDraft, now: Now) -> bool:
-    """Why it waits. When that is news it is written first, and the status by the next pass."""
+    """Records why the JobSet waits. If that has changed it is written now, and the status in the next pass."""
     patch = build_annotation_patch(JOB_SETS, jobset, waiting, now.wall)
     if patch is not None:
         draft.postpone_status()

@@ -34,7 +34,7 @@ def is_told(trainjob: TrainJob, jobset: JobSet | None) -> bool:
 
 
 def follow_jobset(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, now: datetime) -> None:
-    """A TrainJob that has ended: the verdict stands, the counts are those of what is left of it."""
+    """For a finished TrainJob: the verdict stands, and the counts follow what is left of the JobSet."""
     _set_suspended(draft, trainjob.is_suspended, now)
     if jobset is not None:
         _set_counts(draft.status, jobset.replicated_statuses)
@@ -54,11 +54,10 @@ def set_status(
     failure: Fields | None = None,
     began: str = "",
 ) -> None:
-    """The whole status of a TrainJob that has not ended; fields of others are kept.
+    """For a TrainJob that has not finished: the whole status; fields of others are kept.
 
-    A job that has to wait is suspended when its JobSet is; otherwise that is changed as it asks. `failure` is what went
-    wrong in the JobSet's attempts so far. What was reported (`trainerStatus`) before the present attempt `began` goes:
-    it says where another one was.
+    While the job waits, its Suspended condition follows the JobSet, otherwise its own spec. `failure` says what failed
+    in the JobSet's attempts so far. A report (`trainerStatus`) from before the present attempt `began` is removed.
     """
     status = draft.status
     suspended = trainjob.is_suspended if waiting is None or jobset is None else jobset.is_suspended

@@ -40,7 +40,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
 
 
 def _decide(view: View, volume: PersistentVolume, draft: ObjectDraft) -> str:
-    """Its phase; the draft gets what else is to be done."""
+    """Returns the volume's phase, and adds what else has to be done to the draft."""
     reference = volume.claim
     if not reference:
         return "Available"
