@@ -247,12 +247,12 @@ class StatusConnection:
 def build_reporter(environ: Mapping[str, str]) -> ProgressReporter | None:
     """None where there is nobody to report to, or it is not this process's business."""
     url, token = environ.get(URL), environ.get(TOKEN)
-    if not url or not token or find_rank(environ) != 0:
+    if not url or not token or read_rank(environ) != 0:
         return None
     return ProgressReporter(StatusConnection(url, environ.get(CA_CERT, ""), token))
 
 
-def find_rank(environ: Mapping[str, str]) -> int:
+def read_rank(environ: Mapping[str, str]) -> int:
     for name in _RANKS:
         text = environ.get(name, "")
         if text.isascii() and text.isdigit():

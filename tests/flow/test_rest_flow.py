@@ -69,10 +69,10 @@ def build_desk(plant: Plant, fields: frozenset[str] = frozenset({OVERRIDES, PATC
     clock = plant.cluster.clock
     sweeper = Sweeper(plant.client, clock)
 
-    async def find_fields() -> frozenset[str]:
+    async def read_fields() -> frozenset[str]:
         return fields
 
-    maker = GuideJobs(Templates(), ServerFields(find_fields, clock), clock, remind=sweeper.remind)
+    maker = GuideJobs(Templates(), ServerFields(read_fields, clock), clock, remind=sweeper.remind)
     return Desk(plant, maker, sweeper, JobReader(NoRecords(), clock))
 
 

@@ -26,7 +26,7 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import Delete
 from trainmaster.controllers.lifecycle import retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
-from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
+from trainmaster.controllers.lifecycle.finish import find_retention_runtime, read_retention
 from trainmaster.engine.plan import Plan, Reconcile
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
@@ -78,7 +78,7 @@ def _look_at_the_clock_late(inner: Reconcile) -> Reconcile:
         trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
         if (
             trainjob is None
-            or find_ttl(trainjob, find_retention_runtime(view, TrainJob(trainjob)), find_policy(view)) is not None
+            or find_ttl(trainjob, find_retention_runtime(view, TrainJob(trainjob)), read_retention(view)) is not None
         ):
             return inner(view, request, now, refusals)
         return inner(view, request, Now(now.wall), refusals)

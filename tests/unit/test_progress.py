@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainmaster import progress
-from trainmaster.progress import Payload, ProgressReporter, ReportedState, build_reporter, find_rank, format_value
+from trainmaster.progress import Payload, ProgressReporter, ReportedState, build_reporter, format_value, read_rank
 
 pytestmark = pytest.mark.unit
 
@@ -98,7 +98,7 @@ def test_values_are_short_texts(value: Any, want: str) -> None:
      ({"JOB_COMPLETION_INDEX": "2"}, 2), ({"OMPI_COMM_WORLD_RANK": "1"}, 1), ({"RANK": "?"}, 0)],
 )  # fmt: skip
 def test_the_rank_is_the_launchers_else_the_pods(environ: dict[str, str], want: int) -> None:
-    assert find_rank(environ) == want
+    assert read_rank(environ) == want
 
 
 def test_nobody_reports_outside_of_a_job_or_from_another_rank() -> None:

@@ -45,7 +45,7 @@ def check_write(
         wanted = list(authorizer.rules_of(role))
     else:
         return
-    missing = _find_missing(authorizer, identity, namespace, wanted)
+    missing = _list_missing(authorizer, identity, namespace, wanted)
     if missing:
         raise _refusal(gvr, name, identity, "is attempting to grant RBAC permissions not currently held", missing)
 
@@ -107,7 +107,7 @@ def _is_held(grant: AccessRule, held: Sequence[AccessRule]) -> bool:
     )
 
 
-def _find_missing(
+def _list_missing(
     authorizer: RbacAuthorizer, identity: ActingIdentity, namespace: str, wanted: Iterable[AccessRule]
 ) -> list[AccessRule]:
     held = list(authorizer.rules_for(identity, namespace))
@@ -120,4 +120,4 @@ def _find_missing(
 
 
 def _covers(authorizer: RbacAuthorizer, identity: ActingIdentity, namespace: str, wanted: Iterable[AccessRule]) -> bool:
-    return not _find_missing(authorizer, identity, namespace, wanted)
+    return not _list_missing(authorizer, identity, namespace, wanted)

@@ -129,7 +129,7 @@ class NodeAgent:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[NodeAgent]:
         inotify = Inotify()
-        self._logs = CriLogReader(self._settings.root, inotify, self._find_end, self._clock)
+        self._logs = CriLogReader(self._settings.root, inotify, self._get_end_event, self._clock)
         try:
             async with self._supervisor, self._launcher.running(), Scope("node") as scope:
                 self._performer.attach(scope)
@@ -203,7 +203,7 @@ class NodeAgent:
         self._names.note(obj)
         self._queue.add(uid)
 
-    def _find_end(self, obj: Pod, container: str, attempt: int) -> asyncio.Event:
+    def _get_end_event(self, obj: Pod, container: str, attempt: int) -> asyncio.Event:
         """The server may answer before this node has found again what it ran: nothing is over because of that."""
         uid = obj.uid
         pod = self._pods.get(uid)
@@ -213,7 +213,7 @@ class NodeAgent:
             over = asyncio.Event()
             over.set()
             return over
-        return pod.find_end(container, attempt)
+        return pod.get_end_event(container, attempt)
 
     def _note(self, happening: Happening) -> None:
         """Told by the supervisor, perhaps twice."""

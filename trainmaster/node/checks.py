@@ -30,7 +30,7 @@ class ProbeTarget:
     def name(self) -> str:
         return str(self.container["name"])
 
-    def find_port(self, asked: int | str) -> int:
+    def get_port(self, asked: int | str) -> int:
         for entry in list_items(self.container, "ports"):
             if entry.get("name") == asked:
                 return int(entry["containerPort"])
@@ -56,7 +56,7 @@ async def check(access: PodAccess, target: ProbeTarget, probe: Fields) -> ProbeO
             return ProbeOutcome(ok, "" if ok else f"HTTP probe failed with statuscode: {status}")
         if "tcpSocket" in probe:
             handler = probe["tcpSocket"]
-            (await access.connect(target.uid, target.find_port(handler["port"]), read_text(handler, "host"))).close()
+            (await access.connect(target.uid, target.get_port(handler["port"]), read_text(handler, "host"))).close()
             return ProbeOutcome(ok=True)
         if "grpc" in probe:
             return await _ask_health(access, target, probe["grpc"])
@@ -85,7 +85,7 @@ async def run_hook(access: PodAccess, target: ProbeTarget, hook: Fields, clock: 
 
 async def _get(access: PodAccess, target: ProbeTarget, handler: Fields) -> int:
     """The status code; redirects are not followed, and certificates are not checked, as the kubelet does."""
-    port = target.find_port(handler["port"])
+    port = target.get_port(handler["port"])
     path = handler.get("path") or "/"
     path = path if path.startswith("/") else f"/{path}"
     link = await access.connect(target.uid, port, read_text(handler, "host"))
@@ -120,7 +120,7 @@ def _trust_anyone() -> ssl.SSLContext:
 
 
 async def _ask_health(access: PodAccess, target: ProbeTarget, handler: Fields) -> ProbeOutcome:
-    link = await access.connect(target.uid, target.find_port(handler["port"]))
+    link = await access.connect(target.uid, target.get_port(handler["port"]))
     link.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=link)
     try:

@@ -144,7 +144,7 @@ class Performer:
             self._spawn(pod, self.say(pod, "WarmStart", text), "say")
 
     async def _run_hook(self, pod: TrackedPod, hook: Hook) -> None:
-        target = _find_target(pod, hook.container)
+        target = _make_target(pod, hook.container)
         try:
             async with asyncio.timeout(hook.timeout):
                 failure = await run_hook(self._access, target, hook.handler, self._clock)
@@ -163,7 +163,7 @@ class Performer:
             await self.say(pod, reason, f"{reason.removeprefix('Failed')} failed: {failure}", warning=True)
 
     async def _probe(self, pod: TrackedPod, probe: Probe) -> None:
-        target = _find_target(pod, probe.container)
+        target = _make_target(pod, probe.container)
         try:
             async with asyncio.timeout(probe.spec.timeout):
                 outcome = await check(self._access, target, probe.spec.handler)
@@ -201,7 +201,7 @@ class Performer:
             pod.change(lambda state: states.mark_blocked(state, item.container, item.attempt, why, now))
 
 
-def _find_target(pod: TrackedPod, container: str) -> ProbeTarget:
+def _make_target(pod: TrackedPod, container: str) -> ProbeTarget:
     return ProbeTarget(pod.uid, get_container(pod.obj, container))
 
 

@@ -58,7 +58,7 @@ class TrackedPod:
             self.change(change)
         self._pending.clear()
         for container, attempt in tuple(self.ends):
-            self.find_end(container, attempt)
+            self.get_end_event(container, attempt)
 
     def change(self, change: Change) -> None:
         if self.state is None:
@@ -66,7 +66,7 @@ class TrackedPod:
         else:
             self.state = change(self.state)
 
-    def find_end(self, container: str, attempt: int) -> asyncio.Event:
+    def get_end_event(self, container: str, attempt: int) -> asyncio.Event:
         """Set when that attempt is over, or was over before anybody asked. What runs is not known until the state is
         read: before that only a Pod that is over has nothing to wait for."""
         event = self.ends.setdefault((container, attempt), asyncio.Event())

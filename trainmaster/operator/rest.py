@@ -127,7 +127,7 @@ def _build(
         groups = tuple(group for group in identity.groups if group != AUTHENTICATED)
         return client.as_user(dataclasses.replace(identity, groups=groups))
 
-    async def find_fields() -> frozenset[str]:
+    async def read_fields() -> frozenset[str]:
         return list_fields(orjson.loads((await client.request("GET", DOCUMENT_PATH)).body))
 
     async def check_ready() -> None:
@@ -141,7 +141,7 @@ def _build(
         SystemIds(),
         tenants=TenantDesk(client, clock, sign_up=build_sign_up(options.rest), on_cluster=True),
         folders=Folders(options.templates, options.history, None),
-        find_fields=find_fields,
+        read_fields=read_fields,
         remind=sweeper.remind,
         check_ready=check_ready,
     )

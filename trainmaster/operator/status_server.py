@@ -79,7 +79,7 @@ class StatusServer:
             return error.code, error.to_object()
 
     async def _take(self, namespace: str, name: str, headers: Mapping[str, str], body: bytes) -> Object:
-        sender = await self._find_sender(namespace, name, headers.get("authorization", ""))
+        sender = await self._get_sender(namespace, name, headers.get("authorization", ""))
         report = reports.parse(body)
         if report is None:
             return {}
@@ -115,7 +115,7 @@ class StatusServer:
         job = reports.read_job_name(pod)
         return reports.read_reporter(pod, self._view.find(JOBS, namespace, job) if job else None)
 
-    async def _find_sender(self, namespace: str, name: str, header: str) -> ReportSender:
+    async def _get_sender(self, namespace: str, name: str, header: str) -> ReportSender:
         scheme, *credentials = header.split() or [""]
         if scheme.lower() != "bearer" or len(credentials) != 1:
             raise reports.refuse_sender()

@@ -60,7 +60,7 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
             chosen.append(TTLSecondsAfterFinished(ttl_seconds_after_finished))
         try:
             if isinstance(trainer, CustomTrainer):
-                runtime = _quote_code(self._find_runtime(runtime))
+                runtime = _quote_code(self._get_runtime(runtime))
             name: str = super().train(runtime=runtime, initializer=initializer, trainer=trainer, options=chosen)
         except RuntimeError as error:
             message = read_message(error.__cause__)
@@ -101,7 +101,7 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
             if error.status != 404:
                 raise RuntimeError(f"Failed to read logs for the pod {backend.namespace}/{pod}") from error
 
-    def _find_runtime(self, runtime: Any) -> Any:
+    def _get_runtime(self, runtime: Any) -> Any:
         if runtime is None or isinstance(runtime, str):
             return self.get_runtime(runtime or DEFAULT_TRAINING_RUNTIME)
         return copy.deepcopy(runtime)

@@ -34,14 +34,14 @@ def connect(home: str | os.PathLike[str] | None = None, namespace: str | None = 
     namespace: where jobs are made and looked for; it must exist. Without it the one of the home's kubeconfig.
     NotConnected when no server runs there, or when it does not answer.
     """
-    info = _find_server(Home(Path(home) if home is not None else default_root(os.environ)))
+    info = _get_server(Home(Path(home) if home is not None else default_root(os.environ)))
     configuration, own_namespace = _read_configuration(info.kubeconfig)
     _check_answer(configuration, info, namespace)
     chosen = KubernetesBackendConfig(namespace=namespace or own_namespace, client_configuration=configuration)
     return TrainerClient(chosen)
 
 
-def _find_server(home: Home) -> ServerInfo:
+def _get_server(home: Home) -> ServerInfo:
     try:
         info = home.find_running()
     except HomeError as error:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from trainmaster.shim import birth, endings, warm
 from trainmaster.shim.log_sink import STDERR, STDOUT, LogSink
 from trainmaster.shim.loop import Loop, Timer, get_monotonic, get_wall
-from trainmaster.shim.processes import TOKEN, find_inner_pid, kill_quietly, list_children, make_token
+from trainmaster.shim.processes import TOKEN, kill_quietly, list_children, make_token, read_inner_pid
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, Paths, Started, encode, write_whole
 from trainmaster.shim.sandbox.build import Sandbox
 
@@ -386,4 +386,4 @@ def _get_machine_pid(sandbox: Sandbox, pid: int) -> int:
     if not sandbox.owns_pids:
         return pid
     own = int(os.readlink("/proc/self"))
-    return next((child for child in list_children(own) if find_inner_pid(child) == pid), 0)
+    return next((child for child in list_children(own) if read_inner_pid(child) == pid), 0)

@@ -260,7 +260,7 @@ class SandboxedPod:
         self._sandbox.kill(attempt.spec.name)
         members = self._list_members(attempt, alone=not others)
         for pid in members:
-            inner = processes.find_inner_pid(pid) if self._sandbox.owns_pids else pid
+            inner = processes.read_inner_pid(pid) if self._sandbox.owns_pids else pid
             if inner > 0:
                 kill_quietly(inner)
         return bool(members)
@@ -274,7 +274,7 @@ class SandboxedPod:
         for pid, parent in found:
             token = processes.find_token(pid)
             known = token == attempt.token or parent in members
-            if known or (not token and processes.find_session(pid) == attempt.session):
+            if known or (not token and processes.read_session(pid) == attempt.session):
                 members.add(pid)
         return list(members)
 
@@ -434,7 +434,7 @@ class SandboxedPod:
         """The Pod's directory is gone from under it: everything of the Pod is killed, and nothing is recorded."""
         while members := processes.list_descendants(self._machine_pid):
             for pid, _ in members:
-                inner = processes.find_inner_pid(pid) if self._sandbox.owns_pids else pid
+                inner = processes.read_inner_pid(pid) if self._sandbox.owns_pids else pid
                 if inner > 0:
                     kill_quietly(inner)
             with contextlib.suppress(ChildProcessError):

@@ -77,12 +77,12 @@ def find_token(pid: int) -> str:
     return ""
 
 
-def find_session(pid: int) -> int:
+def read_session(pid: int) -> int:
     found = _read_stat(pid)
     return int(found[3]) if found is not None else 0
 
 
-def find_inner_pid(pid: int) -> int:
+def read_inner_pid(pid: int) -> int:
     """The number that the process has in its own, innermost pid namespace; 0 when it is gone."""
     try:
         status = read_whole(f"/proc/{pid}/status")

@@ -39,7 +39,7 @@ _FLUSH_FAILED = 120
 class WarmProgram:
     def __init__(self, spec: ContainerSpec, report: int, package: str, area: linux.CommandArea) -> None:
         """`report`: where to say how the start went, -1 for nowhere. There is no obstacle to a warm start."""
-        self._argv, self._executable = warm.find_interpreter(spec, warm.get_warmth().prefix)
+        self._argv, self._executable = warm.resolve_interpreter(spec, warm.get_warmth().prefix)
         command = warm.parse_command(self._argv)
         assert command is not None, "there was no obstacle"
         self.command = command

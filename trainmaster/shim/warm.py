@@ -104,7 +104,7 @@ def is_asked(spec: ContainerSpec) -> bool:
 def find_obstacle(spec: ContainerSpec) -> str:
     """Why the program must be executed; empty when it may begin warm. In its sandbox and working directory."""
     warmth = _warmth[0]
-    argv, _ = find_interpreter(spec, warmth.prefix)
+    argv, _ = resolve_interpreter(spec, warmth.prefix)
     if not argv:
         return f"{spec.argv[0]} is not run by the interpreter of {warmth.label}"
     command = parse_command(argv)
@@ -121,7 +121,7 @@ def find_obstacle(spec: ContainerSpec) -> str:
     return _find_in_the_way(command, warmth)
 
 
-def find_interpreter(spec: ContainerSpec, prefix: str) -> tuple[tuple[str, ...], str]:
+def resolve_interpreter(spec: ContainerSpec, prefix: str) -> tuple[tuple[str, ...], str]:
     """(command line, interpreter) as the kernel would have them in the end; nothing when it is not the prefix's own.
 
     A script of the environment names the python3 in PATH in its first line, as the node's copies of them do.

@@ -32,7 +32,7 @@ _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal
 _PATIENCE = 0.05
 
 
-def find_handler(command: warm.Command) -> Any:
+def find_handler(command: warm.Command) -> Any | None:
     """torch's class that starts workers, when this command is its agent and the class is as we know it."""
     name = os.path.basename(command.target) if command.kind == "script" else command.target
     handler = getattr(sys.modules.get(_HANDLER), "SubprocessHandler", None)

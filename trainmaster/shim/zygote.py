@@ -129,7 +129,7 @@ class Zygote:
         directory = str(message.get("dir"))
         try:
             spec = decode(SandboxSpec, read_whole(Paths(directory).pod))
-            pid = self._find_spare(clone_flags(spec), message, fds) or _fork(clone_flags(spec))
+            pid = self._use_spare(clone_flags(spec), message, fds) or _fork(clone_flags(spec))
         except (OSError, ValueError, TypeError, SandboxError) as error:
             text = f"cannot start a shim: {error}"
             if fds:
@@ -222,7 +222,7 @@ class Zygote:
             _end_badly()
         os._exit(status)
 
-    def _find_spare(self, flags: int, message: Message, fds: list[int]) -> int:
+    def _use_spare(self, flags: int, message: Message, fds: list[int]) -> int:
         """The pid of a spare that has taken the Pod over; 0 when there is none."""
         if not fds or flags != self._spare_flags:
             return 0

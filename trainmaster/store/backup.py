@@ -55,7 +55,7 @@ def find_newest_revision(directory: Path) -> int | None:
         return None
     try:
         with contextlib.closing(apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            return database.find_newest(connection)
+            return database.read_newest(connection)
     except apsw.Error:
         return None
 
@@ -128,6 +128,6 @@ def _open_backup(source: Path) -> apsw.Connection:
 
 
 def _jump(target: apsw.Connection, above: int) -> int:
-    revision = max(database.find_newest(target), above) + REVISION_JUMP
+    revision = max(database.read_newest(target), above) + REVISION_JUMP
     database.jump(target, revision)
     return revision

@@ -170,7 +170,7 @@ def read_meta(connection: apsw.Connection, key: str) -> int:
     return value
 
 
-def find_newest(connection: apsw.Connection) -> int:
+def read_newest(connection: apsw.Connection) -> int:
     """The last revision that was given out, as far as the file knows; 0 for one without tables."""
     if connection.pragma("user_version") == 0:
         return 0

@@ -60,18 +60,18 @@ def open_database(
 
 def _inspect(connection: apsw.Connection, path: Path) -> wal.Tail:
     replayed, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-    return wal.inspect(wal.find_path(path), max(0, replayed))
+    return wal.inspect(wal.build_path(path), max(0, replayed))
 
 
 def _judge(
     connection: apsw.Connection, directory: Path, tail: wal.Tail, acknowledged: int, clock: Clock
 ) -> Damage | None:
-    kept = database.find_newest(connection)
+    kept = database.read_newest(connection)
     missing = max(acknowledged - kept, tail.commits - 1 if tail.commits > 1 else 0)
     if missing <= 0:
         return None
     number = damages.count(directory) + 1
-    aside = _keep_aside(wal.find_path(directory / database.FILE), directory / f"damage-{number}.wal")
+    aside = _keep_aside(wal.build_path(directory / database.FILE), directory / f"damage-{number}.wal")
     continues = max(kept, acknowledged) + REVISION_JUMP
     damage = Damage(format_time(clock.now()), kept, missing, continues, aside)
     log.error(damage.describe(), extra={"action": "store.damaged", "kept": kept, "missing": missing})
@@ -103,7 +103,7 @@ def _reopen_without_log(
     log.warning(text, extra={"action": "store.log_dropped"})
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.close()
-    wal.find_path(path).unlink()
+    wal.build_path(path).unlink()
     return database.connect(path, synchronous=synchronous, vfs=vfs)
 
 

@@ -378,7 +378,7 @@ class SqliteStore(StoreState):
             self._wal_pages = 0
             # Without a descriptor to spare nothing is noted: harmless damage to this log might then be reported.
             with suppress(OSError):
-                salts = wal.read_salts(wal.find_path(self.directory / database.FILE))
+                salts = wal.read_salts(wal.build_path(self.directory / database.FILE))
                 self._mark.note_copied(Copied(salts, in_log))
 
     def _checkpoint_at_rest(self) -> None:

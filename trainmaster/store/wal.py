@@ -33,7 +33,7 @@ class Tail:
     """Commits behind what SQLite reads."""
 
 
-def find_path(database: Path) -> Path:
+def build_path(database: Path) -> Path:
     return database.with_name(database.name + "-wal")
 
 

@@ -79,11 +79,11 @@ class TenantRegister:
         return [await self._read(namespace) for namespace in namespaces.items]
 
     async def get(self, name: str) -> Tenant:
-        return await self._read(await self._find_namespace(name))
+        return await self._read(await self._get_namespace(name))
 
     async def change(self, name: str, changes: Mapping[str, str | int | None]) -> Tenant:
         """Fields of its `Allowance` to what they become; None lifts a limit. Holds from the next create on."""
-        await self._find_namespace(name)
+        await self._get_namespace(name)
         hard = tenancy.build_hard_changes(changes)
         try:
             patch = {"spec": {"hard": hard}}
@@ -110,7 +110,7 @@ class TenantRegister:
 
     async def enable(self, name: str, *, life: timedelta = DEFAULT_LIFE) -> Issued:
         _check_life(life)
-        await self._find_namespace(name)
+        await self._get_namespace(name)
         await self._ensure(ROLE_BINDINGS, tenancy.build_role_binding(name), name)
         issued = await self._renew(name, life)
         await self._annotate(name, None)
@@ -118,7 +118,7 @@ class TenantRegister:
 
     async def disable(self, name: str) -> Tenant:
         """No right and no token is left when this returns. Jobs go on; delete or suspend them where that is wanted."""
-        await self._find_namespace(name)
+        await self._get_namespace(name)
         await self._annotate(name, format_time(self._clock.now()))
         await self._remove(ROLE_BINDINGS, NAME, name)
         await self._revoke(name)
@@ -204,7 +204,7 @@ class TenantRegister:
         options = ListOptions(label_selector=f"{tenancy.TOKEN_LABEL}=true")
         return (await self._client.list(SECRETS, namespace, options)).items
 
-    async def _find_namespace(self, name: str) -> Object:
+    async def _get_namespace(self, name: str) -> Object:
         try:
             found = await self._client.get(NAMESPACES, name)
         except NotFound:

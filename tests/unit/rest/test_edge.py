@@ -63,7 +63,7 @@ async def explain(*asked: Any) -> None:
 
 def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Backend:
     clock = SystemClock()
-    jobs = GuideJobs(Templates(), ServerFields(find_fields, clock), clock)
+    jobs = GuideJobs(Templates(), ServerFields(read_fields, clock), clock)
     known = callers or OnlyGood(_Silent())  # type: ignore[arg-type]
     desk = TenantDesk(_Silent(), clock, sign_up=SignUpRules(), on_cluster=False)  # type: ignore[arg-type]
     reader, rates = JobReader(NoRecords(), clock), Rates(clock, 50.0, 200)
@@ -84,7 +84,7 @@ def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Back
     )
 
 
-async def find_fields() -> frozenset[str]:
+async def read_fields() -> frozenset[str]:
     return frozenset()
 
 

@@ -19,13 +19,13 @@ from trainmaster.api.training.steps import (
     decide_num_nodes,
     find_container,
     find_job,
-    find_policy,
     find_trainer,
     get_pod,
     get_runtime_spec,
     get_template_spec,
     list_container_names,
     list_jobs,
+    read_framework,
 )
 
 _WORDS = ("auto", "cpu", "gpu")
@@ -38,7 +38,7 @@ _SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 
 def check_framework(trainjob: Fields, runtime: Fields, filled: Object) -> Findings:
     """`filled` is the template with the TrainJob's values."""
-    name, policy = find_policy(runtime)
+    name, policy = read_framework(runtime)
     check = _CHECKS.get(name, _check_other)
     findings = Findings()
     check(findings, trainjob, runtime, filled, policy)
@@ -213,7 +213,7 @@ def _check_other(
     trainer = trainjob["spec"].get("trainer") or {}
     _check_words(findings, trainer)
     if trainer.get("numProcPerNode") is not None:
-        name = find_policy(runtime)[0] or "no framework"
+        name = read_framework(runtime)[0] or "no framework"
         findings.warnings.append(f"{_NUM_PROC} has no effect with this runtime ({name})")
 
 

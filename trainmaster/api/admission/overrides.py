@@ -24,10 +24,10 @@ from trainmaster.api.training.steps import (
     MODEL,
     NODE,
     find_job,
-    find_policy,
     get_template_spec,
     list_container_names,
     list_jobs,
+    read_framework,
 )
 from trainmaster.api.validation import names
 from trainmaster.api.validation.metadata import check_annotations, check_labels
@@ -159,7 +159,7 @@ def list_volumes(job: Mapping[str, Any], runtime: Fields) -> list[str]:
     known = [volume["name"] for volume in (pod.get("spec") or {}).get("volumes") or ()]
     for policy in get_template_spec(runtime).get("volumeClaimPolicies") or ():
         known += [claim["metadata"]["name"] for claim in policy.get("templates") or ()]
-    known += _FRAMEWORK_VOLUMES.get(find_policy(runtime)[0], {}).get(job.get("name", ""), ())
+    known += _FRAMEWORK_VOLUMES.get(read_framework(runtime)[0], {}).get(job.get("name", ""), ())
     return known
 
 

@@ -35,10 +35,10 @@ from trainmaster.api.training.steps import (
     find_ancestor,
     find_container,
     find_job,
-    find_policy,
     find_trainer,
     get_template_spec,
     list_jobs,
+    read_framework,
 )
 from trainmaster.api.training.template import fill_template
 
@@ -136,7 +136,7 @@ def check_against_runtime(trainjob: Fields, runtime: Fields, *, embedded: bool) 
     filled = fill_template(trainjob, runtime)
     findings = check_framework(trainjob, runtime, filled)
     findings.errors += _check_name(trainjob, runtime, filled)
-    if embedded and find_policy(runtime)[0] == "flux":
+    if embedded and read_framework(runtime)[0] == "flux":
         text = "mlPolicy.flux of the runtime is not supported here: there is no Flux broker on this machine"
         findings.errors.append(_refuse_runtime(trainjob, text))
     trainer = find_trainer(filled)
@@ -192,7 +192,7 @@ def _check_name(trainjob: Fields, runtime: Fields, filled: Object) -> list[Field
     counts = names.count_pods(filled)
     trainer = find_trainer(filled)
     nodes = decide_num_nodes(trainjob, runtime, counts[trainer["name"]][1] if trainer is not None else 1)
-    policy = find_policy(runtime)[0]
+    policy = read_framework(runtime)[0]
     for job in list_jobs(filled):
         name = job["name"]
         if policy == "mpi" and name in (NODE, LAUNCHER):

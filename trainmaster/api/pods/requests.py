@@ -62,7 +62,7 @@ def add_into(target: Amounts, other: Mapping[str, int], times: int = 1) -> None:
         target[name] = target.get(name, 0) + amount * times
 
 
-def find_most(*lists: Mapping[str, int]) -> Amounts:
+def compute_maxima(*lists: Mapping[str, int]) -> Amounts:
     """Of each resource the largest amount."""
     result: Amounts = {}
     for amounts in lists:
@@ -81,10 +81,10 @@ def count_requests(spec: Mapping[str, Any]) -> Amounts:
         own = _read_container(container)
         if is_sidecar(container):
             add_into(sidecars, own)
-            most = find_most(most, sidecars)
+            most = compute_maxima(most, sidecars)
         else:
-            most = find_most(most, add(sidecars, own))
-    total = find_most(add(together, sidecars), most)
+            most = compute_maxima(most, add(sidecars, own))
+    total = compute_maxima(add(together, sidecars), most)
     total.update(_read_pod_level(spec))
     add_into(total, read_amounts(spec.get("overhead")))
     total[PODS] = 1

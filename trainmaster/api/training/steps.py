@@ -80,7 +80,7 @@ def list_container_names(job: Mapping[str, Any], group: str = "containers") -> l
     return [container.get("name", "") for container in list_containers(job, group)]
 
 
-def find_policy(runtime: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def read_framework(runtime: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Name and values of the framework that the runtime's mlPolicy names; ("", {}) when it names none."""
     policy = get_ml_policy(runtime)
     for name in POLICIES:
@@ -103,6 +103,6 @@ def decide_num_nodes(trainjob: Mapping[str, Any], runtime: Mapping[str, Any], pa
 def list_node_jobs(runtime: Mapping[str, Any], jobs: Sequence[Object]) -> list[Object]:
     """The jobs whose container `node` gets the TrainJob's resources: the trainer, and MPI workers that run ranks
     beside a launcher which runs ranks too."""
-    policy_name, policy = find_policy(runtime)
+    policy_name, policy = read_framework(runtime)
     workers = policy_name == "mpi" and policy.get("runLauncherAsNode")
     return [job for job in jobs if find_ancestor(job) == TRAINER or (workers and job.get("name") == NODE)]

@@ -30,7 +30,7 @@ from trainmaster.rest.contract import Backend, Explain, RestLimits
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creation.guide_jobs import CreationRules, GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
-from trainmaster.rest.services.creation.server_fields import FindFields, ServerFields
+from trainmaster.rest.services.creation.server_fields import ReadFields, ServerFields
 from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.history import HistoryDesk
 from trainmaster.rest.services.job_reader import JobReader
@@ -75,13 +75,13 @@ def build_backend(
     *,
     tenants: TenantDesk,
     folders: Folders,
-    find_fields: FindFields,
+    read_fields: ReadFields,
     remind: Callable[[], None],
     check_ready: Callable[[], Awaitable[None]],
 ) -> Backend:
     """What the routes work with, in either mode."""
     rules = CreationRules(settings.max_nodes, settings.check_code)
-    jobs = GuideJobs(Templates(folders.templates), ServerFields(find_fields, clock), clock, rules=rules, remind=remind)
+    jobs = GuideJobs(Templates(folders.templates), ServerFields(read_fields, clock), clock, rules=rules, remind=remind)
     history = HistoryDesk(folders.history)
     limits = RestLimits(
         settings.max_body_bytes,

@@ -60,14 +60,14 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
             remains=build_remains(store, world.home.history),
         ),
         folders=Folders(world.home.templates, world.home.history, world.home.bundles),
-        find_fields=_find_fields,
+        read_fields=_read_fields,
         remind=sweeper.remind,
         check_ready=_check_ready,
     )
     return replace(backend, audit=None if api.audit is None else api.audit.write)
 
 
-async def _find_fields() -> frozenset[str]:
+async def _read_fields() -> frozenset[str]:
     """Ours have every shape."""
     return frozenset({OVERRIDES, PATCHES, TTL_FIELD, DEADLINE_FIELD})
 

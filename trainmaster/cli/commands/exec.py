@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     config = get_server(context, options)
 
     async def work(client: Client) -> int:
-        pod = await find_pod(client, options.namespace, options.job, rank, job)
+        pod = await get_pod(client, options.namespace, options.job, rank, job)
         name = getattr(options, "container", "") or _choose_container(pod)
         wanted = ExecOptions(command, name, stdin=stdin, tty=on_terminal)
         async with open_exec(config, options.namespace, pod["metadata"]["name"], wanted) as session:
@@ -97,7 +97,7 @@ def _split(options: argparse.Namespace) -> list[str]:
     return command
 
 
-async def find_pod(client: Client, namespace: str, name: str, rank: int | None, job: str = "") -> Object:
+async def get_pod(client: Client, namespace: str, name: str, rank: int | None, job: str = "") -> Object:
     """The running Pod of that rank, of the newest attempt. Failure says what there is instead."""
     found = await get_job(client, namespace, name)
     listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{found.pod_label}={name}"))

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         return _write_templates(Path(options.write_templates), context)
     _check(options)
     wanted = _read_settings(options, context)
-    config = _find_server(options, context)
+    config = _get_server(options, context)
     # Loaded by name and only here: the web framework would slow down every other command.
     from trainmaster.operator import rest
 
@@ -112,7 +112,7 @@ def _read_settings(options: argparse.Namespace, context: CommandContext) -> Sett
         raise exits.Failure(str(error), exits.USAGE) from None
 
 
-def _find_server(options: argparse.Namespace, context: CommandContext) -> ClusterConfig:
+def _get_server(options: argparse.Namespace, context: CommandContext) -> ClusterConfig:
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
     try:
         if options.home:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from trainmaster.api.labels import FRAMEWORK
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
-from trainmaster.api.training.steps import find_policy
+from trainmaster.api.training.steps import read_framework
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import list_near, show_age
@@ -75,7 +75,7 @@ def _show(
     header = ["NAME", "NAMESPACE", "FRAMEWORK", "NODES", *(["POLICY", "RESTARTS"] if wide else []), "AGE", "IN USE BY"]
     rows = []
     for runtime in runtimes:
-        policy = find_policy(runtime.raw)[0] or "-"
+        policy = read_framework(runtime.raw)[0] or "-"
         rows.append(
             [
                 runtime.name,

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if not _NAME.fullmatch(options.name):
         raise exits.Failure(f"{options.name!r} is no name for a unit: letters, digits and _.@-", exits.USAGE)
-    place = _find_place(options, context)
+    place = _choose_place(options, context)
     if options.action == "install":
         return _install(options, context, place)
     if options.action == "uninstall":
@@ -98,7 +98,7 @@ class _Place:
         return done.returncode, (done.stdout + done.stderr).strip()
 
 
-def _find_place(options: argparse.Namespace, context: CommandContext) -> _Place:
+def _choose_place(options: argparse.Namespace, context: CommandContext) -> _Place:
     system = options.system or (os.geteuid() == 0 and not options.user)
     environ = dict(context.environ)
     if system:

@@ -79,7 +79,7 @@ async def _run(
     config = await server.find(clock)
     client = HttpClient(config)
     try:
-        base = await submission.find_runtime(client, find_runtime_name(options, program), options.namespace)
+        base = await submission.get_runtime(client, find_runtime_name(options, program), options.namespace)
         composed = compile_job(request, program, options, base, code)
         if request.resources:
             from trainmaster.cli.launch import room

@@ -25,8 +25,8 @@ from trainmaster.kit.clock import Clock, format_time
 _MANAGER = MANAGER.replace("/", "-")
 
 
-async def find_runtime(client: Client, name: str, namespace: str) -> Object:
-    """The TrainingRuntime of the namespace, else the ClusterTrainingRuntime; with its kind."""
+async def get_runtime(client: Client, name: str, namespace: str) -> Object:
+    """The ClusterTrainingRuntime with this name, or else the namespace's TrainingRuntime, with its kind."""
     for gvr, space, kind in (
         (CLUSTER_TRAINING_RUNTIMES, "", "ClusterTrainingRuntime"),
         (TRAINING_RUNTIMES, namespace, "TrainingRuntime"),
@@ -81,7 +81,7 @@ async def get_runtime_anyhow(context: CommandContext, options: argparse.Namespac
     config = get_server(context, options)
     client = HttpClient(config)
     try:
-        return await find_runtime(client, name, options.namespace)
+        return await get_runtime(client, name, options.namespace)
     except StatusError as error:
         raise exits.Failure(str(explain(error, config, options)), exits.RUN_NO_SERVER) from None
     finally:

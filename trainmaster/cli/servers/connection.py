@@ -56,7 +56,7 @@ def call(context: CommandContext, options: argparse.Namespace, work: Callable[[C
 
 
 def get_server(context: CommandContext, options: argparse.Namespace) -> ClusterConfig:
-    config = _find_config(context, options)
+    config = _get_config(context, options)
     if getattr(options, "all_namespaces", False):
         options.namespace = ""
     elif getattr(options, "namespace", "") is None:
@@ -64,7 +64,7 @@ def get_server(context: CommandContext, options: argparse.Namespace) -> ClusterC
     return config
 
 
-def _find_config(context: CommandContext, options: argparse.Namespace) -> ClusterConfig:
+def _get_config(context: CommandContext, options: argparse.Namespace) -> ClusterConfig:
     if context.serve is not None:
         return ClusterConfig("in-process")
     try:

@@ -50,7 +50,7 @@ class Address:
         return shlex.join(["trainmaster", *verb.split(), self.name, *more, *self.flags])
 
 
-def find_code(end: FollowingEnd, screen: Screen) -> int:
+def choose_code(end: FollowingEnd, screen: Screen) -> int:
     if end is FollowingEnd.DETACHED:
         return exits.RUN_DETACHED
     if end is FollowingEnd.STOPPED:

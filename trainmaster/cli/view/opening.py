@@ -15,7 +15,7 @@ from typing import TextIO
 from trainmaster.cli import terminal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.view.contract import FollowingView
-from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, find_code
+from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, choose_code
 from trainmaster.cli.view.keys import Keyboard
 from trainmaster.cli.view.live import Live
 from trainmaster.cli.view.model import FAILED, Model
@@ -80,7 +80,7 @@ async def show_job(showing: Showing) -> int:
             # `run ... | head`: the reader has seen enough, and the job goes on.
             followed = Followed(FollowingEnd.DETACHED)
     lines = build_ending(followed.end, model, showing.address, showing.clock.now(), followed.why)
-    code = find_code(followed.end, model.screen)
+    code = choose_code(followed.end, model.screen)
     if followed.end is FollowingEnd.OVER:
         lines += showing.closing()
     _print_ending(showing, lines, code)

@@ -38,7 +38,7 @@ class Rank:
 def read_rank(raw: Object) -> Rank:
     pod = Pod(raw)
     place = find_place(raw)
-    container = _find_container(pod)
+    container = _choose_container(pod)
     word, detail = _describe(pod, container)
     ended = read_terminated(container)
     return Rank(
@@ -54,7 +54,7 @@ def read_rank(raw: Object) -> Rank:
     )
 
 
-def _find_container(pod: Pod) -> Fields:
+def _choose_container(pod: Pod) -> Fields:
     """The status that says most: of the first that failed, else of the one that trains; empty before there is one."""
     entries = pod.all_container_statuses
     for entry in entries:

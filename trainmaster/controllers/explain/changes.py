@@ -144,7 +144,7 @@ class Questions:
         """The most nodes, fewer than it asks for, with which it starts."""
         assert self._runtime is not None
         asked = decide_num_nodes(self._trainjob, self._runtime)
-        most = find_most(asked - 1, lambda count: self.would_start(_build_nodes(count)))
+        most = compute_largest(asked - 1, lambda count: self.would_start(_build_nodes(count)))
         if most:
             text = f"with {most} node{'s' if most > 1 else ''} instead of {asked}"
             how = f"delete it and submit it again with spec.trainer.numNodes: {most}"
@@ -165,7 +165,7 @@ class Questions:
             def works(count: int, name: str = name, unit: int = unit, others: Mapping[str, int] = others) -> bool:
                 return self.would_start(_build_resources(raw, {**others, name: count * unit}))
 
-            steps = find_most((asked[name] - 1) // unit, works)
+            steps = compute_largest((asked[name] - 1) // unit, works)
             if not steps:
                 return
             most[name] = steps * unit
@@ -244,7 +244,7 @@ def _dropping(namespace: str, name: str) -> Callable[[Overlay], None]:
     return lambda world: world.drop_gang(namespace, name)
 
 
-def find_most(limit: int, works: Callable[[int], bool]) -> int:
+def compute_largest(limit: int, works: Callable[[int], bool]) -> int:
     """The largest number up to `limit` that works, where less works whenever more does; 0: not even one does."""
     low, high = 0, limit
     while low < high:

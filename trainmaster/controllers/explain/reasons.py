@@ -24,7 +24,7 @@ from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import Questions, UnblockingChange
 from trainmaster.controllers.explain.world import read_ledger
-from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
+from trainmaster.controllers.lifecycle.finish import find_retention_runtime, read_retention
 from trainmaster.controllers.scheduler.free_amounts import NodeRoom, make_room
 from trainmaster.controllers.scheduler.queue_pass import SchedulingPass, SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.reconciler import NODE
@@ -357,7 +357,7 @@ class _Explainer:
             yield ttl
 
     def _find_ttl(self) -> str:
-        term = find_ttl(self._job.raw, find_retention_runtime(self._view, self._job), find_policy(self._view))
+        term = find_ttl(self._job.raw, find_retention_runtime(self._view, self._job), read_retention(self._view))
         return f"deleted {describe_age(term.seconds)} after its end, by {term.source}" if term is not None else ""
 
     def _tell_age(self, moment: str) -> str:

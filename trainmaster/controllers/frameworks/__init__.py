@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields
-from trainmaster.api.training.steps import find_policy
+from trainmaster.api.training.steps import read_framework
 from trainmaster.controllers.frameworks import coscheduling, flux, jax, mpi, plain, torch, volcano, xgboost
 from trainmaster.controllers.frameworks.contract import Framework, FrameworkContext, Injection, Training
 
@@ -27,7 +27,7 @@ GANGS: Mapping[str, Gang] = {"coscheduling": coscheduling.inject, "volcano": vol
 
 def select_framework(runtime: Fields) -> Framework:
     """The framework that the runtime's policy names; plain when it names none."""
-    name, _ = find_policy(runtime)
+    name, _ = read_framework(runtime)
     return FRAMEWORKS.get(name, plain.FRAMEWORK)
 
 

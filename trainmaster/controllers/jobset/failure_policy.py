@@ -54,12 +54,12 @@ class JobSetFailureVerdict:
 
 def decide(jobset: JobSet, failed: Sequence[Job]) -> JobSetFailureVerdict:
     if not jobset.has_failure_policy:
-        return JobSetFailureVerdict(FAIL, _find_first(failed))
+        return JobSetFailureVerdict(FAIL, _choose_first(failed))
     for rule in jobset.failure_rules:
         matching = [job for job in failed if _applies(rule, job)]
         if matching:
-            return JobSetFailureVerdict(rule["action"], _find_first(matching), rule.get("name", ""))
-    return JobSetFailureVerdict(RESTART, _find_first(failed))
+            return JobSetFailureVerdict(rule["action"], _choose_first(matching), rule.get("name", ""))
+    return JobSetFailureVerdict(RESTART, _choose_first(failed))
 
 
 def _applies(rule: Fields, job: Job) -> bool:
@@ -73,7 +73,7 @@ def _applies(rule: Fields, job: Job) -> bool:
     return bool(job.step) and (not targets or job.step in targets)
 
 
-def _find_first(failed: Sequence[Job]) -> Job:
+def _choose_first(failed: Sequence[Job]) -> Job:
     """The one that failed first; of several in the same second the first by name."""
     return min(failed, key=lambda job: (_get_failure_time(job), job.name))
 

@@ -19,7 +19,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.client.view import SummaryView, View
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
-from trainmaster.controllers.lifecycle.finish import find_policy, find_retention_runtime
+from trainmaster.controllers.lifecycle.finish import read_retention, find_retention_runtime
 from trainmaster.controllers.metrics import (
     CLEANUP_RETRIES,
     DELETION_LATENESS,
@@ -176,7 +176,7 @@ class Deletions:
         job = None if found is None else read_training_job(found)
         if job is None or job.end is None:
             return None
-        term = find_ttl(job.raw, find_retention_runtime(self._view, job), find_policy(self._view))
+        term = find_ttl(job.raw, find_retention_runtime(self._view, job), read_retention(self._view))
         if term is None:
             return None
         due = parse_time(job.end[1]) + timedelta(seconds=term.seconds)

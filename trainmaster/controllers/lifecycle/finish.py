@@ -36,7 +36,7 @@ def find_retention_runtime(view: View, job: TrainingJob) -> Object | None:
     return live if taken["metadata"].get("uid") in (None, live["metadata"].get("uid")) else taken
 
 
-def find_policy(view: View) -> RetentionPolicy:
+def read_retention(view: View) -> RetentionPolicy:
     return read_policy(view.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)).policy
 
 

@@ -16,7 +16,7 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import (
-    find_policy,
+    read_retention,
     is_policy,
     list_all_finished,
 )
@@ -40,7 +40,7 @@ UNRECORDED = 1.0
 def reconcile(
     context: LifecycleContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
 ) -> Plan:
-    policy = find_policy(view)
+    policy = read_retention(view)
     limits = {COMPLETE: policy.keep_successful, FAILED: policy.keep_failed}
     if refusals or all(limit is None for limit in limits.values()):
         return NOTHING

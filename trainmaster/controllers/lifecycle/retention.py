@@ -22,10 +22,10 @@ from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import (
     FinishedByRuntime,
-    find_policy,
     find_retention_runtime,
     is_policy,
     list_finished,
+    read_retention,
 )
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.draft import Draft, ObjectDraft, build_delete
@@ -65,7 +65,7 @@ def reconcile(
     if end is None:
         return NOTHING
     uid = job.uid
-    term = find_ttl(found, find_retention_runtime(view, job), find_policy(view))
+    term = find_ttl(found, find_retention_runtime(view, job), read_retention(view))
     archived = context.ledger is None or context.ledger.is_archived(uid)
     trouble = None if archived or context.ledger is None else context.ledger.find_trouble(uid)
     # Asked for without a term too: one that is set later counts from an end that no jump of the clock since has moved.

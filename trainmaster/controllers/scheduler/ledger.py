@@ -23,7 +23,7 @@ from trainmaster.api import labels
 from trainmaster.api.devices import list_leased
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.pods.phases import OVER
-from trainmaster.api.pods.requests import Amounts, add, add_into, count_requests, find_most
+from trainmaster.api.pods.requests import Amounts, add, add_into, compute_maxima, count_requests
 from trainmaster.api.reading import read_status
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.api.workloads import build_gang, read_gang
@@ -166,7 +166,7 @@ class Gang:
 
     def get_need(self) -> Amounts:
         """What it holds once the Pods that wait are bound: they, and the peak of what may still come."""
-        return find_most(add(self.uses, self.waits), self._get_peak())
+        return compute_maxima(add(self.uses, self.waits), self._get_peak())
 
     def _get_peak(self) -> Amounts:
         if self.shape is None or not self.shape.is_open:
@@ -184,7 +184,7 @@ class Gang:
             return dict(self.uses)
         if self.is_blocked and not self.uses:
             return {}
-        return find_most(self.uses, self._get_peak())
+        return compute_maxima(self.uses, self._get_peak())
 
 
 class SchedulingLedger:
@@ -256,7 +256,7 @@ class SchedulingLedger:
         if known is not None and known != meta["uid"]:
             self.drop(JOB_SETS, *place)
         self._uids[place] = meta["uid"]
-        gang = self._find_gang(build_gang(place[0], meta["uid"]), f"{place[0]}/{place[1]}")
+        gang = self._get_gang(build_gang(place[0], meta["uid"]), f"{place[0]}/{place[1]}")
         gang.names_jobset = True
         attempt = gang.attempt
         gang.shape = read_shape(JobSet(obj), gang.shape)
@@ -281,7 +281,7 @@ class SchedulingLedger:
         self._entries[place] = entry
         self._touch(self._take_in(entry))
 
-    def _find_gang(self, id: str, label: str) -> Gang:
+    def _get_gang(self, id: str, label: str) -> Gang:
         gang = self.gangs.get(id)
         if gang is None:
             self._numbers += 1
@@ -289,7 +289,7 @@ class SchedulingLedger:
         return gang
 
     def _take_in(self, entry: LedgerEntry) -> Gang:
-        gang = self._find_gang(entry.gang, f"{entry.place[0]}/{entry.place[1]}")
+        gang = self._get_gang(entry.gang, f"{entry.place[0]}/{entry.place[1]}")
         if entry.gang != entry.uid:
             gang.names_jobset = True
         part = gang.parts.setdefault(entry.part, GangPart())

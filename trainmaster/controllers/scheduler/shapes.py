@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmaster.api.meta import Fields
-from trainmaster.api.pods.requests import Amounts, add_into, count_requests, find_most
+from trainmaster.api.pods.requests import Amounts, add_into, compute_maxima, count_requests
 from trainmaster.api.reading import list_items, read_fields, read_text
 from trainmaster.controllers.waiting import PASSING, find_annotated
 from trainmaster.jobs.models.jobsets import JobSet
@@ -145,7 +145,7 @@ def get_peak(needs: Sequence[tuple[GangRole, Amounts]]) -> Amounts:
         total: Amounts = {}
         for _, amounts in group:
             add_into(total, amounts)
-        peak = find_most(peak, total)
+        peak = compute_maxima(peak, total)
     return peak
 
 

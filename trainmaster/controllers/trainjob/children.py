@@ -22,11 +22,11 @@ from trainmaster.api.training.steps import (
     decide_num_nodes,
     find_container,
     find_job,
-    find_policy,
     find_trainer,
     get_runtime_spec,
     get_template_spec,
     list_jobs,
+    read_framework,
 )
 from trainmaster.api.training.template import fill_template, upsert_env
 from trainmaster.controllers.frameworks import inject_gangs, progress, select_framework
@@ -109,7 +109,7 @@ def _describe(trainjob: TrainJob, runtime: Fields, spec: Object) -> Training:
         name=trainjob.name,
         namespace=trainjob.namespace,
         runtime_name=trainjob.runtime["name"],
-        policy=find_policy(runtime)[1],
+        policy=read_framework(runtime)[1],
         trainer=trainjob.trainer,
         jobs=list_jobs(spec),
         counts=counts,

@@ -26,7 +26,7 @@ from trainmaster.api.resources import (
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.api.training import overrides, restarts
-from trainmaster.api.training.steps import find_policy, get_runtime_spec
+from trainmaster.api.training.steps import get_runtime_spec, read_framework
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.controllers.frameworks.contract import FrameworkContext
@@ -186,7 +186,7 @@ def _restart(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet) -> Waiting:
 def _has_companions(runtime: Fields, context: FrameworkContext) -> bool:
     if context.progress is not None and context.progress.ca:
         return True
-    return find_policy(runtime)[0] in ("mpi", "flux") or bool(get_runtime_spec(runtime).get("podGroupPolicy"))
+    return read_framework(runtime)[0] in ("mpi", "flux") or bool(get_runtime_spec(runtime).get("podGroupPolicy"))
 
 
 def _follow_end(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, now: Now) -> None:

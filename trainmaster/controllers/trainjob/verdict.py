@@ -89,7 +89,7 @@ def _list_failed_pods(view: View, job: Job) -> Iterator[Pod]:
 def _describe(pod: Pod, job: Job) -> tuple[Fields, tuple[str, int, str]]:
     """The failure, and what it is sorted by. Times have seconds, so of two the Pod that was written first counts."""
     own = {**pod.annotations, **pod.labels}
-    container = _find_container(pod)
+    container = _choose_container(pod)
     ended = read_terminated(container)
     code = ended.get("exitCode")
     failure: Object = {
@@ -117,7 +117,7 @@ def _read_attempt(marks: Mapping[str, str]) -> int:
     return sum(count or 0 for count in counts)
 
 
-def _find_container(pod: Pod) -> Fields:
+def _choose_container(pod: Pod) -> Fields:
     """The status of the container that failed first; empty when none has."""
     failed = [entry for entry in pod.all_container_statuses if read_terminated(entry).get("exitCode")]
     return min(failed, key=lambda entry: read_text(read_terminated(entry), "finishedAt"), default={})

@@ -332,7 +332,7 @@ class _Reader:
             pod = self._follower.find_pod(self._place)
             if pod is None:
                 return await self._read_kept()
-            state = self._find_state(pod)
+            state = self._get_state(pod)
             count = count_restarts(state)
             if count > self._position.restart and has_started(state):
                 if not await self._catch_up(count, between=is_between_runs(state)):
@@ -345,7 +345,7 @@ class _Reader:
             elif not await self._read_run():
                 return await self._read_kept()
 
-    def _find_state(self, pod: Object) -> Fields:
+    def _get_state(self, pod: Object) -> Fields:
         return dict(Pod(pod).list_states())[self._container]
 
     async def _has_never_started(self) -> bool:
@@ -355,7 +355,7 @@ class _Reader:
             await self._follower.clock.sleep(self._backoff.next())
             return False
         pod = self._follower.find_pod(self._place)
-        return pod is not None and not has_started(self._find_state(pod))
+        return pod is not None and not has_started(self._get_state(pod))
 
     async def _catch_up(self, count: int, *, between: bool) -> bool:
         """The container was restarted: what is left of the run before, then on to the newest. False: the Pod is gone.
@@ -424,7 +424,7 @@ class _Reader:
         pod = self._follower.find_pod(self._place)
         if pod is None:
             return False
-        state = self._find_state(pod)
+        state = self._get_state(pod)
         return not is_running(state) or count_restarts(state) > self._position.restart
 
     async def _read_kept(self) -> None:

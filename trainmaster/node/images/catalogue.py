@@ -112,7 +112,7 @@ class Images:
         rule, asked = _add_annotations(rule, pod)
         if any(volume["name"] == MPI_VOLUME for volume in pod.volumes):
             rule = add_remote_start(rule)
-        found = await self._find_environment(rule, asked, table, pod, container, tell)
+        found = await self._get_environment(rule, asked, table, pod, container, tell)
         gang = await self._make_gang(pod) if rule.gang else ""
         layer = self._make_shared(found)
         own = () if found.made is None else (f"{found.prefix}/bin",)
@@ -132,7 +132,7 @@ class Images:
         )
 
     def _list_shown(self, below: Base) -> tuple[str, ...]:
-        return (*below.list_prefixes(), *find_interpreter(below), *self._list_sources(below))
+        return (*below.list_prefixes(), *list_interpreter_paths(below), *self._list_sources(below))
 
     async def follow(self, clock: Clock) -> None:
         """For ever: what was installed for a namespace goes with it."""
@@ -164,7 +164,7 @@ class Images:
             self._parsed = (version, replace(table, rules=(*table.rules, *SHIPPED)))
         return self._parsed[1]
 
-    async def _find_environment(
+    async def _get_environment(
         self, rule: ImageRule, asked: Sequence[str], table: Table, pod: Pod, container: Fields, tell: Tell
     ) -> _Found:
         named = (
@@ -273,7 +273,7 @@ def _find_user(pod: Pod, container: Fields) -> int | None:
     return user
 
 
-def find_interpreter(base: Base) -> tuple[str, ...]:
+def list_interpreter_paths(base: Base) -> tuple[str, ...]:
     """The installation of Python below an environment, where others than its owner cannot reach it: a container with a
     user of its own would find a link to nowhere."""
     prefix = Path(base.interpreter).parent.parent

@@ -221,7 +221,7 @@ class Launcher:
             tokens=await self._fetch_tokens(live),
             host_paths=self._settings.host_paths,
             private=live.site.level == PLAIN,
-            owner=_find_owner(live.pod, live.site.level),
+            owner=_choose_owner(live.pod, live.site.level),
             several_users=len(_list_users(live.pod)) > 1,
             code=await self._make_code(live),
         )
@@ -230,7 +230,7 @@ class Launcher:
 
     async def _make_code(self, live: _Live) -> dict[str, Volume]:
         users = _list_users(live.pod)
-        owner = _find_owner(live.pod, live.site.level)
+        owner = _choose_owner(live.pod, live.site.level)
         foreign = os.geteuid() == 0 and users != {None}
         asked = code.list_asked(live.pod, live.site.level, foreign=foreign)
         if not asked:
@@ -464,7 +464,7 @@ def _list_users(pod: Pod) -> set[int | None]:
     return {read_fields(entry, "securityContext").get("runAsUser", shared) for entry in pod.all_containers}
 
 
-def _find_owner(pod: Pod, level: str) -> FileOwner:
+def _choose_owner(pod: Pod, level: str) -> FileOwner:
     """Whom files belong to, where the server may give them away."""
     if level == PLAIN or os.geteuid() != 0:
         return FileOwner()

@@ -26,7 +26,7 @@ from trainmaster.shim.protocol import Paths
 
 _PIECE = 1 << 18
 
-FindEnd = Callable[[Pod, str, int], asyncio.Event]
+GetEndEvent = Callable[[Pod, str, int], asyncio.Event]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class _Asked:
 
 
 class CriLogReader:
-    """`find_end(pod, container, attempt)` is set when that attempt is over and its log complete."""
+    """`get_end_event(pod, container, attempt)` is set when that attempt is over and its log complete."""
 
-    def __init__(self, root: Path, inotify: Inotify, find_end: FindEnd, clock: Clock) -> None:
+    def __init__(self, root: Path, inotify: Inotify, get_end_event: GetEndEvent, clock: Clock) -> None:
         self._root = root
         self._inotify = inotify
-        self._find_end = find_end
+        self._get_end_event = get_end_event
         self._clock = clock
 
     def read(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
@@ -57,7 +57,7 @@ class CriLogReader:
             timestamps=options.timestamps, since=self._read_since(options), stream=options.stream.lower().encode()
         )
         asked = _Asked(path, options.follow, options.tail_lines, options.limit_bytes)
-        return self._stream(asked, renderer, self._find_end(model, container, attempt))
+        return self._stream(asked, renderer, self._get_end_event(model, container, attempt))
 
     def _read_since(self, options: LogOptions) -> bytes:
         if options.since_seconds is not None:

@@ -24,7 +24,7 @@ from trainmaster.api.resources import (
 )
 from trainmaster.api.status import Conflict, NotFound, StatusError
 from trainmaster.api.training.restarts import decide_next
-from trainmaster.api.training.steps import find_policy
+from trainmaster.api.training.steps import read_framework
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.control import ask_for_attempt, set_suspended
 from trainmaster.jobs.kinds import TRAINING_KINDS
@@ -249,7 +249,7 @@ def build_runtime(runtime: TrainingRuntime) -> Object:
         "kind": runtime.kind,
         "namespace": runtime.namespace or None,
         "framework": runtime.labels.get(FRAMEWORK),
-        "policy": find_policy(runtime.raw)[0] or None,
+        "policy": read_framework(runtime.raw)[0] or None,
         "nodes": runtime.nodes,
         "max_restarts": runtime.max_restarts,
     }

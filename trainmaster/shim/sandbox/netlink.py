@@ -92,7 +92,7 @@ class Netlink:
                 if kind == _ERROR:
                     raise OSError(-struct.unpack_from("=i", data, 16)[0], "list links")
                 index = struct.unpack_from("=i", data, 20)[0]
-                name = _find_attribute(data[32:length], _IFLA_IFNAME)
+                name = _get_attribute(data[32:length], _IFLA_IFNAME)
                 found[name.rstrip(b"\0").decode()] = index
                 data = data[(length + 3) & ~3 :]
 
@@ -113,7 +113,7 @@ class Netlink:
                 return
 
 
-def _find_attribute(data: bytes, wanted: int) -> bytes:
+def _get_attribute(data: bytes, wanted: int) -> bytes:
     while len(data) >= 4:
         length, kind = struct.unpack_from("=HH", data)
         if kind == wanted:

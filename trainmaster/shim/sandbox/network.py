@@ -175,11 +175,11 @@ def ensure_bridge(link: Netlink, number: int, segment: str = "") -> int:
     if segment and not (segment.isascii() and segment.isalnum() and len(segment) <= LONGEST_SEGMENT):
         raise OSError(errno.EINVAL, f"{segment!r} is no name for a segment")
     first, name = (f"{segment or 'br'}{'.' if segment else ''}{part}" for part in (0, number))
-    if segment and not _find_index(first):
+    if segment and not _read_index(first):
         with contextlib.suppress(FileExistsError):
             link.add_bridge(first)
     up, down = (f"{letter}{segment}{'.' if segment else ''}{number}" for letter in "ud")
-    if number and not (_find_index(name) and _find_index(up)):
+    if number and not (_read_index(name) and _read_index(up)):
         with contextlib.suppress(FileExistsError):
             link.add_bridge(name)
         with contextlib.suppress(FileExistsError):
@@ -188,7 +188,7 @@ def ensure_bridge(link: Netlink, number: int, segment: str = "") -> int:
     return socket.if_nametoindex(name)
 
 
-def _find_index(name: str) -> int:
+def _read_index(name: str) -> int:
     try:
         return socket.if_nametoindex(name)
     except OSError:

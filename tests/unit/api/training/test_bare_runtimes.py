@@ -13,7 +13,7 @@ from trainmaster.api.lifecycle.templates import check_levels
 from trainmaster.api.meta import Object
 from trainmaster.api.training import snapshots
 from trainmaster.api.training.overrides import merge_metadata
-from trainmaster.api.training.steps import decide_num_nodes, find_policy, get_template_spec
+from trainmaster.api.training.steps import decide_num_nodes, get_template_spec, read_framework
 from trainmaster.controllers.frameworks import inject_gangs
 from trainmaster.controllers.trainjob.children import find_unsupported
 from trainmaster.jobs.models.runtimes import TrainingRuntime
@@ -26,7 +26,7 @@ JOB: Object = {"metadata": {"name": "j"}, "spec": {"runtimeRef": {"name": "bare"
 UNUSED: Any = None
 READERS: dict[str, tuple[Callable[[Object], object], object]] = {
     "template": (get_template_spec, {}),
-    "policy": (find_policy, ("", {})),
+    "policy": (read_framework, ("", {})),
     "nodes": (lambda runtime: decide_num_nodes(JOB, runtime), 1),
     "metadata": (lambda runtime: merge_metadata(JOB, runtime), {}),
     "validation": (lambda runtime: TRAINING_RUNTIME.validate(runtime, None), []),

@@ -16,7 +16,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.streams.websocket import FrameReader, Piece
 from trainmaster.cli import exits
 from trainmaster.cli.commands import exec as command
-from trainmaster.cli.commands.exec import find_pod
+from trainmaster.cli.commands.exec import get_pod
 from trainmaster.client.http import Unreachable
 from trainmaster.client.pod_exec import ERROR, STDERR, STDOUT, V4, V5, ExecSession, build_frame, read_end
 from trainmaster.controllers.install import list_manifests, parse_manifest
@@ -102,7 +102,7 @@ def test_the_pod_of_the_newest_attempt_that_runs_is_chosen(rank: int | None, job
             await fill(cluster, *old, *new, launcher, make_pod("b", 0))
             await cluster.client.create(CLUSTER_TRAINING_RUNTIMES, make_runtime())
             await cluster.client.create(TRAIN_JOBS, make_trainjob("a"), "default")
-            found = await find_pod(cluster.client, "default", "a", rank, job)
+            found = await get_pod(cluster.client, "default", "a", rank, job)
             assert found["metadata"]["name"] == expected
 
     run_virtual(main())
@@ -113,14 +113,14 @@ def test_a_rank_that_does_not_run_and_a_job_that_is_none_are_told_apart() -> Non
         async with running_cluster() as cluster:
             await fill(cluster, make_pod("job", 0))
             with pytest.raises(exits.Failure, match='there is no TrainJob "job"') as failure:
-                await find_pod(cluster.client, "default", "job", None)
+                await get_pod(cluster.client, "default", "job", None)
             assert failure.value.code == exits.NOT_FOUND
             await cluster.client.create(CLUSTER_TRAINING_RUNTIMES, make_runtime())
             await cluster.client.create(TRAIN_JOBS, make_trainjob("job"), "default")
             with pytest.raises(exits.Failure, match=r"no Pod of rank 3 of node runs \(running: node-0\)"):
-                await find_pod(cluster.client, "default", "job", 3)
+                await get_pod(cluster.client, "default", "job", 3)
             with pytest.raises(exits.Failure, match="did you mean job"):
-                await find_pod(cluster.client, "default", "jbo", None)
+                await get_pod(cluster.client, "default", "jbo", None)
 
     run_virtual(main())
 

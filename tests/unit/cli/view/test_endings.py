@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cli.view.objects import make_condition, make_trainjob
 from trainmaster.cli import exits
-from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, find_code
+from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, choose_code
 from trainmaster.cli.view.model import Model
 
 pytestmark = pytest.mark.unit
@@ -27,7 +27,7 @@ def make_model(kind: str = "", **status: Any) -> Model:
 
 def test_a_complete_job_ends_with_0() -> None:
     seen = make_model("Complete")
-    assert find_code(FollowingEnd.OVER, seen.screen) == exits.OK
+    assert choose_code(FollowingEnd.OVER, seen.screen) == exits.OK
     assert build_ending(FollowingEnd.OVER, seen, HERE, NOW) == ["train is complete (1m 30s)"]
 
 
@@ -36,7 +36,7 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
     seen.see_line(1, "Traceback (most recent call last):")
     seen.see_line(1, '  File "/workspace/code/train.py", line 12, in step')
     seen.see_line(1, "ValueError: \x1b[31mboom")
-    assert find_code(FollowingEnd.OVER, seen.screen) == 7
+    assert choose_code(FollowingEnd.OVER, seen.screen) == 7
     assert build_ending(FollowingEnd.OVER, seen, HERE, NOW) == [
         "train failed (1m 30s): rank 1 ended with exit code 7",
         "  at train.py:12 in step: ValueError: boom",
@@ -79,14 +79,14 @@ def test_lines_that_nobody_saw_are_taken_from_the_status() -> None:
 
 def test_a_failure_without_a_rank_has_a_code_of_ours() -> None:
     seen = make_model("Failed")
-    assert find_code(FollowingEnd.OVER, seen.screen) == exits.RUN_ENDED
+    assert choose_code(FollowingEnd.OVER, seen.screen) == exits.RUN_ENDED
     assert build_ending(FollowingEnd.OVER, seen, HERE, NOW)[0] == "train failed (1m 30s): Why: because"
 
 
 def test_a_deleted_job_has_a_code_of_ours() -> None:
     seen = make_model()
     seen.see_deleted()
-    assert find_code(FollowingEnd.OVER, seen.screen) == exits.RUN_ENDED
+    assert choose_code(FollowingEnd.OVER, seen.screen) == exits.RUN_ENDED
     assert build_ending(FollowingEnd.OVER, seen, HERE, NOW) == [
         "train was deleted before it ended (2m)",
         "  trainmaster history get train -n team --home '/h x'",
@@ -108,7 +108,7 @@ def test_a_deleted_job_has_a_code_of_ours() -> None:
 def test_who_leaves_is_told_how_to_come_back(end: FollowingEnd, code: int, words: tuple[str, ...]) -> None:
     seen = make_model()
     text = "\n".join(build_ending(end, seen, HERE, NOW, "no lock"))
-    assert find_code(end, seen.screen) == code
+    assert choose_code(end, seen.screen) == code
     assert all(word in text for word in words)
 
 

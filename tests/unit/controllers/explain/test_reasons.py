@@ -12,7 +12,7 @@ from trainmaster.api import labels
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.state_texts import WAITING
-from trainmaster.controllers.explain.changes import find_most
+from trainmaster.controllers.explain.changes import compute_largest
 from trainmaster.controllers.explain.reasons import JobExplanation, explain, list_waiting
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
@@ -141,4 +141,4 @@ def test_a_pod_without_a_node_on_a_cluster_makes_its_job_wait() -> None:
 
 @pytest.mark.parametrize(("limit", "edge"), [(0, 0), (1, 0), (1, 1), (7, 5), (100, 64), (100, 100)])
 def test_the_largest_number_that_works_is_found(limit: int, edge: int) -> None:
-    assert find_most(limit, lambda count: count <= edge) == min(limit, edge)
+    assert compute_largest(limit, lambda count: count <= edge) == min(limit, edge)

@@ -18,7 +18,7 @@ from trainmaster.client.contract import PatchType
 from trainmaster.controllers.install import list_manifests, parse_manifest
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images import layers
-from trainmaster.node.images.catalogue import Images, ImageSettings, find_interpreter
+from trainmaster.node.images.catalogue import Images, ImageSettings, list_interpreter_paths
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.images.environments import hash_packages
 from trainmaster.node.images.rules import KEY, NAME, NAMESPACE, RulesError, list_names, parse_table
@@ -273,5 +273,5 @@ def test_a_python_that_only_its_owner_can_reach_is_shown_to_containers(tmp_path:
     (python / "bin" / "python3.11").touch(0o755)
     tmp_path.chmod(0o700)
     base = replace(layers.read_base(sys.prefix), interpreter=str(python / "bin" / "python3.11"))
-    assert find_interpreter(base) == (str(python),)
-    assert find_interpreter(replace(base, interpreter="/usr/bin/env")) == ()
+    assert list_interpreter_paths(base) == (str(python),)
+    assert list_interpreter_paths(replace(base, interpreter="/usr/bin/env")) == ()

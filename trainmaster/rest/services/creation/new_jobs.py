@@ -29,7 +29,7 @@ from trainmaster.api.resources import (
 )
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.api.tenancy import find_storage_problem
-from trainmaster.api.training.steps import find_policy
+from trainmaster.api.training.steps import read_framework
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.compose.refusals import RefusalCause
 from trainmaster.jobs.compose.request import JobRequest, MountedCode
@@ -280,7 +280,7 @@ def _list_resources(basics: GuideRequest) -> dict[str, str | int]:
 def _build_command(asked: NewJobRequest, runtime: Object) -> tuple[str, ...]:
     if asked.command or asked.tree is None:
         return tuple(asked.command)
-    program = "torchrun" if find_policy(runtime)[0] == "torch" else "python"
+    program = "torchrun" if read_framework(runtime)[0] == "torch" else "python"
     return program, f"{SCRIPTS}/{asked.tree.entry}"
 
 

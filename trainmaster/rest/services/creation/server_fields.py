@@ -9,7 +9,7 @@ from trainmaster.api.reading import list_items, read_fields
 from trainmaster.jobs.compose.trainjob import TrainJobShape
 from trainmaster.kit.clock import Clock
 
-FindFields = Callable[[], Awaitable[frozenset[str]]]
+ReadFields = Callable[[], Awaitable[frozenset[str]]]
 """Names of the fields of `TrainJob.spec` that the server knows."""
 DOCUMENT_PATH = "/openapi/v3/apis/trainer.kubeflow.org/v1alpha1"
 MANAGER = "trainmaster.dev/rest"
@@ -28,13 +28,13 @@ def list_fields(document: Fields) -> frozenset[str]:
 class ServerFields:
     """Asks once in five minutes: an upgrade of the cluster is noticed without a restart."""
 
-    def __init__(self, find_fields: FindFields, clock: Clock) -> None:
-        self._find_fields = find_fields
+    def __init__(self, read_fields: ReadFields, clock: Clock) -> None:
+        self._read_fields = read_fields
         self._clock = clock
         self._known: tuple[float, TrainJobShape] | None = None
 
     async def get_shape(self) -> TrainJobShape:
         now = self._clock.boot()
         if self._known is None or now - self._known[0] > _KEPT_SECONDS:
-            self._known = (now, TrainJobShape(MANAGER, await self._find_fields()))
+            self._known = (now, TrainJobShape(MANAGER, await self._read_fields()))
         return self._known[1]
