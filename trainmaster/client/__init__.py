@@ -1,1 +1,1 @@
-"""The Client protocol that everything speaks, its HTTP implementation, cache and event recorder."""
+"""The Client protocol, its HTTP implementation, the watch cache and the event recorder."""

@@ -1,11 +1,11 @@
-"""A watch cache: the objects of some collections in memory, kept current by list and watch.
+"""A watch cache: the objects of some collections in memory, kept up to date by list and watch.
 
-It is the `View` of reconcilers on a cluster, and their feed: `follow` tells of a change after the cache shows it. It
-may be behind the server, never wrong about what it has seen: on any gap (410, a broken list, an answer it cannot
-read) it lists again and reports the difference, deletions included.
+On a cluster it is the `View` of reconcilers and their feed: `follow` reports a change after the cache shows it. It may
+be stale, but never wrong about what it has seen: after any gap (410, a broken list, an unreadable answer) it lists
+again and reports the difference, including deletions.
 
-Kinds that a cluster may not serve (PodGroups) are `optional`: the cache is empty until they are. Of kinds that hold
-much that nobody here reads (Secrets of others), `slim` says what to keep. Objects are shared and read-only.
+Kinds that a cluster may not serve (PodGroups) are `optional`: the cache is empty until they exist. `slim` reduces
+objects with large parts that are not needed (Secrets of others). Objects are shared and read-only.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 _PAGE = 500
 _WATCH_SECONDS = 300.0
 _GRACE_SECONDS = 30.0
-"""A connection that died without a word is given up so long after the server should have ended the watch."""
+"""How long after the server should have ended a watch a dead connection is given up."""
 
 Notice = Callable[[Object], None]
 Slim = Callable[[Object], Object]
-"""The part of an object that is kept; metadata must be. Returns the same object, or a smaller one."""
+"""Returns the part of an object to keep, which must include its metadata: the same object, or a smaller one."""
 
 
 def _key(obj: Object) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def controller_uid(obj: Object) -> str:
 
 
 class Collection:
-    """The objects of one kind with their indexes."""
+    """The objects of one kind with indexes."""
 
     def __init__(self, slim: Slim | None = None, *, optional: bool = False) -> None:
         self.synced = asyncio.Event()
@@ -70,7 +70,7 @@ class Collection:
         return self._namespaces.get(namespace, {}).get(name)
 
     def all(self, namespace: str = "") -> Iterator[Object]:
-        """By namespace and name; "" is all namespaces."""
+        """Ordered by namespace and name; "" is all namespaces."""
         for where in (namespace,) if namespace else sorted(self._namespaces):
             names = self._namespaces.get(where, {})
             for name in sorted(names):
@@ -92,7 +92,7 @@ class Collection:
         self._notify(obj)
 
     def remove(self, obj: Object) -> None:
-        """`obj` is the last state; what the cache held under its name goes."""
+        """`obj` is the last state; removes the cached object with its name."""
         namespace, name = _key(obj)
         names = self._namespaces.get(namespace, {})
         self._unlink(names.pop(name, None))
@@ -101,7 +101,7 @@ class Collection:
         self._notify(obj)
 
     def replace(self, objects: Sequence[Object]) -> None:
-        """A fresh list: puts what is new or changed, removes what is gone."""
+        """Applies a new list: puts new and changed objects, removes those that are gone."""
         present = {_key(obj) for obj in objects}
         for old in list(self.all()):
             if _key(old) not in present:
@@ -142,8 +142,8 @@ class WatchCache:
         slim: Mapping[GVR, Slim] | None = None,
         selectors: Mapping[GVR, str] | None = None,
     ) -> None:
-        """`namespace` "" is all; kinds in `cluster_scoped` are followed as a whole in any case. `selectors`: of these
-        kinds only what has such labels."""
+        """`namespace` "" is all; kinds in `cluster_scoped` are always followed completely. `selectors`: for these
+        kinds, only objects with such labels."""
         self._client = client
         self._clock = clock
         self._ids = ids
@@ -172,11 +172,11 @@ class WatchCache:
             await collection.synced.wait()
 
     def resource_version(self, gvr: GVR) -> str:
-        """How far the cache has come; for tests and metrics."""
+        """The version that the cache has reached; for tests and metrics."""
         return self._collections[gvr].resource_version
 
     def shows(self, gvr: GVR, version: str) -> bool:
-        """See `client.view.Lagging`. Versions of one server can be compared as numbers; others count as seen."""
+        """See `client.view.Lagging`. Versions of one server are compared as numbers; others count as seen."""
         collection = self._collections.get(gvr)
         seen = collection.resource_version if collection is not None else ""
         return not (version.isdecimal() and seen.isdecimal()) or int(seen) >= int(version)
@@ -199,7 +199,8 @@ class WatchCache:
     # Feed
 
     async def follow(self, gvr: GVR, notice: Notice) -> None:
-        """Runs for ever: every object there is, then every one that changes or goes, after the cache shows it."""
+        """Runs forever: reports every existing object, then every one that changes or is deleted, after the cache shows
+        it."""
         collection = self._collections[gvr]
         for obj in list(collection.all()):
             notice(obj)
@@ -209,7 +210,7 @@ class WatchCache:
         finally:
             collection.notices.remove(notice)
 
-    # Keeping up
+    # List and watch
 
     async def _keep(self, gvr: GVR, collection: Collection) -> None:
         backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0, jitter=0.3), self._ids)
@@ -220,10 +221,10 @@ class WatchCache:
                 await self._follow_watch(gvr, collection, backoff)
             except Expired:
                 collection.resource_version = ""
-                # A server that expires every watch at once must not be listed in a tight loop.
+                # Back off if the server expires every watch immediately.
                 await self._clock.sleep(backoff.next())
             except NotFound:
-                # The kind is not served (yet, or any more).
+                # The kind is not served (any more).
                 self._lose(gvr, collection)
                 await self._clock.sleep(backoff.next())
             except (StatusError, OSError, KeyError, ValueError) as error:
@@ -257,7 +258,7 @@ class WatchCache:
             except Expired:
                 if not token:
                     raise
-                # The pages took longer than the server keeps their snapshot: all at once, then.
+                # The server's snapshot expired between pages: list without paging.
                 objects, token, limit = [], "", 0
                 continue
             objects += page.items
@@ -286,7 +287,7 @@ class WatchCache:
                 backoff.reset()
                 _take(collection, event)
         if not heard:
-            # A server that ends every watch at once must not make this a tight loop.
+            # Back off if the server ends every watch immediately.
             await self._clock.sleep(backoff.next())
 
 

@@ -1,8 +1,8 @@
-"""The Client protocol: Kubernetes API semantics, and nothing that only one server has.
+"""The Client protocol: Kubernetes API semantics, without anything specific to one server.
 
-Three things implement it and cannot be told apart: `apiserver.local` (in-process, onto the store), `client.http`
-against our own API server, and `client.http` against any Kubernetes API server. One contract suite
-(`tests/contract/client`) runs against all of them.
+There are three interchangeable implementations: `apiserver.local` (in-process, on the store), `client.http` with our
+own API server, and `client.http` with any Kubernetes API server. One contract suite (`tests/contract/client`) runs
+against all of them.
 
 Errors are `api.status.StatusError` and its subclasses. Objects are plain JSON mappings; the caller owns what it
 receives, except from `View`s and caches, where objects are shared and read-only.
@@ -31,7 +31,7 @@ class WriteOptions:
     dry_run: bool = False
     field_manager: str = ""
     field_validation: str = ""
-    """Strict, Warn, Ignore; "" is the server's default (Warn)."""
+    """Strict, Warn or Ignore; "" is the server's default (Warn)."""
     force: bool = False
     """Server-side apply only: take over fields of other managers."""
 
@@ -61,16 +61,16 @@ class WatchOptions:
     label_selector: str = ""
     field_selector: str = ""
     resource_version: str = ""
-    """"" and "0": the current state as ADDED events first. Otherwise: what came after that revision."""
+    """"" and "0": start with the current state as ADDED events. Otherwise: changes after that revision."""
     resource_version_match: str = ""
-    """NotOlderThan, and only together with `send_initial_events`."""
+    """NotOlderThan, only together with `send_initial_events`."""
     bookmarks: bool = False
     send_initial_events: bool | None = None
-    """True: the current state first, then a bookmark that says so (needs `resource_version_match`)."""
+    """True: start with the current state, followed by a bookmark (needs `resource_version_match`)."""
     timeout_seconds: float | None = None
     read_only: bool = False
-    """The caller changes nothing in the objects of the events. In-process it then gets those that others read too,
-    which saves a copy of each; elsewhere it makes no difference."""
+    """The caller does not modify the objects of events. In-process it then gets shared objects, which saves copying
+    them; otherwise it makes no difference."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class ObjectList:
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
     type: str
-    """ADDED, MODIFIED, DELETED, BOOKMARK. A watch that can not go on raises StatusError (410: list again)."""
+    """ADDED, MODIFIED, DELETED or BOOKMARK. A watch that cannot continue raises StatusError (410: list again)."""
     object: Object
 
 
@@ -104,7 +104,7 @@ class WatchStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ActingIdentity:
-    """Who acts. `system:masters` in groups may do everything."""
+    """The user on whose behalf a request is made. `system:masters` in groups may do everything."""
 
     user: str
     uid: str = ""
@@ -130,7 +130,7 @@ class Client(Protocol):
     async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object: ...
 
     async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ...) -> ObjectList:
-        """namespace "" lists all namespaces (or a cluster-scoped kind). Items carry kind and apiVersion."""
+        """namespace "" lists all namespaces (or a cluster-scoped kind). Items have kind and apiVersion."""
         ...
 
     def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = ...) -> WatchStream: ...
@@ -163,7 +163,7 @@ class Client(Protocol):
     ) -> Object: ...
 
     async def delete(self, gvr: GVR, name: str, namespace: str = "", options: DeleteOptions = ...) -> Object:
-        """The Status when the object is gone, or the object with its deletionTimestamp when it is going."""
+        """The Status if the object is deleted, or the object with its deletionTimestamp if it is terminating."""
         ...
 
     async def delete_collection(
@@ -173,7 +173,8 @@ class Client(Protocol):
     def logs(self, name: str, namespace: str, options: LogOptions = ...) -> AsyncIterator[bytes]: ...
 
     async def durable(self, revision: int) -> None:
-        """Returns once the write with that revision cannot be lost. At once over HTTP: what was answered is durable."""
+        """Returns once the write with that revision cannot be lost. Immediate over HTTP, where every answer is
+        durable."""
         ...
 
     def as_user(self, identity: ActingIdentity) -> Client:

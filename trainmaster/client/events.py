@@ -1,8 +1,8 @@
-"""The event recorder: what happened to an object, as core/v1 Events, without ever holding up the caller.
+"""The event recorder: writes core/v1 Events without ever blocking the caller.
 
-`record` only queues. One task writes: the name of an event is derived from what it says, so that a repeat finds its
-predecessor and only raises its count; repeats that wait in the queue are merged before they are written. When the
-queue is full the oldest events are dropped and counted, because an event describes a change and is not part of it.
+`record` only queues. One task writes: the name of an event is derived from its content, so that a repetition finds the
+existing event and only increments its count; repetitions in the queue are merged before they are written. When the
+queue is full the oldest events are dropped and counted, because events are not essential.
 
 `firstTimestamp` is always set (the Kubeflow SDK skips events without it), and so is `eventTime` (the Python client
 refuses events.k8s.io without it).
@@ -41,7 +41,7 @@ class _Pending:
 
 
 class BufferedEventRecorder:
-    """Async context manager; leaving it writes what still waits, for a moment."""
+    """Async context manager; on exit it writes what is still queued, for a short time."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class BufferedEventRecorder:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Returns once everything recorded so far was written or given up."""
+        """Returns once everything recorded so far was written or dropped."""
         await self._idle.wait()
 
     async def _write_all(self) -> None:
@@ -123,7 +123,7 @@ class BufferedEventRecorder:
                 try:
                     await self._write(pending)
                 except (StatusError, OSError) as error:
-                    # A namespace that has as many events as it may is its own affair, and nothing for the server's log.
+                    # A namespace at its quota of events is not worth an entry in the server's log.
                     refused = isinstance(error, StatusError) and error.code == 403
                     log.log(
                         logging.DEBUG if refused else logging.WARNING,
@@ -137,7 +137,7 @@ class BufferedEventRecorder:
 
 
 async def write_event(client: Client, event: Object, *, count: int, last: datetime) -> None:
-    """Stores the event, or raises the count of the one that says the same."""
+    """Creates the event, or increments the count of the existing one with the same content."""
     name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
     moment = format_time(last)
     event["count"], event["lastTimestamp"] = count, moment
@@ -149,7 +149,6 @@ async def write_event(client: Client, event: Object, *, count: int, last: dateti
             patch = {"count": (old.get("count") or 1) + count, "lastTimestamp": moment}
             await client.patch(EVENTS, name, PatchType.MERGE, patch, namespace)
         except NotFound:
-            # It expired between the two calls.
             await client.create(EVENTS, event, namespace)
 
 
@@ -173,7 +172,7 @@ def build_event(
     text = shorten(message, LONGEST_MESSAGE)
     identity = "\0".join((str(meta.get("uid", "")), component, kind, reason, text))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    # Events about cluster-scoped objects live in `default`, as upstream's do.
+    # Events about cluster-scoped objects are in `default`, as upstream.
     namespace = meta.get("namespace") or "default"
     reference: Object = {
         "apiVersion": about.get("apiVersion", ""),

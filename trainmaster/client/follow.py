@@ -1,7 +1,7 @@
-"""Following one kind through any client: everything that exists, then every change, with list and watch as upstream.
+"""Follows one kind through any client: everything that exists, then every change, with list and watch.
 
-For parts that need the difference between "changed" and "gone", which a `Feed` does not tell. After a gap the whole is
-listed again: what is missing then went unseen, and the follower is told the whole, not the difference.
+For callers that must distinguish changes from deletions, which a `Feed` does not. After a gap everything is listed
+again, and the caller gets the complete list, because deletions may have been missed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ async def follow(
     trouble: Trouble | None = None,
     longest_pause: float = 30.0,
 ) -> NoReturn:
-    """Runs for ever; `namespace` "" is all. `begin` gets all there is, at the start and after every gap; `change` what
-    comes after it, to be read and not changed. `trouble` hears of a broken watch in place of the log, and raises what
-    should end this. `longest_pause`: seconds between tries."""
+    """Runs forever; `namespace` "" is all. `begin` gets all objects, at the start and after every gap; `change` gets
+    later changes, read-only. `trouble` is called when a watch breaks, instead of logging, and can raise to stop.
+    `longest_pause`: maximum seconds between attempts."""
     backoff = Backoff(BackoffPolicy(first=0.1, cap=longest_pause))
     while True:
         try:
@@ -59,5 +59,5 @@ async def follow(
             else:
                 log.warning("watch broke, listing again", extra={"resource": gvr.qualified, "error": str(error)})
             await clock.sleep(backoff.next())
-        # A server that ends every watch at once must not make this a tight loop.
+        # Yield, so that a server that ends every watch immediately does not block the loop.
         await asyncio.sleep(0)

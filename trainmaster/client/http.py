@@ -1,8 +1,8 @@
-"""The Client protocol over HTTP: any Kubernetes API server, ours included.
+"""The Client protocol over HTTP, for any Kubernetes API server including ours.
 
-Answers 429 and 503 with Retry-After are waited for and repeated, as every Kubernetes client does. Every other refusal
-becomes the StatusError that the Status stands for; a server that cannot be reached is `Unreachable`, also a
-StatusError, so that callers have one thing to catch.
+Answers 429 and 503 with Retry-After are retried after the given time, as every Kubernetes client does. Every other
+error becomes the corresponding StatusError. A server that cannot be reached is `Unreachable`, also a StatusError, so
+that callers have only one exception to catch.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from trainmaster.version import __version__
 _RETRIES = 10
 
 Observe = Callable[[str, str, int], None]
-"""Told of every answer: method, path, status. For metrics; watches count when they are opened."""
+"""Called with the method, path and status of every answer, for metrics; watches count when they are opened."""
 PODS = GVR("", "v1", "pods")
 
 
 class Unreachable(StatusError):
-    """No answer came. `sent` says whether the server may have carried out the request."""
+    """No answer was received. `sent` says whether the server may have processed the request."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(503, "ServiceUnavailable", message)
@@ -92,7 +92,7 @@ class HttpClient:
         self._head = ""
         self._head_token: str | None = None
         self.warnings: deque[str] = deque(maxlen=100)
-        """The last API warnings, newest last; whoever shows them to a person empties this."""
+        """The latest API warnings, newest last; whoever displays them clears this."""
 
     # Requests
 
@@ -130,7 +130,8 @@ class HttpClient:
         body: bytes = b"",
         content_type: str = "application/json",
     ) -> HttpAnswer:
-        """One request with the retries that the protocol asks for; StatusError for every answer from 400 on."""
+        """Sends a request with the retries that the protocol requires. Raises StatusError for every answer from 400
+        on."""
         payload = self._payload(method, path, query or {}, body, content_type)
         for attempt in range(_RETRIES + 1):
             try:
@@ -247,7 +248,7 @@ class HttpClient:
             stream.close()
 
     async def durable(self, revision: int) -> None:
-        """What was answered over HTTP is durable."""
+        """Every answer over HTTP is durable."""
 
     def as_user(self, identity: ActingIdentity) -> HttpClient:
         return HttpClient(
@@ -338,7 +339,7 @@ def _parse(body: bytes) -> Object:
 
 
 def _error_of(answer: HttpAnswer) -> StatusError:
-    """The one place where a response becomes an exception."""
+    """The only place where a response becomes an exception."""
     try:
         body = orjson.loads(answer.body)
     except orjson.JSONDecodeError:
@@ -359,7 +360,7 @@ def _find_wait(answer: HttpAnswer) -> float | None:
 
 
 def _find_warning(header: str) -> str:
-    """The text of `299 - "text"`."""
+    """The text in `299 - "text"`."""
     start, end = header.find('"'), header.rfind('"')
     return header[start + 1 : end].replace('\\"', '"').replace("\\\\", "\\") if 0 <= start < end else header
 
@@ -367,7 +368,7 @@ def _find_warning(header: str) -> str:
 def _to_list(raw: Object) -> ObjectList:
     metadata = read_metadata(raw)
     items = raw.get("items") or []
-    # Built-in kinds of a real server come without their type inside lists.
+    # Built-in kinds of a real server lack their type inside lists.
     kind, api_version = str(raw.get("kind", "")).removesuffix("List"), raw.get("apiVersion", "")
     if items and kind and "kind" not in items[0]:
         items = [{"apiVersion": api_version, "kind": kind, **item} for item in items]

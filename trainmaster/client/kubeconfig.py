@@ -1,7 +1,7 @@
-"""How to reach a cluster: a kubeconfig file, or the files that Kubernetes mounts into a Pod.
+"""Reads the configuration for reaching a cluster: a kubeconfig file, or the files mounted into a Pod.
 
-Reads what kubectl reads (several files in KUBECONFIG, inline data, paths relative to the file) and refuses by name what
-it does not support: exec and auth-provider plugins, basic authentication.
+Supports what kubectl does (several files in KUBECONFIG, inline data, paths relative to the file) except exec and
+auth-provider plugins and basic authentication, which are refused by name.
 
 Only `app` and `cli` read the environment; they pass it in.
 """
@@ -24,7 +24,7 @@ SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ConfigError(Exception):
-    """A kubeconfig that cannot be used; the text says why and where."""
+    """The kubeconfig cannot be used; the text says why and where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class ClusterConfig:
     server: str
     namespace: str = "default"
     ca_pem: str = ""
-    """"" trusts the system's certificate authorities."""
+    """"" uses the system's certificate authorities."""
     insecure: bool = False
-    """Does not verify the server; only when the kubeconfig says insecure-skip-tls-verify."""
+    """Skips verification of the server; only if the kubeconfig says insecure-skip-tls-verify."""
     tls_server_name: str = ""
     certificate_pem: str = ""
     key_pem: str = ""
     token: str = ""
     token_file: str = ""
-    """Read again for every use: mounted tokens are renewed in place."""
+    """Read anew for every use: mounted tokens are renewed in place."""
     context: str = ""
 
     def read_token(self) -> str:
@@ -64,7 +64,7 @@ def build_tls(config: ClusterConfig) -> ssl.SSLContext | None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if config.certificate_pem:
-        # Python's ssl reads key pairs from files only; the file is private and lives for one call.
+        # Python's ssl reads key pairs from files only; this one is private and temporary.
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
             pair.write(config.certificate_pem + "\n" + config.key_pem)
             pair.flush()
@@ -78,7 +78,7 @@ def build_tls(config: ClusterConfig) -> ssl.SSLContext | None:
 def choose_config(
     *, path: str = "", context: str = "", environ: Mapping[str, str], home: Path | None = None
 ) -> ClusterConfig:
-    """As kubectl: the named file, else KUBECONFIG, else ~/.kube/config, else the mounted service account."""
+    """As kubectl: the given file, else KUBECONFIG, else ~/.kube/config, else the mounted service account."""
     if path:
         return load_kubeconfig([Path(path)], context=context)
     listed = [Path(part) for part in environ.get("KUBECONFIG", "").split(":") if part]
@@ -105,10 +105,10 @@ def load_in_cluster(environ: Mapping[str, str], directory: Path = SERVICE_ACCOUN
 
 
 def load_kubeconfig(paths: list[Path], *, context: str = "") -> ClusterConfig:
-    """Merges the files (the first to set something wins) and resolves the context."""
-    import yaml  # noqa: PLC0415 - only whoever reads a kubeconfig pays for it
+    """Merges the files (the first to set a value wins) and resolves the context."""
+    import yaml  # noqa: PLC0415 - slow to import, and only needed here
 
-    # The one in C takes a millisecond where the other takes twelve, and every command reads a kubeconfig.
+    # The C loader takes 1 ms instead of 12, and every command reads a kubeconfig.
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     merged: dict[str, dict[str, tuple[Path, Fields]]] = {"clusters": {}, "users": {}, "contexts": {}}
     current = context
@@ -174,7 +174,7 @@ def _relative(where: Path, path: str) -> str:
 
 
 def _data(section: Fields, key: str, where: Path) -> str:
-    """Inline data wins over a path, as in kubectl."""
+    """Inline data takes precedence over a path, as in kubectl."""
     inline = section.get(f"{key}-data")
     if inline:
         try:

@@ -1,7 +1,7 @@
-"""A view over lists that were fetched once: what pure functions over a `View` are given outside of a controller.
+"""A view of lists that were fetched once, for running functions on a `View` outside a controller.
 
-`fetch` asks a server for the kinds that are needed. A kind that the server does not have, or that may not be listed,
-is empty and stands in `missing`: whoever uses the view decides what that means. Used by `trainmaster explain`.
+`fetch` lists the kinds that are needed. A kind that does not exist or may not be listed is empty and in `missing`, and
+the caller decides what that means. Used by `trainmaster explain`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Runs a program in a Pod's container over a WebSocket: any Kubernetes API server from 1.29 on, ours included.
+"""Runs a program in a Pod's container over a WebSocket: any Kubernetes API server from 1.29 on, including ours.
 
-    async with open_exec(config, "default", "my-pod", Wanted(["sh"], stdin=True, tty=True)) as session:
+    async with open_exec(config, "default", "my-pod", ExecOptions(["sh"], stdin=True, tty=True)) as session:
         async for channel, data in session.outputs(): ...
         session.code
 
-Channels are numbered as Kubernetes numbers them. The end is a Status on the error channel, from which the exit code
-comes. With the newer of the two subprotocols (v5) the end of our input can be told; the older one knows no such thing.
-Own framing: the HTTP client here has no WebSockets, and a client's side is a page. Used by `trainmaster exec`.
+Channels have the numbers that Kubernetes defines. At the end a Status with the exit code arrives on the error channel.
+The newer subprotocol (v5) can signal the end of our input, the older one cannot. The framing is implemented here,
+because our HTTP client has no WebSockets and the client side is short. Used by `trainmaster exec`.
 
-Invariant: at most one frame is held, and writing waits for a server that is behind.
+Invariant: at most one frame is buffered, and writing waits for a slow server.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ExecOptions:
 
 
 class ExecSession:
-    """One program. `code` is its exit code once `outputs` has ended."""
+    """A running program. `code` is its exit code once `outputs` has ended."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, protocol: str) -> None:
         self._reader = reader
@@ -65,7 +65,7 @@ class ExecSession:
         self.code: int | None = None
 
     async def outputs(self) -> AsyncIterator[tuple[int, bytes]]:
-        """(STDOUT or STDERR, bytes) until the program has ended. StatusError when it could not be run."""
+        """(STDOUT or STDERR, bytes) until the program has ended. Raises StatusError if it could not be run."""
         channel = -1
         async for first, data in self._frames():
             if first:
@@ -83,7 +83,7 @@ class ExecSession:
             await self._writer.drain()
 
     def close_input(self) -> bool:
-        """Tells the program that nothing more comes; False where the protocol cannot."""
+        """Signals the end of input; False if the protocol cannot."""
         if self._can_half_close:
             self._send(_BINARY, bytes((_CLOSE_CHANNEL, STDIN)))
         return self._can_half_close
@@ -96,12 +96,12 @@ class ExecSession:
             self._writer.write(build_frame(opcode, data, os.urandom(4)))
 
     async def _frames(self) -> AsyncIterator[tuple[bool, bytes]]:
-        """(whether a message begins, bytes of it)."""
+        """(whether a message begins, its bytes)."""
         while True:
             try:
                 opcode, data = await self._read_frame()
             except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
-                return  # without a Status the end stays unknown, and `read_end` says so
+                return  # without a Status the exit code is unknown, which `read_end` reports
             if opcode == _CLOSE:
                 self._send(_CLOSE, data[:2])
                 return
@@ -122,7 +122,7 @@ class ExecSession:
 
 @asynccontextmanager
 async def open_exec(config: ClusterConfig, namespace: str, pod: str, wanted: ExecOptions) -> AsyncIterator[ExecSession]:
-    """StatusError when the server refuses; `Unreachable` when there is none."""
+    """Raises StatusError if the server refuses, `Unreachable` if there is none."""
     reader, writer = await _connect(config)
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
@@ -132,7 +132,7 @@ async def open_exec(config: ClusterConfig, namespace: str, pod: str, wanted: Exe
         raise Unreachable(f"no answer from {config.server} within {_ANSWER_SECONDS:g} s", sent=True) from None
     finally:
         writer.close()
-        with suppress(OSError, ssl.SSLError):  # it is gone either way
+        with suppress(OSError, ssl.SSLError):  # closed either way
             await writer.wait_closed()
 
 
@@ -163,7 +163,7 @@ def _build_target(config: ClusterConfig, namespace: str, pod: str, wanted: ExecO
 async def _shake_hands(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, config: ClusterConfig, target: str
 ) -> str:
-    """The subprotocol that the server chose."""
+    """Returns the subprotocol that the server chose."""
     key = base64.b64encode(os.urandom(16)).decode()
     headers = [
         ("Host", urlsplit(config.server).netloc),
@@ -217,7 +217,7 @@ async def _read_refusal(reader: asyncio.StreamReader, code: int, headers: dict[s
 
 
 def build_frame(opcode: int, data: bytes, mask: bytes) -> bytes:
-    """A client's frames are masked."""
+    """Builds a masked frame, as clients must."""
     size = len(data)
     if size < 126:
         head = bytes((0x80 | opcode, 0x80 | size))
@@ -225,15 +225,15 @@ def build_frame(opcode: int, data: bytes, mask: bytes) -> bytes:
         head = bytes((0x80 | opcode, 0x80 | 126)) + size.to_bytes(2, "big")
     else:
         head = bytes((0x80 | opcode, 0x80 | 127)) + size.to_bytes(8, "big")
-    # As one big number: byte by byte takes 50 times as long.
+    # As one large integer: 50 times faster than byte by byte.
     key = (mask * (size // 4 + 1))[:size]
     mixed = int.from_bytes(data, "little") ^ int.from_bytes(key, "little")
     return head + mask + mixed.to_bytes(size, "little")
 
 
 def read_end(text: bytes) -> int:
-    """The exit code in the Status with which a program ends. StatusError when it says that there was no program, or
-    when there is none: the connection broke."""
+    """The exit code in the final Status. Raises StatusError if it says that the program could not be run, or if there
+    is none because the connection broke."""
     if not text:
         raise Unreachable("the connection ended before the program did", sent=True)
     try:

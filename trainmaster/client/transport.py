@@ -1,10 +1,10 @@
-"""HTTP/1.1 for our own clients: kept-alive connections, whole answers and streams, over TLS or plain.
+"""HTTP/1.1 for our own clients: persistent connections, complete answers and streams, with or without TLS.
 
-One implementation for the command line, the node and the operator. It is an asyncio.Protocol around the httptools
-parser, because that starts in milliseconds and costs a fraction of the CPU of general libraries
-(bench/http_client.py). It knows nothing of Kubernetes; `client.http` does.
+Used by the command line, the node and the operator. It is an asyncio.Protocol around the httptools parser, because that
+loads in milliseconds and needs a fraction of the CPU of general libraries (bench/http_client.py). It knows nothing of
+Kubernetes; `client.http` does.
 
-Invariant: a connection carries one exchange at a time and goes back to the pool only after a complete answer.
+Invariant: a connection carries one exchange at a time and returns to the pool only after a complete answer.
 
     TransportError
     ├── Unsent        the request did not reach the server; sending it again is safe
@@ -59,14 +59,14 @@ class _Connection(asyncio.Protocol):
         self._error: BaseException | None = None
         self._head_only = False
         self.started = False
-        """Whether anything of the current answer has arrived."""
+        """Whether any part of the current answer has arrived."""
         self.lost = False
         self.reusable = True
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's TLS transport has all of asyncio.Transport's methods and none of its type.
+        # uvloop's TLS transport has the methods of asyncio.Transport, but is not an instance of it.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -146,7 +146,7 @@ class _Connection(asyncio.Protocol):
         self._transport.write(payload)
 
     async def read(self) -> HttpAnswer:
-        """The whole answer."""
+        """The complete answer."""
         while not self._complete:
             if self._error is not None:
                 raise self._error
@@ -188,7 +188,7 @@ class _Connection(asyncio.Protocol):
 
 
 class Stream:
-    """An answer that is read as it comes. `close` in every case."""
+    """An answer that is read while it arrives. Must be closed."""
 
     def __init__(self, connection: _Connection, answer: HttpAnswer) -> None:
         self._connection = connection
@@ -209,7 +209,7 @@ class Stream:
 
 
 class Transport:
-    """Connections to one server. At most `most` plain exchanges at once; streams are not counted."""
+    """Connections to one server. At most `most` exchanges at a time; streams are not counted."""
 
     def __init__(
         self,
@@ -262,8 +262,8 @@ class Transport:
         return None
 
     async def exchange(self, payload: bytes, *, repeatable: bool) -> HttpAnswer:
-        """Sends the request and returns the whole answer. A `repeatable` one is sent again when a kept-alive
-        connection turns out to be dead; others only when nothing of them was sent."""
+        """Sends a request and returns the complete answer. A `repeatable` one is sent again if a persistent connection
+        turns out to be dead; others only if nothing was sent."""
         async with self._slots:
             connection = self._find_idle()
             while connection is not None:

@@ -1,7 +1,7 @@
-"""The read half that reconcilers see: from memory, synchronous, without I/O.
+"""The read interface of reconcilers: from memory, synchronous, without I/O.
 
-Embedded, a view reads the store's own state and is always current; on a cluster it reads watch caches and may be
-stale, and the tests make it so. Objects are shared: never change what a view returns.
+Embedded, a view reads the store's own state and is always current; on a cluster it reads watch caches and may be stale,
+which tests simulate. Objects are shared: never modify what a view returns.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ class View(Protocol):
 
     def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         """Objects of the kind in that namespace that name that uid as their controller (`controller: true`). An owner
-        has no children in other namespaces, whatever somebody there claims."""
+        has no children in other namespaces, whatever objects there claim."""
         ...
 
 
 class ViewSummary(Protocol):
-    """What somebody wants to know about all objects of some kinds, so that nobody has to look at each of them again.
+    """Derived data about all objects of some kinds, maintained incrementally so that nobody has to go through all of
+    them.
 
-    It is a function of what the view shows: fed with every object that exists, and then with every change. `put` may be
-    called with an object that it has, or with news of it; it never raises.
+    It is fed with every existing object and then with every change. `put` may repeat a known object or update it; it
+    never raises.
     """
 
     gvrs: ClassVar[tuple[GVR, ...]]
@@ -44,14 +45,14 @@ S = TypeVar("S", bound=ViewSummary)
 
 @runtime_checkable
 class SummaryView(Protocol):
-    """A view that keeps summaries current."""
+    """A view that maintains summaries."""
 
     def summary(self, build: Callable[[], S]) -> S: ...
 
 
 def summarize(view: View, build: Callable[[], S]) -> S:
-    """The summary of a view, which must not be changed. A view that keeps none has it made anew each time."""
-    # Not isinstance: Python takes as long to look at a protocol as a pass of the scheduler.
+    """The view's summary, read-only. If the view maintains none, it is computed each time."""
+    # Not isinstance, which takes as long for a protocol as a pass of the scheduler.
     summary: Callable[[Callable[[], S]], S] | None = getattr(view, "summary", None)
     if summary is not None:
         return summary(build)
@@ -64,6 +65,6 @@ def summarize(view: View, build: Callable[[], S]) -> S:
 
 @runtime_checkable
 class LaggingView(Protocol):
-    """What a view that may be stale offers besides: whether it has come as far as that version of the kind."""
+    """A view that may be stale and knows whether it has reached a version of a kind."""
 
     def shows(self, gvr: GVR, version: str) -> bool: ...

@@ -1,7 +1,7 @@
-"""Writes as data: what a reconciler's plan consists of.
+"""Writes as data: the content of a reconciler's plan.
 
-The engine applies a sequence of them: in-process as one transaction (`apiserver.local`), over HTTP one after the
-other, stopping at the first refusal (`apply_in_order`).
+The engine applies a sequence of them: in-process as one transaction (`apiserver.local`), over HTTP one after the other,
+stopping at the first refusal (`apply_in_order`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Create:
     obj: Object
     """With metadata.name and, for namespaced kinds, metadata.namespace."""
     decoded: bool = False
-    """The object is as decoding would leave it: of known fields with values of the right types, because it was built
-    that way, or from a part of a stored object. In-process it is then not decoded again."""
+    """The object already has the form that decoding produces (only known fields, with values of the right types).
+    In-process it is then not decoded again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ Write: TypeAlias = Create | Patch | Delete
 
 @dataclass(frozen=True, slots=True)
 class WriteRefusal:
-    """A write that was refused; nothing behind it was tried, and in-process nothing before it was kept either."""
+    """A refused write; later ones were not tried, and in-process earlier ones were rolled back."""
 
     write: Write
     error: StatusError
@@ -64,16 +64,15 @@ class Applied:
     revision: int
     """The highest revision written; await `client.durable` before anything leaves the process."""
     versions: tuple[tuple[GVR, str], ...] = ()
-    """(kind, resourceVersion) of what was written over a network: a view that is behind them shows a past in which
-    they have not happened."""
+    """(kind, resourceVersion) of objects written over a network: a view that has not reached them does not show these
+    writes."""
 
 
 async def apply_in_order(client: Client, writes: Sequence[Write], *, field_manager: str) -> Applied:
-    """Carries out the writes one by one through any client and stops at the first refusal.
+    """Applies the writes one by one through any client and stops at the first refusal.
 
-    A connection that breaks is a refusal that time heals (503). Whether such a write has happened is not known, nor
-    after another error of the server, so the object is read once more: what it is now, the view has to show before
-    anybody decides again.
+    A broken connection is a temporary refusal (503). Whether such a write was applied is unknown, as after other server
+    errors, so the object is read again: the view must show its current version before the next decision.
     """
     options = WriteOptions(field_manager=field_manager)
     versions: list[tuple[GVR, str]] = []
@@ -82,10 +81,10 @@ async def apply_in_order(client: Client, writes: Sequence[Write], *, field_manag
             versions.append((write.gvr, _get_version(await _apply(client, write, options))))
         except StatusError as error:
             if error.code >= 500:
-                versions += await _look_after(client, write)
+                versions += await _read_versions(client, write)
             return Applied(WriteRefusal(write, error), 0, tuple(versions))
         except OSError as error:
-            versions += await _look_after(client, write)
+            versions += await _read_versions(client, write)
             lost = StatusError(503, "ServiceUnavailable", f"no answer from the server: {error}")
             return Applied(WriteRefusal(write, lost), 0, tuple(versions))
     return Applied(None, 0, tuple(versions))
@@ -104,8 +103,8 @@ async def _apply(client: Client, write: Write, options: WriteOptions) -> Object:
             return await client.delete(gvr, name, namespace, conditions)
 
 
-async def _look_after(client: Client, write: Write) -> list[tuple[GVR, str]]:
-    """The version of what was to be written; nothing when the server does not say."""
+async def _read_versions(client: Client, write: Write) -> list[tuple[GVR, str]]:
+    """The version of the object that was to be written; empty if the server does not answer."""
     meta = write.obj["metadata"] if isinstance(write, Create) else {"namespace": write.namespace, "name": write.name}
     try:
         found = await client.get(write.gvr, meta["name"], meta.get("namespace", ""))

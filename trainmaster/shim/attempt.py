@@ -1,8 +1,8 @@
-"""One attempt of one container inside its shim: begun once, its output drained, its end recorded.
+"""One attempt of a container inside its shim: starts it once, reads its output and records its exit.
 
-Order on disk: the mark that it was begun (created exclusively, so that there is never a second process for it), then
-what came of the start, then the end. The end is written after everything of the container is dead and its output is
-in the log: who sees the end has seen all. What still holds the pipes open one second after that is not waited for.
+Order of files: the marker that the attempt has begun (created exclusively, so there is never a second process), the
+result of the start, then the exit. The exit is written after all processes of the container are dead and their output
+is in the log, so whoever sees it sees the complete log. Pipes that are still open one second later are not waited for.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _PIECE = 1 << 16
 _PIPE_BYTES = 1 << 18
 _DRAIN_SECONDS = 1.0
 _LAST_READS = 64
-"""More than a full pipe or terminal needs; beyond that somebody is writing still."""
+"""More reads than a full pipe or terminal needs; beyond that somebody is still writing."""
 _RETRY_SECONDS = 1.0
 
 _WINDOW_SECONDS = 0.25
 _PUMP_SHARE = 0.2
-"""Of one processor: what reading the output of a tenant's container may take."""
+"""How much of one processor reading the output of a tenant's container may use."""
 _PUMP_BYTES = 2 << 20
-"""In a window: 8 MiB a second go to the disk."""
+"""Bytes per window: 8 MiB per second go to the disk."""
 
 
 class AlreadyBegun(Exception):
-    """This attempt was begun before: there is never a second process for it."""
+    """This attempt has begun before; there is never a second process for it."""
 
 
 class Attempt:
@@ -51,28 +51,27 @@ class Attempt:
         on_exited: Callable[[Attempt], None],
     ) -> None:
         token = make_token(sandbox.pod.uid, spec.name, spec.attempt)
-        # Where memory is only watched, pages that a warm program shares with its zygote would be counted as its own.
+        # Without a memory control group, pages that a warm program shares with its zygote would be counted as its own.
         warm_key = "" if sandbox.needs_watch(spec.limits) else spec.warm
         self.spec = replace(spec, env={**spec.env, TOKEN: token}, warm=warm_key)
         self.token = token
         self.pid = 0
-        """In the shim's own pid namespace."""
+        """The pid in the shim's pid namespace."""
         self.session = 0
         self.started: Started | None = None
         self.exited: Exited | None = None
         self.terminal = -1
-        """Our end of the pseudo terminal."""
+        """The shim's end of the pseudo-terminal."""
         self.input: int | None = None
-        """Where to write to its standard input, while somebody may still come and do so."""
+        """A descriptor for its standard input, while a client may still attach and write to it."""
         self._loop = loop
         self._paths = paths
         self._sandbox = sandbox
         self._window = (0.0, 0.0, 0)
-        """When it began, and what the shim's work and the output had come to by then."""
+        """The start of the window, and the shim's processor time and output bytes at that moment."""
         self._output_bytes = 0
-        """Since when, and at how much processor time, the cost of reading its output is counted."""
         self._over_limit = ""
-        """Of what it used too much: "memory", "pids"."""
+        """The resource limit that it exceeded: "memory" or "pids"."""
         self._on_started = on_started
         self._on_exited = on_exited
         self._sink: LogSink | None = None
@@ -88,16 +87,17 @@ class Attempt:
 
     @property
     def running(self) -> bool:
-        """Its main process is not reaped: the pid is certainly still its own."""
+        """The main process is not reaped yet, so the pid cannot have been reused."""
         return self.pid > 0 and self._status is None
 
     @property
     def dying(self) -> bool:
-        """Its main process has ended, and it is not known yet that everything else of it has."""
+        """The main process has exited, but other processes of the container may still run."""
         return self._status is not None and not self._tree_gone
 
     def claim(self) -> None:
-        """Leaves the mark that it was begun. AlreadyBegun when it is there; OSError when it cannot be made."""
+        """Creates the marker that the attempt has begun. Raises AlreadyBegun if it exists, OSError if it cannot be
+        created."""
         path = self._paths.started(self.spec.name, self.spec.attempt)
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -107,7 +107,7 @@ class Attempt:
         os.write(handle, encode(Started(0, 0.0)))
 
     def begin(self) -> None:
-        """After `claim`. What the machine refuses is recorded as a failed start."""
+        """Starts the program, after `claim`. Errors are recorded as a failed start."""
         name, number = self.spec.name, self.spec.attempt
         try:
             os.makedirs(os.path.dirname(self._paths.log(name, number)), 0o700, exist_ok=True)
@@ -188,7 +188,7 @@ class Attempt:
         self._on_started(self)
 
     def _fail(self, error: str) -> None:
-        """It could not even be forked."""
+        """Records that the program could not be forked."""
         self.started = Started(0, 0.0, error)
         self._record_start(self.started)
         self._on_started(self)
@@ -197,11 +197,11 @@ class Attempt:
         self._finish()
 
     def _record_start(self, started: Started) -> None:
-        """Into the mark, by one call; a text that is longer than the mark's, so that nothing of it remains."""
+        """Overwrites the marker with one write. The new content is longer than the old one."""
         try:
             os.pwrite(self._mark, encode(started), 0)
         except OSError as error:
-            birth.say(f"cannot record the start: {error}")
+            birth.write_log(f"cannot record the start: {error}")
         finally:
             os.close(self._mark)
             self._mark = -1
@@ -209,8 +209,9 @@ class Attempt:
     # Output
 
     def _pump(self, fd: int) -> None:
-        """A tenant's program decides how much there is to read, and the shim is in no control group: it takes a rest
-        when its own work has cost too much or the disk gets too much, and the program waits at its full pipe."""
+        """Reads output. A tenant's program controls how much there is and the shim is in no control group, so reading
+        pauses when it has used too much processor time or written too much; the program then blocks on its full
+        pipe."""
         more = self._read_output(fd)
         if not more or not self._sandbox.pod.tenant_cgroup:
             return
@@ -222,19 +223,19 @@ class Attempt:
             or self._output_bytes - self._window[2] > _PUMP_BYTES
         ):
             self._loop.remove(fd)
-            self._loop.call_after(self._window[0] + _WINDOW_SECONDS - now, lambda: self._go_on(fd))
+            self._loop.call_after(self._window[0] + _WINDOW_SECONDS - now, lambda: self._resume_output(fd))
 
-    def _go_on(self, fd: int) -> None:
+    def _resume_output(self, fd: int) -> None:
         if fd in self._outputs:
             self._loop.add(fd, lambda _: self._pump(fd))
 
     def _read_output(self, fd: int) -> bool:
-        """One piece, so that others get their turn. False when there is nothing more for now."""
+        """Reads one piece. False if nothing is available."""
         try:
             data = os.read(fd, _PIECE)
         except BlockingIOError:
             return False
-        except OSError:  # a terminal whose last user has gone reports an I/O error
+        except OSError:  # a terminal that nobody has open any more reports an I/O error
             data = b""
         if not data:
             self._close_output(fd)
@@ -256,7 +257,7 @@ class Attempt:
             os.close(fd)
 
     def add_copy(self, fd: int, stream: bytes) -> None:
-        """`fd` gets what the program writes from now on. A reader that does not keep up misses some of it."""
+        """Sends a copy of the output to `fd` from now on. A slow reader misses part of it."""
         os.set_blocking(fd, False)
         self._copies[fd] = stream
         self._loop.add(fd, lambda _: self._drop_copy(fd), 0)
@@ -277,17 +278,18 @@ class Attempt:
     # The end
 
     def signal(self, number: int) -> None:
-        """To the main process and its group."""
+        """Signals the main process and its process group."""
         if not self.running:
             return
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
-            # Before setsid there is no such group yet; of a group that changed its user only the leader may be ours.
+            # Before setsid there is no such group, and we may not be allowed to signal one whose members changed their
+            # user.
             kill_quietly(self.pid, number)
 
     def note_over_limit(self, what: str) -> None:
-        """It uses more memory or pids than it may, and nobody but us enforces that."""
+        """Records that it exceeds a limit which only the shim enforces."""
         self._over_limit = what
         self.signal(signal.SIGKILL)
 
@@ -297,7 +299,7 @@ class Attempt:
         self._read_report()
 
     def note_tree_gone(self) -> None:
-        """Nothing of the container runs any more: what is still in the pipes is all there will be."""
+        """All processes of the container are gone; only what is still in the pipes is left to read."""
         if self._tree_gone or self._status is None:
             return
         self._tree_gone = True
@@ -305,7 +307,7 @@ class Attempt:
         self._settle_end()
 
     def _give_up_draining(self) -> None:
-        """On a busy machine a second may pass before anything was read: what is in the pipes is taken still."""
+        """Reads what is in the pipes now and stops: on a busy machine nothing may have been read for a second."""
         for fd in tuple(self._outputs):
             for _ in range(_LAST_READS):
                 if not self._read_output(fd):
@@ -342,7 +344,7 @@ class Attempt:
         return endings.build_exited(self._status, self._died_at, message, oom_killed=killed)
 
     def _record_end(self) -> None:
-        """On a full disk the end is kept and tried again; nobody is told before it is on disk."""
+        """Writes the exit. On a full disk this is retried, and nobody is notified before it is on disk."""
         assert self.exited is not None
         path = self._paths.exited(self.spec.name, self.spec.attempt)
         if not self._write(path, encode(self.exited)):
@@ -353,7 +355,7 @@ class Attempt:
         self._on_exited(self)
 
     def _make_room(self) -> None:
-        """What is worth less than the end: older pieces of the log, and the intent, which has been carried out."""
+        """Deletes what matters less than the exit: older log files, and the spec, which is no longer needed."""
         if self._sink is not None:
             self._sink.free_space()
         with contextlib.suppress(OSError):
@@ -363,26 +365,26 @@ class Attempt:
         try:
             write_whole(path, content)
         except OSError as error:
-            birth.say(f"cannot write {path}: {error}")
+            birth.write_log(f"cannot write {path}: {error}")
             return False
         return True
 
 
 def _make_message_file(path: str) -> None:
-    """Writable for whatever user the program runs as; the Pod directory around it keeps others out."""
+    """Writable for every user, because the program may run as any; the Pod directory keeps others out."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     os.fchmod(handle, 0o666)
     os.close(handle)
 
 
 def enlarge(pipe: int, size: int) -> None:
-    """As far as allowed: a user may own so many pipe pages and no more, and the default size works too."""
+    """Enlarges a pipe as far as permitted: the total per user is limited, and the default size works too."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, size)
 
 
 def _get_machine_pid(sandbox: Sandbox, pid: int) -> int:
-    """The number that the machine has for a child of this shim."""
+    """The machine's pid of a child of this shim."""
     if not sandbox.owns_pids:
         return pid
     own = int(os.readlink("/proc/self"))

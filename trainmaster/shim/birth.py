@@ -1,7 +1,7 @@
-"""From a fork to a running program: descriptors, session, sandbox, exec; and why it failed, in words.
+"""Starts a program in a forked child: descriptors, session, sandbox, exec; and explains why a start failed.
 
-The forked child reports through a pipe that closes on exec: end of file means that the program runs, anything else is
-the reason why it does not. The texts are those of a container runtime, because users search for them.
+The child reports through a pipe that closes on exec: end of file means that the program runs, anything else is the
+reason why it does not. The texts are those of a container runtime, because users search for them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IGNORED = (
 
 
 _OOM_SCORE = 900
-"""Of programs in Pods, out of 1,000: when the machine runs out of memory they go before the server and its shims."""
+"""Out of 1,000: when the machine runs out of memory, programs in Pods are killed before the server and its shims."""
 
 
 class ExecError(Exception):
@@ -49,7 +49,8 @@ def fork_program(
     tty: bool,
     fork: Callable[[], int] = os.fork,
 ) -> tuple[int, int]:
-    """(pid, reading end of the report). The caller's descriptors stay open; the child gets `stdio` as 0, 1 and 2."""
+    """Returns (pid, reading end of the report pipe). The caller's descriptors stay open; the child gets `stdio` as 0, 1
+    and 2."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     parent = os.getpid()
     try:
@@ -75,20 +76,20 @@ def _become(
             fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
         _arrange(stdio)
         _reset_signals()
-        _go_first_without_memory()
+        _raise_oom_score()
         enter()
-        # After the change of user, which clears it. In a pid namespace the kernel does the same for everybody.
+        # After changing the user, which clears it. In a pid namespace the kernel does this anyway.
         set_parent_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(137)
         if warm.is_asked(spec):
             obstacle = warm.find_obstacle(spec)
             if not obstacle:
-                raise warm.Become(spec, report)
+                raise warm.BecomeProgram(spec, report)
             warm.write_note(report, f"started cold: {obstacle}")
         _execute(spec)
-    except warm.Become:
-        raise  # out of everything that belongs to the shim
+    except warm.BecomeProgram:
+        raise  # unwinds everything that belongs to the shim
     except BaseException as error:  # noqa: BLE001 - whatever it was: the shim must hear of it, this process ends
         try:
             os.write(report, describe(error, spec).encode(errors="replace")[:4096])
@@ -97,16 +98,16 @@ def _become(
 
 
 def _arrange(stdio: tuple[int, int, int]) -> None:
-    """To 0, 1, 2 through copies above them: a source may itself be one of the three."""
+    """Moves descriptors to 0, 1 and 2, through copies with higher numbers: a source may itself be one of the three."""
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in stdio]
     for number, fd in enumerate(copies):
         os.dup2(fd, number)
 
 
 def arrange_signals() -> None:
-    """Once, in the zygote: what it was started with must not reach containers, and requests to end are not for it.
+    """Called once in the zygote: resets inherited signal handling, and ignores requests to terminate.
 
-    A shim ends when it is told to through its socket: a signal to everybody must not lose exit codes.
+    A shim exits when told so through its socket: a signal to all processes must not lose exit codes.
     """
     for number in signal.valid_signals():
         if number not in (signal.SIGKILL, signal.SIGSTOP):
@@ -114,12 +115,12 @@ def arrange_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _go_first_without_memory() -> None:
-    """While we may: what root has raised, the program cannot lower. Inherited by all that it starts."""
+def _raise_oom_score() -> None:
+    """Raises the OOM score before dropping privileges, so that the program cannot lower it. Children inherit it."""
     try:
         handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
-        return  # no /proc here, or not ours: the kernel chooses as it likes
+        return  # no /proc here, or no permission
     try:
         os.write(handle, str(_OOM_SCORE).encode())
     except OSError:
@@ -129,7 +130,7 @@ def _go_first_without_memory() -> None:
 
 
 def _reset_signals() -> None:
-    """What zygote and shim changed."""
+    """Undoes the changes of zygote and shim."""
     for number in (*IGNORED, signal.SIGCHLD):
         set_signal(number, signal.SIG_DFL)
 
@@ -167,16 +168,16 @@ def open_stdin() -> int:
 _said = [os.devnull]
 
 
-def say_to(path: str) -> None:
+def set_log(path: str) -> None:
     _said[:] = [path]
 
 
-def say(text: str) -> None:
-    """A line for the shim's own log."""
+def write_log(text: str) -> None:
+    """Writes a line to the shim's own log."""
     try:
         handle = os.open(_said[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     except OSError:
-        return  # the disk is full or the directory gone: there is nobody left to tell
+        return  # the disk is full or the directory gone: there is nowhere to report it
     try:
         os.write(handle, text.rstrip("\n").encode(errors="replace") + b"\n")
     except OSError:

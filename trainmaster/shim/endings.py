@@ -1,8 +1,8 @@
-"""How a container ended, as it is recorded: exit code, signal, and the message that the program left.
+"""Builds the record of a container's exit: exit code, signal and termination message.
 
-The message is the end of the termination message file; where that is empty, the program failed, and the Pod asks for
-it, the end of the log. The limits are the kubelet's. What torchrun says after a worker of it failed (its own traceback
-and a table) is left out, because it would fill the whole message: the program's last words come before it.
+The message is the end of the termination message file or, if that is empty, the program failed and the Pod asks for it,
+the end of the log. The limits are the kubelet's. Output of torchrun after a worker failed (its own traceback and a
+table) is left out, because it would fill the whole message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_MESSAGE = 4096
 MAX_LOG_BYTES = 2048
 MAX_LOG_LINES = 80
 _WINDOW = 2 * (MAX_LINE + HEAD_BYTES) + MAX_LOG_BYTES
-"""Of the log's end that is looked at: holds enough text even when its entries are as long as they get."""
+"""How much of the end of the log is read: enough even if its entries have the maximum length."""
 _TAG = HEAD_BYTES - 2
 _LAUNCHER_BEGINS, _LAUNCHER_ENDS = b"] failed (exitcode: ", b"multiprocessing.errors.ChildFailedError"
 START_FAILED = 128
@@ -24,7 +24,7 @@ START_FAILED = 128
 
 
 def build_exited(status: int, at: float, message: str, *, oom_killed: bool) -> Exited:
-    """From a wait status."""
+    """Converts a wait status."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return Exited(code, at, oom_killed=oom_killed, message=message)
@@ -39,18 +39,18 @@ def read_message(paths: Paths, spec: ContainerSpec, *, failed: bool) -> str:
 
 
 def read_log_end(path: str) -> str:
-    """The last lines of a CRI log without their heads."""
+    """The last lines of a CRI log, without their headers."""
     content = _read_end(path, _WINDOW)
     entries = content.split(b"\n")[:-1]
     if len(content) == _WINDOW:
-        entries = entries[1:]  # the first one is cut
+        entries = entries[1:]  # the first one is incomplete
     text = b"".join(entry[HEAD_BYTES:] + (b"" if entry[_TAG] == ord("P") else b"\n") for entry in entries)
     lines = _cut_launcher(text.splitlines(keepends=True))[-MAX_LOG_LINES:]
     return _decode(b"".join(lines)[-MAX_LOG_BYTES:])
 
 
 def _cut_launcher(lines: list[bytes]) -> list[bytes]:
-    """Up to the line in which torchrun says how its worker ended."""
+    """Drops everything after the line in which torchrun reports how its worker ended."""
     if any(_LAUNCHER_ENDS in line for line in lines):
         for number in range(len(lines) - 1, -1, -1):
             if _LAUNCHER_BEGINS in lines[number]:
@@ -59,7 +59,7 @@ def _cut_launcher(lines: list[bytes]) -> list[bytes]:
 
 
 def _decode(content: bytes) -> str:
-    """A cut may go through a character; NUL is not allowed in the API."""
+    """A cut may split a character; NUL is not allowed in the API."""
     return content.decode(errors="replace").replace("\0", "\ufffd")
 
 

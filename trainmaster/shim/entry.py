@@ -1,7 +1,7 @@
 """The life of a shim, from the fork to its exit: lock, identity, sandbox, containers, loop.
 
-Whatever goes wrong before the first container is begun is said through the connection that the zygote passed on, and
-the shim ends; the lock makes sure that of two shims for one Pod only one gets past its first line.
+An error before the first container starts is reported through the connection that the zygote passed on, and the shim
+exits. The lock makes sure that of two shims for one Pod only one proceeds.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from trainmaster.shim.sandbox import linux
 from trainmaster.shim.sandbox.build import SandboxError, build_pod
 
 HELD = "Held"
-"""Kind of the refusal when the Pod has a living shim already."""
+"""Kind of the refusal when the Pod already has a running shim."""
 
 
 class Held(Exception):
-    """Another shim has the Pod."""
+    """Another shim holds the Pod's lock."""
 
 
 def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.socket | None) -> int:
-    """In the forked process, after `detach`. Returns its exit status."""
+    """Runs in the forked process, after `detach`. Returns the exit status."""
     paths = Paths(directory)
     try:
         _redirect(paths)
@@ -49,17 +49,17 @@ def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.soc
         while not pod.closed:
             pod.run_once()
             if os.fstat(lock).st_nlink == 0:
-                # Somebody removed the Pod's directory: nobody can find this shim any more, and nothing can be recorded.
+                # The Pod's directory was removed: nobody can find this shim any more, and nothing can be recorded.
                 pod.abandon()
-    except Exception:  # noqa: BLE001 - the last words of a shim go to its log; the control plane sees that it is gone
-        birth.say(traceback.format_exc())
+    except Exception:  # noqa: BLE001 - logged by the shim; the control plane sees that it is gone
+        birth.write_log(traceback.format_exc())
         return 1
     os.close(lock)
     return 0
 
 
 def take_lock(paths: Paths) -> int:
-    """A record lock: it is not inherited by children, and the kernel releases it however the process ends."""
+    """Takes a record lock: children do not inherit it, and the kernel releases it however the process ends."""
     handle = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,7 +70,7 @@ def take_lock(paths: Paths) -> int:
 
 
 def detach() -> None:
-    """From the zygote; nothing here depends on the Pod, so a spare shim has it behind it."""
+    """Detaches from the zygote. Independent of the Pod, so a spare shim has already done it."""
     os.setsid()
     linux.set_process_name("tm-shim")
     linux.set_subreaper()
@@ -78,7 +78,7 @@ def detach() -> None:
 
 
 def rehearse() -> None:
-    """Goes once through what every start needs: memory that is shared with the zygote is copied when it is touched."""
+    """Runs the code that every start needs once in the zygote, so that its memory is initialized before forking."""
     decode(SandboxSpec, encode(SandboxSpec("", "", "", "")))
     decode(ContainerSpec, encode(ContainerSpec("", 0, ("",), {}, "")))
     encode(processes.read_identity())
@@ -89,14 +89,14 @@ def rehearse() -> None:
 
 
 def _redirect(paths: Paths) -> None:
-    """What the shim has to say for itself goes to a log of its own, which is made when there is something to say."""
-    birth.say_to(f"{paths.directory}/shim.log")
+    """Sends the shim's own messages to a log file, which is created when there is something to write."""
+    birth.set_log(f"{paths.directory}/shim.log")
 
 
 def _build(paths: Paths, lock: int) -> SandboxedPod:
     spec = decode(SandboxSpec, read_whole(paths.pod))
-    # In place: a lock belongs to the file, not to its name. Nobody looks before the lock is held, and then at a pid
-    # only together with its start time.
+    # Written in place, because the lock belongs to the file and not to its name. Readers look only while the lock is
+    # held, and use a pid only together with its start time.
     os.ftruncate(lock, 0)
     os.pwrite(lock, encode(processes.read_identity()), 0)
     sandbox = build_pod(paths, spec)
@@ -107,7 +107,7 @@ def _start_first(pod: SandboxedPod, container: str, number: int) -> None:
     try:
         pod.start(container, number)
     except AlreadyBegun:
-        return  # an earlier request for the same thing got this far
+        return  # an earlier request has done this
     except OSError as error:
         pod.tell({"event": "refused", "container": container, "attempt": number, "error": str(error)})
 

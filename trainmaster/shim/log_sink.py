@@ -1,9 +1,10 @@
 """Writes a container's output as CRI lines: `<RFC 3339, nanoseconds, UTC> <stdout|stderr> <F|P> <text>`.
 
-Made for programs that print a lot: one time stamp, one `replace` and one `write` per piece read from the pipe. All
-heads have the same length, so that readers cut instead of parsing. A line longer than `MAX_LINE` is stored as several
-entries, all but the last marked P; a line without an end waits until it has one, is too long, or the container ends.
-When the disk is full output is dropped, counted, and said in the log once there is room: the program is not held up.
+Optimized for programs that print a lot: one timestamp, one `replace` and one `write` per piece read from the pipe. All
+headers have the same length, so readers can slice instead of parsing. A line longer than `MAX_LINE` is stored as
+several entries, all but the last marked P; an incomplete line waits until it is complete, too long, or the container
+exits. When the disk is full, output is dropped and counted, and the log says so once there is room again; the program
+is not blocked.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MAX_LINE = 16384
 STDOUT = b"stdout"
 STDERR = b"stderr"
 HEAD_BYTES = 40
-"""Length of everything before the text: 30 of the time stamp, the stream and the tag with a space after each."""
+"""Length of everything before the text: 30 for the timestamp, then the stream and the tag, each followed by a space."""
 
 
 class LogSink:
@@ -38,7 +39,7 @@ class LogSink:
         self._write(build_entries(self._pending, stream, data, stamp))
 
     def close(self) -> None:
-        """Lines that never got their end are stored as they are."""
+        """Stores lines that are still incomplete."""
         for stream, text in self._pending.items():
             if text:
                 self._write(self._make_stamp() + b" " + stream + b" F " + text + b"\n")
@@ -48,7 +49,7 @@ class LogSink:
             self._fd = -1
 
     def free_space(self) -> None:
-        """Gives up the older pieces, for a disk that is so full that the end of the container cannot be written."""
+        """Deletes older log files, so that the container's exit can be recorded on a full disk."""
         for number in range(self._keep, 0, -1):
             _unlink(f"{self._path}.{number}")
 
@@ -79,7 +80,7 @@ class LogSink:
             self._rotate()
 
     def _append(self, content: bytes) -> None:
-        """All of it or, as far as the disk allows, nothing: a torn line would spoil the one after it."""
+        """Writes everything or, as far as possible, nothing: a partial line would corrupt the next one."""
         if self._fd < 0:
             self._open()
         view = memoryview(content)
@@ -93,7 +94,7 @@ class LogSink:
         self._size += done
 
     def _rotate(self) -> None:
-        """Entries are written whole, so every piece begins with the head of a line."""
+        """Entries are written whole, so every file begins with a header."""
         if self._keep < 1:
             os.ftruncate(self._fd, 0)
             self._size = 0
@@ -107,12 +108,12 @@ class LogSink:
             self._fd = -1
             self._open()
         except OSError:
-            # Tried again with the next write; meanwhile the file grows beyond its limit, which harms less.
+            # Retried at the next write; until then the file exceeds its limit, which is harmless.
             return
 
 
 def build_entries(pending: dict[bytes, bytes], stream: bytes, data: bytes, stamp: bytes) -> bytes:
-    """The entries that `data` completes; what has no end yet is left in `pending`."""
+    """The entries that `data` completes; an incomplete line stays in `pending`."""
     text = pending[stream] + data if pending[stream] else data
     end = text.rfind(b"\n")
     full = stamp + b" F "
@@ -135,7 +136,7 @@ def build_entries(pending: dict[bytes, bytes], stream: bytes, data: bytes, stamp
 
 
 def _has_long_line(text: bytes, end: int) -> bool:
-    """Hops from line end to line end in steps of nearly MAX_LINE: a few searches for the usual 64 KiB."""
+    """Searches for line ends in steps of nearly MAX_LINE: a few searches for the usual 64 KiB."""
     start = 0
     while start + MAX_LINE < end:
         found = text.rfind(b"\n", start, start + MAX_LINE + 1)

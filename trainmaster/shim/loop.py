@@ -1,7 +1,7 @@
-"""The event loop of zygote and shim: poll, timers, and signals as events. Also the one place that reads their clocks.
+"""The event loop of zygote and shim: poll, timers, and signals as events. The only place that reads their clocks.
 
-One thread, no polling: with nothing to do the process sleeps in the kernel for as long as it takes. A handler gets the
-event mask of its descriptor; it may register and forget descriptors, its own too.
+Single-threaded, without busy polling: an idle process sleeps in the kernel. A handler gets the event mask of its
+descriptor and may add and remove descriptors, including its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Handler = Callable[[int], object]
 
 READ = select.POLLIN
 WRITE = select.POLLOUT
-# Without the conversion to enumerations and back, which touches much memory: every page is copied after a fork.
+# Skips the conversion to enumerations, which touches much memory that would have to be copied after a fork.
 set_signal = getattr(signal.signal, "__wrapped__", signal.signal)
 GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
@@ -70,7 +70,7 @@ class Loop:
         return timer
 
     def watch_children(self, on_child: Callable[[], None]) -> None:
-        """Calls `on_child` after each SIGCHLD; it reaps what there is."""
+        """Calls `on_child` after each SIGCHLD, to reap children."""
         self._on_child = on_child
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._wake = (reader, writer)
@@ -79,7 +79,7 @@ class Loop:
         self.add(reader, self._read_signals)
 
     def close(self) -> None:
-        """For a forked child that goes another way: nothing of this loop is left in it."""
+        """For a forked child that does not use the loop."""
         if self._wake is not None:
             signal.set_wakeup_fd(-1)
             set_signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -90,20 +90,20 @@ class Loop:
         self._timers.clear()
 
     def run_once(self) -> None:
-        """Waits for events or a timer, for as long as it takes, and handles them."""
-        ready = self._poll.poll(self._get_patience())
+        """Waits until there are events or a timer is due, and handles them."""
+        ready = self._poll.poll(self._get_poll_timeout())
         for fd, events in ready:
             handler = self._handlers.get(fd)
             if handler is not None:
                 handler(events)
         self._run_timers()
 
-    def _get_patience(self) -> int | None:
+    def _get_poll_timeout(self) -> int | None:
         while self._timers and self._timers[0].call is None:
             heapq.heappop(self._timers)
         if not self._timers:
             return None
-        # Rounded up, so that a timer is never found to be a little too early again and again.
+        # Rounded up, so that the loop does not wake up slightly too early.
         return int(max(0.0, self._timers[0].at - get_monotonic()) * 1000) + 1
 
     def _run_timers(self) -> None:
@@ -124,4 +124,4 @@ class Loop:
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """A Python handler must exist for the wake-up descriptor to be written."""
+    """The wake-up descriptor is written only if there is a Python handler."""

@@ -1,8 +1,8 @@
-"""The shim of one Pod: holds its lock, starts and reaps its containers, answers the control plane.
+"""The shim of one Pod: starts and reaps its containers and answers the control plane.
 
-Forked by the zygote, single-threaded, and independent of the control plane: whoever connects gets answers, whoever
-subscribes is told what happens, and everything is on disk before anybody is told. When a container's main process has
-ended everything that belongs to it is killed; when the shim is told to close, everything of the Pod is.
+Forked by the zygote, single-threaded and independent of the control plane: any number of clients can connect and
+subscribe to events, and everything is on disk before it is reported. When a container's main process has exited, all
+other processes of the container are killed; when the shim is told to close, all processes of the Pod are.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from trainmaster.shim.sandbox.build import Sandbox, SandboxError
 from trainmaster.shim.sessions import SessionError, ShimSession
 from trainmaster.shim.wire import Message
 
-_LOOK_AGAIN = 0.05
-"""Between two looks at a tree that does not die at once: a process in the kernel's hands gives no notice."""
+_RECHECK_SECONDS = 0.05
+"""Interval for checking processes that do not die immediately; the kernel sends no notification."""
 _LONGEST_PAUSE = 1.0
 _WATCH_SECONDS = 1.0
 _WATCH_COST = 10.0
-"""Looking takes at most a tenth of a processor."""
+"""Measuring usage takes at most a tenth of a processor."""
 _MOST_SESSIONS = 64
-"""Each holds descriptors of the shim and of the server."""
+"""Each session holds descriptors of the shim and of the server."""
 _REFUSALS = (SessionError, SandboxError, AlreadyBegun, OSError, KeyError, TypeError, ValueError)
 
 Answer = tuple[Message, list[int]]
 
 
 class Peer:
-    """One connection of the control plane."""
+    """A connection from the control plane."""
 
     def __init__(self, link: socket.socket) -> None:
         self.link = link
@@ -77,7 +77,7 @@ class SandboxedPod:
         loop.add(listener.fileno(), self._accept)
         loop.watch_children(self._reap)
         self._relay = 0
-        self._watch_ways_out()
+        self._watch_listeners()
 
     def run_once(self) -> None:
         self._loop.run_once()
@@ -88,7 +88,7 @@ class SandboxedPod:
         try:
             link, _address = self._listener.accept()
         except OSError:
-            return  # gone again, or no descriptor left for it: it will see that and come back
+            return  # disconnected again, or no descriptor left: the client will retry
         link.setblocking(False)
         self.add_peer(link)
 
@@ -115,7 +115,7 @@ class SandboxedPod:
             except BlockingIOError:
                 return
             except (wire.WireError, OSError) as error:
-                birth.say(f"connection dropped: {error}")
+                birth.write_log(f"connection dropped: {error}")
                 self._drop(peer)
                 return
             if message is None:
@@ -143,13 +143,13 @@ class SandboxedPod:
         self._send(peer, {"id": number, **content}, fds or [])
 
     def _send(self, peer: Peer, message: Message, fds: list[int] | None = None) -> None:
-        """Who does not read is dropped, not waited for: it will come back and read the directory."""
+        """Clients that do not read are disconnected; they can reconnect and read the directory."""
         if peer.link.fileno() < 0:
             return
         try:
             wire.send(peer.link, message, fds or [])
         except (OSError, wire.WireError) as error:
-            birth.say(f"connection dropped: {error}")
+            birth.write_log(f"connection dropped: {error}")
             self._drop(peer)
 
     def tell(self, message: Message) -> None:
@@ -157,10 +157,10 @@ class SandboxedPod:
             if peer.subscribed:
                 self._send(peer, message)
 
-    # Ways out of the Pod's network
+    # Outgoing connections
 
-    def _watch_ways_out(self) -> None:
-        """The relay is a process of its own, and most Pods never need it."""
+    def _watch_listeners(self) -> None:
+        """The relay is a separate process that is started on demand, because most Pods never need it."""
         for fd in self._sandbox.listeners:
             self._loop.add(fd, self._start_relay)
 
@@ -172,7 +172,7 @@ class SandboxedPod:
     # Containers
 
     def start(self, container: str, number: int) -> None:
-        """AlreadyBegun, or OSError when there is no such intent."""
+        """Raises AlreadyBegun, or OSError if there is no such spec."""
         if self._is_closing:
             raise SessionError("the Pod is being closed")
         current = self._attempts.get(container)
@@ -184,13 +184,13 @@ class SandboxedPod:
         self._attempts[container] = attempt
         attempt.begin()
         if self._sandbox.needs_watch(spec.limits) and not self._watch_set:
-            # Not at once: until it is executed the program shows what it shares with the shim.
+            # Not immediately: until exec, the program appears to use the memory that it shares with the shim.
             self._watch_set = True
             self._loop.call_after(_WATCH_SECONDS, self._watch_limits)
 
     def _watch_limits(self) -> None:
-        """Where no control group limits memory or pids: looks once a second while a limited container runs, and less
-        often where a look is dear because of many processes or open files."""
+        """Enforces memory and pid limits where no control group does: checks once a second while a limited container
+        runs, and less often if a check is expensive because of many processes or open files."""
         began = get_monotonic()
         running = {
             attempt.pid: (attempt.spec.name, attempt.spec.limits.memory)
@@ -229,14 +229,14 @@ class SandboxedPod:
                 if attempt.pid == pid and attempt.running:
                     attempt.note_death(status)
             if pid == self._relay and not self.closed:
-                self._watch_ways_out()
+                self._watch_listeners()
             session = self._sessions.pop(pid, None)
             if session is not None:
                 self._end_session(session, status)
         self._clear_trees()
 
     def _clear_trees(self) -> None:
-        """Kills what the ended containers left behind; looks again until nothing of them is found."""
+        """Kills processes that exited containers left behind, until there are none."""
         again = False
         for attempt in tuple(self._attempts.values()):
             if attempt.dying:
@@ -246,14 +246,14 @@ class SandboxedPod:
                     attempt.note_tree_gone()
         if again and not self._look_set:
             self._look_set = True
-            self._loop.call_after(_LOOK_AGAIN, self._look_again)
+            self._loop.call_after(_RECHECK_SECONDS, self._schedule_recheck)
 
-    def _look_again(self) -> None:
+    def _schedule_recheck(self) -> None:
         self._look_set = False
         self._reap()
 
     def _kill_rest(self, attempt: Attempt) -> bool:
-        """True when there was something to kill: it is not certain yet that it is dead."""
+        """True if there was something to kill, which may not be dead yet."""
         others = [other for other in self._attempts.values() if other is not attempt and other.exited is None]
         if not others and self._sandbox.owns_pids:
             return kill_quietly(-1)
@@ -266,7 +266,7 @@ class SandboxedPod:
         return bool(members)
 
     def _list_members(self, attempt: Attempt, *, alone: bool) -> list[int]:
-        """Processes of the container besides its main one, as the machine numbers them."""
+        """Machine pids of the container's processes except its main one."""
         found = processes.list_descendants(self._machine_pid)
         if alone:
             return [pid for pid, _ in found]
@@ -289,7 +289,7 @@ class SandboxedPod:
         return {}, []
 
     def _op_signal(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
-        """To a container, or with `exec_id` to a program that was started in one, and its group."""
+        """Signals a container or, with `exec_id`, a program started in it, and its process group."""
         if "exec_id" in request:
             found = [item for item in self._sessions.values() if item.number == request["exec_id"]]
             for session in found:
@@ -308,7 +308,7 @@ class SandboxedPod:
         return {"running": attempt is not None and attempt.running}, []
 
     def _op_pause(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
-        """Freezes everything of the Pod for so many seconds from now. It ends by itself, whoever asked for it."""
+        """Freezes the whole Pod for a number of seconds. It resumes by itself, even if the client is gone."""
         if not self._is_closing and self._sandbox.freeze(frozen=True):
             if self._thaw is not None:
                 self._thaw.cancel()
@@ -418,7 +418,7 @@ class SandboxedPod:
         return answer, []
 
     def _split_stats(self) -> Message:
-        """By container, from its processes: those that carry its mark, and what they started."""
+        """Usage per container, from the processes that carry its token and their descendants."""
         names = {attempt.token: attempt.spec.name for attempt in self._attempts.values()}
         split: Message = {name: {"cpu_ns": 0, "rss_bytes": 0} for name in names.values()}
         owners: dict[int, str] = {}
@@ -431,7 +431,7 @@ class SandboxedPod:
         return split
 
     def abandon(self) -> None:
-        """The Pod's directory is gone from under it: everything of the Pod is killed, and nothing is recorded."""
+        """Handles the removal of the Pod's directory: kills all processes of the Pod and records nothing."""
         while members := processes.list_descendants(self._machine_pid):
             for pid, _ in members:
                 inner = processes.read_inner_pid(pid) if self._sandbox.owns_pids else pid
@@ -452,13 +452,13 @@ class SandboxedPod:
         self._finish_closing()
 
     def _finish_closing(self) -> None:
-        """Once everything has ended and is recorded, what the sandbox made goes too, and then the shim."""
+        """Once everything has exited and is recorded, removes the sandbox and ends the shim."""
         if not self._is_closing or any(attempt.exited is None for attempt in self._attempts.values()):
             return
         try:
             self._sandbox.close()
         except (OSError, SandboxError) as error:
-            birth.say(f"sandbox not removed: {error}")
+            birth.write_log(f"sandbox not removed: {error}")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._paths.socket)
         for peer, number in self._closing:

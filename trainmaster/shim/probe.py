@@ -1,8 +1,8 @@
-"""What this machine lets us do, found out by trying: each trial in a child of its own, a few milliseconds in all.
+"""Finds out which isolation features this machine supports by trying them, each in its own child process.
 
-`python -m trainmaster.shim.probe` prints the findings as JSON. The node asks once per boot and user and keeps the
-answer (`trainmaster/node/host/isolation.py`); it never forks this from the control plane itself, which has threads.
-Nothing remains of a trial: its namespaces end with the child, its control group is removed.
+`python -m trainmaster.shim.probe` prints the findings as JSON. The node runs it once per boot and user and caches the
+result (`trainmaster/node/host/isolation.py`), as a separate program because the control plane has threads and must not
+fork. Nothing remains of a trial: its namespaces end with the child, its control group is removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class IsolationFinding:
 
 
 def probe() -> list[IsolationFinding]:
-    """In a process with one thread."""
+    """Must be called in a process with one thread."""
     root = os.geteuid() == 0
     as_root = root and _try(_try_mounts)[0]
     first = _settle if as_root else _enter_user
@@ -58,7 +58,7 @@ def _find(name: str, work: Callable[[], str]) -> IsolationFinding:
 
 
 def _try(work: Callable[[], str]) -> tuple[bool, str]:
-    """In a child: (it worked, what it said)."""
+    """Runs `work` in a child: (whether it succeeded, its message)."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
@@ -89,7 +89,7 @@ def _enter_user() -> str:
 
 
 def _stage() -> str:
-    """A mount namespace with an empty tmpfs at the place that is returned."""
+    """A mount namespace with an empty tmpfs at the returned path."""
     linux.unshare(linux.CLONE_NEWNS)
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
     place = tempfile.gettempdir()

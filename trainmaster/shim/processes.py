@@ -1,8 +1,8 @@
-"""Who a process is, who its descendants are, and killing what belongs to a container or a Pod.
+"""Identifies processes, lists their descendants, and kills those of a container or a Pod.
 
-Every process of a container carries `TOKEN=<Pod uid>/<container>/<attempt>` in its environment, from the exec of its
-ancestor on. With the session id and the process tree that tells whose it is, even after it has detached itself
-(setsid, double fork). A control group or a pid namespace knows better, where there is one; this is for the rest.
+Every process of a container inherits `TOKEN=<Pod uid>/<container>/<attempt>` in its environment. Together with the
+session id and the process tree it identifies the container, even of a process that has detached itself (setsid, double
+fork). Used where there is neither a control group nor a pid namespace, which are more reliable.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def read_boot_id() -> str:
 
 
 def read_start_ticks(pid: int) -> int | None:
-    """None: no such process. One that has ended and is not waited for counts as gone."""
+    """None if there is no such process. A zombie counts as gone."""
     found = _read_stat(pid)
     return None if found is None or found[0] == b"Z" else int(found[19])
 
 
 def read_identity() -> ProcessIdentity:
-    """Of this process, as the machine sees it: /proc is the machine's even inside a pid namespace."""
+    """The identity of this process as the machine sees it: /proc is the machine's even inside a pid namespace."""
     pid = int(os.readlink("/proc/self"))
     return ProcessIdentity(pid, read_start_ticks(pid) or 0, read_boot_id())
 
@@ -42,7 +42,7 @@ def is_alive(who: ProcessIdentity) -> bool:
 
 
 def list_children(pid: int) -> list[int]:
-    """Of all its threads: whichever started the child is its parent."""
+    """Children of all threads of a process."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -66,7 +66,7 @@ def list_descendants(pid: int) -> list[tuple[int, int]]:
 
 
 def find_token(pid: int) -> str:
-    """Empty when it carries none, or may not be looked at."""
+    """Empty if the process has none or may not be inspected."""
     try:
         environ = read_whole(f"/proc/{pid}/environ")
     except OSError:
@@ -83,7 +83,7 @@ def read_session(pid: int) -> int:
 
 
 def read_inner_pid(pid: int) -> int:
-    """The number that the process has in its own, innermost pid namespace; 0 when it is gone."""
+    """The pid in the process's own, innermost pid namespace; 0 if it is gone."""
     try:
         status = read_whole(f"/proc/{pid}/status")
     except OSError:
@@ -103,9 +103,9 @@ def kill_quietly(pid: int, number: int = signal.SIGKILL) -> bool:
 
 
 def kill_marked(uids: Collection[str], wait: Callable[[], None] | None = None, rounds: int = 20) -> int:
-    """SIGKILL to whatever carries a token of these Pods, until a look finds nothing more. How many there were.
+    """Sends SIGKILL to all processes with a token of these Pods until none is found. Returns how many there were.
 
-    `wait` lets the caller reap between two looks. Only for Pods whose shim is dead: it does not spare anybody.
+    `wait` lets the caller reap between rounds. Only for Pods whose shim is dead, because no process is spared.
     """
     prefixes = tuple(f"{uid}/" for uid in uids)
     killed: set[int] = set()
@@ -125,7 +125,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _search_children(pid: int) -> list[int]:
-    """A kernel without CONFIG_PROC_CHILDREN."""
+    """For kernels without CONFIG_PROC_CHILDREN."""
     stats = ((child, _read_stat(child)) for child in _list_pids())
     return [child for child, stat in stats if stat is not None and int(stat[1]) == pid]
 
@@ -136,7 +136,8 @@ def _list_pids() -> Iterable[int]:
 
 
 def _read_stat(pid: int) -> list[bytes] | None:
-    """Fields of /proc/pid/stat from the third on: state, ppid, pgrp, session, ... The name before may hold anything."""
+    """The fields of /proc/pid/stat from the third on: state, ppid, pgrp, session, ... The process name before them may
+    contain anything."""
     try:
         return read_whole(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

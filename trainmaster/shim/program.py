@@ -1,9 +1,9 @@
-"""A forked interpreter becomes a container's program: what exec and the start of Python would have set, and the end.
+"""Turns a forked, warm interpreter into a container's program, as if it had been executed.
 
 Everything here runs in the container's process, after the shim's frames are gone from the stack. The program finds the
-descriptors, variables, command line, streams, signals, `__main__` and path that an executed interpreter would have;
-seeds and what libraries know of threads, directories and time are renewed. At the end threads are waited for, exit
-functions run and files are flushed; then the process ends without tearing modules down, because that is where torch's
+descriptors, variables, command line, streams, signals, `__main__` and path that a new interpreter would have; random
+seeds and what libraries cached about threads, directories and time are renewed. At exit, threads are joined, exit
+functions run and files are flushed; then the process ends without tearing down modules, because that is where torch's
 process groups hang and abort. Used by `warm_zygote` only.
 """
 
@@ -30,16 +30,17 @@ from trainmaster.shim.protocol import ContainerSpec
 from trainmaster.shim.sandbox import linux
 
 LoadedModule: TypeAlias = Any
-"""A library's, with names that only the library knows."""
+"""A library's module, whose attributes only the library knows."""
 OURS = "trainmaster"
 _FLUSH_FAILED = 120
-"""The interpreter's exit code when its streams cannot be flushed."""
+"""The interpreter's exit code if its streams cannot be flushed."""
 
 
 class WarmProgram:
     def __init__(self, spec: ContainerSpec, report: int, package: str, area: linux.CommandArea) -> None:
-        """`report`: where to say how the start went, -1 for nowhere. There is no obstacle to a warm start."""
-        self._argv, self._executable = warm.resolve_interpreter(spec, warm.get_warmth().prefix)
+        """`report`: the descriptor for reporting the result of the start, or -1. The caller has checked that a warm
+        start is possible."""
+        self._argv, self._executable = warm.resolve_interpreter(spec, warm.get_warm_state().prefix)
         command = warm.parse_command(self._argv)
         assert command is not None, "there was no obstacle"
         self.command = command
@@ -55,7 +56,7 @@ class WarmProgram:
 
     @property
     def arguments(self) -> tuple[object, ...]:
-        """For `call`. A mistake in the program's text is raised here."""
+        """Arguments for `call`. Syntax errors in the program are raised here."""
         if self.command.kind == "module":
             return (self.command.target,)
         if self.command.kind == "code":
@@ -64,19 +65,21 @@ class WarmProgram:
             return (compile(stream.read(), self._file, "exec"), self._main.__dict__)
 
     def settle(self) -> None:
-        """Everything up to the first line of the program. Whatever goes wrong here is told as a failed start."""
+        """Prepares everything up to the first line of the program. Errors are reported as a failed start."""
         try:
-            gc.collect()  # what the shim held in cycles must not close the program's descriptors later
+            gc.collect()  # objects of the shim must not close the program's descriptors later
             _close_all_but(self._report)
             self._renew_process()
             self._renew_interpreter()
             _renew_libraries(self._spec.env)
-            imports = ", ".join(warm.get_warmth().imports)
+            imports = ", ".join(warm.get_warm_state().imports)
             if self._report < 0:
                 return
-            warm.write_note(self._report, f"started warm: environment {warm.get_warmth().label} (imports: {imports})")
+            warm.write_note(
+                self._report, f"started warm: environment {warm.get_warm_state().label} (imports: {imports})"
+            )
             os.close(self._report)
-        except BaseException as error:  # noqa: BLE001 - the shim must hear of it, this process ends
+        except BaseException as error:  # noqa: BLE001 - reported to the shim; this process ends
             text = f"warm start: {type(error).__name__}: {error}".encode(errors="replace")[:4096]
             os.write(self._report if self._report >= 0 else 2, text)
             os._exit(127)
@@ -88,7 +91,7 @@ class WarmProgram:
         linux.set_process_name(os.path.basename(argv[0]))
         if os.geteuid() != 0:
             linux.set_capabilities(0)
-        linux.set_dumpable(True)  # as exec leaves it: a program may look at its own /proc
+        linux.set_dumpable(True)  # as exec does: a program may read its own /proc
         os.environ.clear()
         os.environ.update(env)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -105,7 +108,7 @@ class WarmProgram:
             sys.path.remove(self._package)
         sys.path[0] = "" if command.kind == "code" else warm.find_folder(command)
         sys.path_importer_cache.pop(self._package, None)
-        for name in warm.get_warmth().modules:
+        for name in warm.get_warm_state().modules:
             sys.modules.pop(name, None)
         self._fill_main()
         _renew_streams()
@@ -122,7 +125,7 @@ class WarmProgram:
     # The end
 
     def fail(self) -> None:
-        """In the handler of whatever left the program."""
+        """Call in the handler of the exception that ended the program."""
         kind, error, trace = sys.exc_info()
         assert kind is not None and error is not None
         if isinstance(error, SystemExit):
@@ -176,14 +179,14 @@ def _close_all_but(kept: int) -> None:
 
 
 def _renew_streams() -> None:
-    """In place: handlers that libraries made keep the stream they have."""
+    """Renews the streams in place, because handlers of libraries keep references to them."""
     for number, stream in enumerate((sys.__stdin__, sys.__stdout__, sys.__stderr__)):
         assert isinstance(stream, io.TextIOWrapper)
         encoding, errors = stream.encoding, stream.errors
         try:
             raw: Any = open(number, "rb" if number == 0 else "wb", -1 if number == 0 else 0, closefd=False)  # noqa: SIM115
         except OSError:
-            continue  # it is not open in the program either
+            continue  # not open in the program either
         bare = raw.raw if number == 0 else raw
         bare.name = f"<{('stdin', 'stdout', 'stderr')[number]}>"
         stream.__init__(raw, encoding, errors, "\n", False, True)  # type: ignore[misc]
@@ -192,7 +195,7 @@ def _renew_streams() -> None:
 
 
 def _renew_libraries(env: dict[str, str]) -> None:
-    """What modules keep from their import and would be different in a process of its own."""
+    """Renews what modules cached at import and would be different in a new process."""
     threads = int(env.get(warm.THREADS) or 0) or count_cores()
     for name, renew in _RENEWALS.items():
         module = sys.modules.get(name)
@@ -245,7 +248,7 @@ _blas: list[Callable[[int], object]] = []
 
 
 def find_blas() -> None:
-    """Once, after the imports: how to tell numpy's library its threads."""
+    """Called once, after the imports: finds the function that sets the number of threads of numpy's library."""
     with open("/proc/self/maps") as stream:
         paths = {line.split()[-1] for line in stream if "openblas" in line}
     for path in paths:
@@ -270,7 +273,7 @@ _RENEWALS: dict[str, Callable[[LoadedModule, int], None]] = {
 
 
 def count_cores() -> int:
-    """Physical ones that this process may use: what the libraries start with when nobody says otherwise."""
+    """The number of physical cores that this process may use: the default of the libraries."""
     found = set()
     for number in os.sched_getaffinity(0):
         try:
@@ -292,7 +295,7 @@ def _read_exit_code(error: SystemExit) -> int:
 
 
 def _call_quietly(function: Callable[[], object]) -> None:
-    """Its error is shown and changes nothing, as at the end of any program."""
+    """Reports an error and continues, as at the end of any program."""
     try:
         function()
     except BaseException as error:  # noqa: BLE001 - see above
@@ -302,10 +305,10 @@ def _call_quietly(function: Callable[[], object]) -> None:
 
 
 def _flush_files() -> None:
-    """Files that the program left open: their buffers would be written when they are destroyed."""
+    """Flushes files that the program left open, which normally happens when they are destroyed."""
     found = gc.get_objects()
     standard = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
-    # By exact names first: asking a stranger for its class may run code of its own.
+    # By exact type: asking for `__class__` may run code of the object.
     archives = [item for item in found if type(item) is zipfile.ZipFile]
     texts = [item for item in found if type(item) is io.TextIOWrapper and item not in standard]
     layered = [item for item in found if type(item).__module__ in _COMPRESSED and hasattr(item, "close")]
@@ -323,7 +326,7 @@ _COMPRESSED = frozenset({"gzip", "bz2", "lzma"})
 
 
 def _try(function: Callable[[], object]) -> None:
-    """Closed already, or of another process: there is nothing to be written."""
+    """Ignores errors: a file that is already closed, or belongs to another process."""
     try:
         function()
     except (OSError, ValueError):

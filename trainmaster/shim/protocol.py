@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 VERSION = 2
 SUB_PATHS_SINCE = 2
-"""Shims of before know no `Mount.sub_path`."""
+"""Older shims do not support `Mount.sub_path`."""
 
 FULL = "full"
 """Own mount, UTS, IPC, PID and network namespaces, made as root."""
@@ -38,10 +38,10 @@ PLAIN = "plain"
 BIND = "bind"
 TMPFS = "tmpfs"
 OVERLAY = "overlay"
-"""A writable layer over `source`, which itself never changes. It belongs to one attempt, or to the Pod (`layer`)."""
+"""A writable layer over `source`, which never changes. It belongs to one attempt, or to the Pod (`layer`)."""
 
 OWN_NETWORK = "own"
-"""A network namespace of its own with an address on the switch."""
+"""A network namespace of the Pod's own, with an address on the switch."""
 HOST_NETWORK = "host"
 """The machine's network."""
 
@@ -49,23 +49,23 @@ HOST_NETWORK = "host"
 @dataclass(frozen=True, slots=True)
 class Mount:
     target: str
-    """Absolute path that the program sees."""
+    """Absolute path in the container."""
     source: str = ""
     """Path on the machine; empty for tmpfs."""
     kind: str = BIND
     read_only: bool = False
     size: int = 0
-    """Bytes that a tmpfs may hold; 0 is the kernel's default."""
+    """Size limit of a tmpfs in bytes; 0 is the kernel's default."""
     layer: str = ""
-    """Directory of an overlay's writable part, kept over attempts; empty for one of the attempt's own."""
+    """Directory of an overlay's writable layer that is kept across attempts; empty for one per attempt."""
     sub_path: str = ""
-    """What of `source` is shown: a path in it, which the programs of other Pods may be changing right now. It is
-    resolved when it is mounted, and never leads out of `source`."""
+    """The path inside `source` to mount. Other Pods may be changing it at the same time: it is resolved when mounting
+    and never leads out of `source`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """0 is no limit. What a level cannot enforce is said by the node, not dropped in silence."""
+    """0 is no limit. The node reports limits that an isolation level cannot enforce."""
 
     memory: int = 0
     cpu_millis: int = 0
@@ -80,16 +80,16 @@ class Relay:
     address: str
     port: int
     host: str = ""
-    """Where connections are taken; empty for a proxy for outgoing connections (HTTP CONNECT and plain HTTP)."""
+    """Where connections are forwarded to; empty for a proxy for outgoing connections (HTTP CONNECT and plain HTTP)."""
     host_port: int = 0
     server_file: str = ""
-    """In place of `host`: a JSON file whose `server` is the URL of where connections are taken now."""
+    """Instead of `host`: a JSON file whose `server` is the URL to forward to."""
     upstream: str = ""
-    """For a proxy: the machine's own proxy, `http://[user:password@]host:port`, through which it must go."""
+    """For a proxy: the machine's own proxy, `http://[user:password@]host:port`, that it must use."""
     reach: str = ""
-    """For a proxy: how far it leads (`egress`); "" for the owner's jobs."""
+    """For a proxy: which addresses it may connect to (see `egress`); "" for the owner's jobs."""
     allow: tuple[str, ...] = ()
-    """For a proxy that does not lead everywhere: what the owner has opened all the same."""
+    """For a restricted proxy: additional destinations that the owner has allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class SandboxSpec:
     namespace: str
     hostname: str
     domain: str = ""
-    """What follows the hostname in the fully qualified name, without a leading dot."""
+    """The domain of the fully qualified name, without a leading dot."""
     level: str = PLAIN
     network: str = HOST_NETWORK
     address: str = "127.0.0.1"
@@ -113,31 +113,31 @@ class SandboxSpec:
     cgroup: str = ""
     """Name of the Pod's control group below the node's; empty for none."""
     hide: tuple[str, ...] = ()
-    """Directories of the machine that are empty for the Pod, but for its own mounts: the server's home."""
+    """Directories of the machine that appear empty in the Pod except for its own mounts, such as the server's home."""
     host_writable: bool = False
-    """False: the machine's files are read-only, and what the Pod may write are its mounts and private directories."""
+    """False: the machine's files are read-only, and the Pod may write only to its mounts and private directories."""
     relays: tuple[Relay, ...] = ()
     """Addresses inside the Pod's network that lead out of it."""
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     version: int = VERSION
     tenant_cgroup: str = ""
-    """Name of the group between the node's and the Pod's, which all Pods of a tenant share; empty for none."""
+    """Name of the group between the node's and the Pod's, shared by all Pods of a tenant; empty for none."""
     tenant_limits: ResourceLimits = field(default_factory=ResourceLimits)
-    """Of all of them together."""
+    """Limits of all Pods of the tenant together."""
     segment: str = ""
-    """Of the switch: Pods of one segment reach each other and nobody else. "": the one that the owner's Pods share."""
+    """The segment of the switch: Pods reach only others in the same segment. "": the segment of the owner's Pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """One attempt of one container, ready to be executed: nothing in it needs the API any more."""
+    """One attempt of a container, ready to be executed without any further use of the API."""
 
     name: str
     attempt: int
     argv: tuple[str, ...]
     env: dict[str, str]
     directory: str
-    """The working directory as the program sees it."""
+    """The working directory inside the container."""
     mounts: tuple[Mount, ...] = ()
     run_as_user: int | None = None
     run_as_group: int | None = None
@@ -150,22 +150,22 @@ class ContainerSpec:
     log_keep: int = 3
     message_path: str = "/dev/termination-log"
     message_from_logs: bool = False
-    """Fall back to the last lines of the log when the program failed and left no message."""
+    """Use the last lines of the log if the program failed without a message."""
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     devices: tuple[str, ...] = ()
-    """Device nodes under /dev beyond the usual ones (GPUs)."""
+    """Device nodes under /dev in addition to the usual ones (GPUs)."""
     new_privileges: bool = False
     seccomp: bool = True
-    """Refuse calls that only a runtime or an attacker makes (mounts, namespaces, modules, keyrings)."""
+    """Refuse system calls that programs do not need (mounts, namespaces, modules, keyrings)."""
     warm: str = ""
-    """Key of the warm zygote whose imports the program may begin with; a shim of another zygote executes it."""
+    """Key of the warm zygote whose imports the program may start with; a shim of another zygote executes it instead."""
     rlimits: tuple[tuple[int, int], ...] = ()
-    """(resource, most), as setrlimit knows them: programs may not raise them, and keep what is less."""
+    """(resource, maximum) as in setrlimit. Programs cannot raise them; lower existing limits are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """Who a process is: a pid alone is used again by the kernel."""
+    """Identifies a process; a pid alone may be reused."""
 
     pid: int
     start_ticks: int
@@ -177,36 +177,36 @@ class ProcessIdentity:
 @dataclass(frozen=True, slots=True)
 class Started:
     pid: int
-    """As the machine sees it."""
+    """The machine's pid."""
     at: float
-    """Wall-clock seconds at which exec had succeeded; 0 when it did not."""
+    """Wall-clock seconds at which exec succeeded; 0 if it did not."""
     error: str = ""
     """Why the program could not be started; an `Exited` with code 128 follows."""
     note: str = ""
-    """How it was started, where that was asked to be special: warm, or cold and why."""
+    """How it was started, if a warm start was requested: warm, or cold and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
     code: int
-    """128 + signal when a signal ended it, as a shell says it."""
+    """128 + signal if a signal ended it, as in a shell."""
     at: float
     signal: int = 0
     oom_killed: bool = False
     error: str = ""
     message: str = ""
-    """What the program left as its termination message, or the log's last lines, cut to 4096 bytes."""
+    """The termination message, or the last lines of the log, cut to 4096 bytes."""
 
 
 _NEWER = frozenset({"layer", "sub_path", "reach", "allow", "segment"})
-"""Fields that shims of before cannot read: left out where they say nothing."""
+"""Fields that older shims cannot read; left out when they have their default."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 _Spec = TypeVar("_Spec", SandboxSpec, ContainerSpec, ProcessIdentity, Started, Exited)
 
 
 class Paths:
-    """The names in one Pod directory."""
+    """The file names in a Pod directory."""
 
     __slots__ = ("directory",)
 
@@ -223,7 +223,7 @@ class Paths:
 
     @property
     def lock(self) -> str:
-        """A new file for each would cost a Pod's start more than all that is written into it."""
+        """The identity file; a separate lock file would noticeably slow down the start of a Pod."""
         return self.identity
 
     @property
@@ -251,7 +251,7 @@ def encode(value: SandboxSpec | ContainerSpec | ProcessIdentity | Started | Exit
 
 
 def describe(value: Any) -> dict[str, object]:
-    """The fields of a record by name, for JSON. As `asdict` without its copies: a shim does little else."""
+    """The fields of a record by name, for JSON. Like `asdict` but without copies, because a shim does little else."""
     fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
     return {name: _describe_one(found) for name, found in fields.items() if found not in ("", ()) or name not in _NEWER}
 
@@ -263,7 +263,7 @@ def _describe_one(value: object) -> object:
 
 
 def decode(kind: type[_Spec], content: bytes) -> _Spec:
-    """Fields that this version does not know are dropped: they were written by a newer one, with a safe default."""
+    """Ignores unknown fields: a newer version wrote them, with a safe default."""
     raw: dict[str, Any] = json.loads(content)
     known = kind.__dataclass_fields__
     values = {name: _restore(name, value) for name, value in raw.items() if name in known}
@@ -283,12 +283,12 @@ def _restore(name: str, value: Any) -> Any:
 
 
 def write_whole(path: str, content: bytes, mode: int = 0o600) -> None:
-    """To a temporary name, then renamed: a reader sees all of it or nothing."""
+    """Writes to a temporary file and renames it, so that readers see all of it or nothing."""
     temporary = f"{path}.tmp"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         done = os.write(handle, content)
-        while done < len(content):  # a disk that is almost full takes a part, and refuses the next
+        while done < len(content):  # an almost full disk may accept a part of it
             done += os.write(handle, content[done:])
     finally:
         os.close(handle)
@@ -296,7 +296,7 @@ def write_whole(path: str, content: bytes, mode: int = 0o600) -> None:
 
 
 def read_whole(path: str) -> bytes:
-    """Small files, without the machinery of file objects."""
+    """For small files; avoids the overhead of file objects."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = b""

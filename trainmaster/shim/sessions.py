@@ -1,7 +1,7 @@
 """`exec` and `attach` inside a shim: programs that join a running container, and live copies of its output.
 
-The control plane brings the descriptors and pumps the bytes to its clients; the shim only starts the program and says
-how it ended. A program started by `exec` belongs to its container's tree and dies with it.
+The control plane passes descriptors and copies data to its clients; the shim only starts the program and reports its
+exit. A program started by `exec` belongs to its container and is killed with it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _COPY_BYTES = 1 << 20
 
 
 class SessionError(Exception):
-    """The request cannot be carried out; the text goes to the client."""
+    """The request failed; the text goes to the client."""
 
 
 class ShimSession:
-    """One program started by `exec`."""
+    """A program started by `exec`."""
 
     def __init__(self, number: int, loop: Loop, tty: int, on_start: Callable[[ShimSession, str], None]) -> None:
         self.number = number
         self.pid = 0
         self.container = ""
         self.tty = tty
-        """A copy of the terminal, to resize it; -1 for none."""
+        """A copy of the terminal for resizing; -1 if there is none."""
         self.error = ""
         self.owner: object = None
-        """The connection with which it ends; None when it goes on without."""
+        """The connection with which it ends; None if it is independent of one."""
         self._loop = loop
         self._report = -1
         self._on_start = on_start
@@ -73,7 +73,7 @@ class ShimSession:
             self._on_start(self, self.error)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """The program and its group."""
+        """Signals the program and its process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
@@ -84,7 +84,7 @@ class ShimSession:
 
 
 def build_exec(attempt: Attempt, request: Message) -> ContainerSpec:
-    """What to execute: the container's own spec with what the request changes."""
+    """The container's spec with the changes from the request."""
     argv = request.get("argv")
     if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
         raise SessionError("exec needs argv, a list of strings")
@@ -103,9 +103,10 @@ def resize(terminal: int, rows: int, columns: int) -> None:
 
 
 def attach(attempt: Attempt, wanted: list[str]) -> tuple[list[str], list[int]]:
-    """Names of streams and a descriptor for each, which the caller closes: one to write stdin, others to read.
+    """Names of streams and a descriptor for each, which the caller closes: stdin for writing, others for reading.
 
-    With `stdinOnce` the shim lets go of its own end: the program sees the end of its input when the client leaves.
+    With `stdinOnce` the shim closes its own end, so that the program sees the end of its input when the client
+    disconnects.
     """
     names: list[str] = []
     fds: list[int] = []

@@ -1,9 +1,9 @@
-"""Trees of files that somebody else may change while they are looked at: walked and removed by descriptor.
+"""Walks and removes directory trees that others may change at the same time, by descriptor.
 
-Used by the node and by history, as root, over directories that a Pod writes to. No path is ever looked up twice, no
-link is followed, and no other file system is entered: a directory that is exchanged for a link to /etc is not a
-directory any more when it is opened, and that is all that happens. Trees of any depth cost a constant number of
-descriptors and no recursion; names are whatever bytes the file system holds (as `os.fsdecode` shows them).
+Used by the node and by history, as root, on directories that a Pod writes to. No path is looked up twice, no link is
+followed, and no other file system is entered: if a directory is replaced by a link to /etc, opening it fails, and
+nothing else happens. Trees of any depth need a constant number of descriptors and no recursion. Names may be any bytes
+(as decoded by `os.fsdecode`).
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from dataclasses import dataclass, field
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _MOST_OPEN = 32
-"""Directories of one walk that are open at a time. Those above are found again through `..`, and recognised."""
+"""Directories that a walk keeps open at a time. Those above are reopened through `..` and verified."""
 _ASIDE = ".going"
-"""Names that a removal gives to directories which it moves up."""
+"""Prefix of temporary names for directories that a removal moves up."""
 _AT_ONCE = 1000
-"""Directories whose names a removal holds."""
+"""How many directory names a removal holds in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """What a walk comes by."""
+    """An entry found by a walk."""
 
     directory: int
-    """Descriptor of the directory that holds it, open until the walk goes on."""
+    """Descriptor of its directory, open until the next iteration."""
     name: str
     path: str
-    """Relative to where the walk began. For showing: nothing is opened by it."""
+    """Relative to the start of the walk. For display only, never for opening."""
     status: os.stat_result
-    """Of itself: links are not followed."""
+    """Of the entry itself: links are not followed."""
 
 
 @dataclass(slots=True)
 class _Level:
     handle: int
-    """-1: closed, to be found again from the level below."""
+    """-1 if closed; reopened from the level below."""
     identity: tuple[int, int]
     path: str
     children: list[str] = field(default_factory=list)
 
 
 class TreeWalk:
-    """Iterates over everything below a directory; directories come before what they hold."""
+    """Iterates over everything below a directory; directories come before their contents."""
 
     def __init__(self, root: str | int) -> None:
-        """OSError when the root is no directory (or a link to one). A descriptor stays the caller's."""
+        """Raises OSError if the root is not a directory (or is a link to one). A descriptor stays the caller's."""
         self.whole = True
-        """False once something could not be looked at: it was closed to us, or moved away meanwhile."""
+        """False once something could not be read: permission was denied, or it was moved meanwhile."""
         handle = os.open(root, _OPEN_DIRECTORY) if isinstance(root, str) else os.open(".", _OPEN_DIRECTORY, dir_fd=root)
         status = os.fstat(handle)
         self._device = status.st_dev
@@ -61,11 +61,11 @@ class TreeWalk:
         self._skipped = False
 
     def skip(self) -> None:
-        """What the directory that came last holds is not wanted."""
+        """Skips the contents of the last directory."""
         self._skipped = True
 
     def close(self) -> None:
-        """Before the end: an iteration that goes to its end closes by itself."""
+        """Ends an iteration early; a complete one closes by itself."""
         for level in self._levels:
             _close(level)
         self._levels.clear()
@@ -95,7 +95,7 @@ class TreeWalk:
                 try:
                     status = found.stat(follow_symlinks=False)
                 except FileNotFoundError:
-                    continue  # gone since
+                    continue  # removed meanwhile
                 except OSError:
                     self.whole = False
                     continue
@@ -129,7 +129,7 @@ class TreeWalk:
             _close(level)
 
     def _find_again(self, parent: _Level, level: _Level) -> None:
-        """Through `..`, which leads elsewhere if the directory was moved; then the rest cannot be looked at."""
+        """Reopens a directory through `..`. If it was moved, this leads elsewhere, and the rest cannot be read."""
         handle = os.open("..", _OPEN_DIRECTORY, dir_fd=level.handle)
         status = os.fstat(handle)
         if (status.st_dev, status.st_ino) == parent.identity:
@@ -147,7 +147,7 @@ def _close(level: _Level) -> None:
 
 
 def remove_tree(path: str | os.PathLike[str]) -> bool:
-    """A directory and all below it; False when something is left. A link, or nothing at all, is left as it is.
+    """Removes a directory and everything below it; False if something is left. A link or a missing path is ignored.
 
     Directories inside are moved up to the root of the tree, some at a time, so that neither depth nor number matters.
     """
@@ -180,20 +180,20 @@ class _Removal:
         self._numbers = itertools.count()
 
     def remove_some(self) -> bool:
-        """Whether it is worth while to go on."""
+        """Whether to continue."""
         names = list(itertools.islice(_unlink_files(self._root), _AT_ONCE))
         return sum(self._remove_directory(name) for name in names) > 0
 
     def _remove_directory(self, name: str) -> bool:
-        """One that lies in the root. Those in it come to lie beside it."""
+        """Removes a directory in the root; the directories in it are moved to the root."""
         try:
             handle = _open_anyhow(name, self._root)
         except OSError:
-            return False  # the removal of the root says that something is left
+            return False  # removing the root reports this
         try:
             if os.fstat(handle).st_dev != self._device:
                 return False
-            # Files first: on a full disk there is room for a name then.
+            # Files first, which makes room for new names on a full disk.
             for inner in _unlink_files(handle):
                 self._move_up(handle, inner)
         finally:
@@ -204,11 +204,11 @@ class _Removal:
         if _remove_empty(name, handle):
             return
         try:
-            # Whoever moves a directory must be allowed to write into it, and a program may have closed it.
+            # Moving a directory requires write permission for it, which a program may have removed.
             os.close(_open_anyhow(name, handle))
             os.rename(name, self._find_name(), src_dir_fd=handle, dst_dir_fd=self._root)
         except OSError:
-            return  # as above
+            return  # reported by the removal of the root
 
     def _find_name(self) -> str:
         for number in self._numbers:
@@ -220,7 +220,7 @@ class _Removal:
 
 
 def _unlink_files(handle: int) -> Iterator[str]:
-    """Unlinks all that is no directory, then yields the directories."""
+    """Unlinks everything except directories, then yields the directories."""
     for unlink in (True, False):
         try:
             scan = os.scandir(handle)
@@ -245,7 +245,7 @@ def _remove_empty(name: str, directory: int) -> bool:
 
 
 def _open_anyhow(name: str, directory: int | None = None) -> int:
-    """A directory, opened to all that its owner may do with it."""
+    """Opens a directory after giving its owner full permissions."""
     try:
         handle = os.open(name, _OPEN_DIRECTORY, dir_fd=directory)
     except PermissionError:
@@ -266,19 +266,19 @@ def _let_owner_in(name: str, directory: int | None) -> None:
 
 
 def copy_data(source: int, target: int) -> None:
-    """What was written into a file, and not the holes between: a sparse file stays one."""
+    """Copies data without holes, so that a sparse file stays sparse."""
     size, place = os.fstat(source).st_size, 0
     os.ftruncate(target, size)
     while place < size:
         try:
             place = os.lseek(source, place, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole is left
+            if error.errno == errno.ENXIO:  # only a hole is left
                 return
             raise
         end = os.lseek(source, place, os.SEEK_HOLE)
         while place < end:
             piece = os.pread(source, min(end - place, 1 << 20), place)
             if not piece:
-                return  # somebody cut it
+                return  # it was truncated
             place += os.pwrite(target, piece, place)

@@ -1,6 +1,6 @@
-"""What the processes below this one use, from /proc: for machines and users without control groups.
+"""Measures what the processes below this one use, from /proc, for use without control groups.
 
-The shim keeps the machine's /proc, so the pids here are the machine's, also when the shim is PID 1 of a namespace.
+The shim keeps the machine's /proc, so pids here are the machine's, even if the shim is PID 1 of a namespace.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
     pid: int
-    """As the machine counts."""
+    """The machine's pid."""
     local: int
-    """As the shim counts, which is what fork told it."""
+    """The pid in the shim's namespace, as returned by fork."""
     parent: int
     cpu_ns: int
     rss_bytes: int
     threads: int = 1
     shared_bytes: int = 0
-    """Of those, shared memory."""
+    """The part of it that is shared memory."""
 
 
 def list_processes() -> list[ProcessUsage]:
-    """All that descend from this process; orphans too, because they became its children."""
+    """All descendants of this process, including orphans, which became its children."""
     return list(_walk(int(os.readlink("/proc/self"))))
 
 
 def measure_unnamed(processes: Iterable[ProcessUsage], *, own_ipc: bool) -> int:
-    """Shared memory that lies in no directory and need not be mapped: memfds that a process holds open, each once, and
-    with `own_ipc` the System V segments of this process's IPC namespace."""
+    """Shared memory that is in no directory and need not be mapped: memfds that a process holds open, each counted
+    once, and with `own_ipc` the System V segments of this process's IPC namespace."""
     found: dict[tuple[int, int], int] = {}
     for process in processes:
         for status in _list_memfds(process.pid):
@@ -62,13 +62,13 @@ def _measure_segments() -> int:
         with open("/proc/sysvipc/shm") as stream:
             head, *lines = (line.split() for line in stream)
     except OSError:
-        return 0  # a kernel without them
+        return 0  # not supported by the kernel
     columns = [head.index(name) for name in ("rss", "swap")]
     return sum(int(line[column]) for line in lines for column in columns)
 
 
 def _walk(root: int) -> Iterator[ProcessUsage]:
-    """Parents before their children. Without recursion: a program decides how deep its tree is."""
+    """Parents before their children. Not recursive, because a program controls the depth of its tree."""
     todo = [(child, root) for child in reversed(_read_children(root))]
     while todo:
         pid, parent = todo.pop()
@@ -79,7 +79,7 @@ def _walk(root: int) -> Iterator[ProcessUsage]:
 
 
 def _read_children(pid: int) -> list[int]:
-    """Of all its threads: whichever started the child is its parent."""
+    """Children of all threads of a process."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -98,7 +98,7 @@ def _read_process(pid: int, parent: int) -> ProcessUsage | None:
             status = dict(line.split(":", 1) for line in stream if line.startswith(("NSpid:", "RssShmem:")))
     except OSError:
         return None
-    # Fields 14 to 17 (own and waited-for children, user and system), 20 and 24, counted from 3 here.
+    # Fields 14 to 17 (user and system time, own and of waited-for children), 20 and 24; the list starts at field 3.
     ticks = sum(map(int, fields[11:15]))
     local = int(status["NSpid"].split()[-1]) if "NSpid" in status else pid
     shared = int(status["RssShmem"].split()[0]) * 1024 if "RssShmem" in status else 0

@@ -1,10 +1,10 @@
-"""Whether a Python program may begin in a forked interpreter that has its imports behind it, instead of being executed.
+"""Decides whether a Python program can start in a forked, warm interpreter instead of being executed.
 
-Asked in the container's child, inside its sandbox, as the last thing before exec; so whenever there is a doubt the
-program is simply executed, and the note says why. May begin warm: a script, `-m` or `-c`, run by the interpreter of the
-very environment that was imported, with no variable that is read at exec or at import time and differs from what the
-warm zygote had, and no file beside the script that an import would have found first. Used by `birth`; a zygote that
-imported nothing has no state here and never asks.
+A warm interpreter has already imported slow libraries. This is checked in the container's child, inside its sandbox,
+just before exec; in case of doubt the program is executed, and a note says why. A warm start is possible for a script,
+`-m` or `-c`, run by the interpreter of exactly the environment that was imported, if no variable that is read at exec
+or import time differs from the warm zygote's, and no file beside the script would have been imported instead. Used by
+`birth`; in a zygote without imports this is never called.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ENVIRON = {
 }
 """What every Pod has from the node, and a warm zygote imports with."""
 WHILE_IMPORTING = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""A library that starts threads when it is imported cannot be forked."""
+"""A library that starts threads at import cannot be forked."""
 THREADS = "OMP_NUM_THREADS"
-"""Any value will do: it is told to the libraries again after the fork."""
+"""May have any value: it is passed to the libraries again after the fork."""
 
 PICKED = {"tqdm.utils": "TQDM_"}
-"""Module that looks at all variables -> what those that it takes begin with."""
+"""Module that reads all variables -> prefix of those that it uses."""
 
 _AT_EXEC = ("LD_", "GLIBC_", "MALLOC_", "PYTHON", "LC_", "LANGUAGE", "TZ", "ASAN_", "LSAN_", "UBSAN_", "TSAN_")
 _AT_IMPORT = (
@@ -40,9 +40,9 @@ _AT_IMPORT = (
 )
 """What compiled libraries read on their own when they are loaded; reads in Python are seen by the recorder."""
 _LATER = ("TORCHELASTIC_", "TORCH_NCCL_")
-"""Of the former, what is read when it is used: torchrun gives it to its workers."""
+"""Exceptions from these, which are only read when used: torchrun sets them for its workers."""
 _REFRESHED = {"HOME": {"sysconfig", "triton.knobs"}}
-"""Variable -> modules whose knowledge of it `program` renews."""
+"""Variable -> modules for which `program` renews it."""
 _NAMES = ("python", "python3", f"python{sys.version_info[0]}.{sys.version_info[1]}")
 _SUFFIXES = (".py", ".pyc", ".so")
 _SCRIPT = b"#!/usr/bin/env python3\n"
@@ -50,23 +50,23 @@ _MARK = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
-class Warmth:
-    """What a warm zygote has behind it."""
+class WarmState:
+    """What a warm zygote has imported."""
 
     key: str
     prefix: str
-    """Of the layer whose interpreter this is."""
+    """The layer that contains this interpreter."""
     imports: tuple[str, ...]
     reads: Mapping[str, tuple[str | None, frozenset[str]]]
-    """Variable -> (value while importing, modules that read it)."""
+    """Variable -> (value during the imports, modules that read it)."""
     modules: tuple[str, ...]
-    """Ours, which the program must not find."""
+    """Our modules, which the program must not see."""
     loaded: frozenset[str]
-    """Top-level names of all modules."""
+    """Top-level names of all imported modules."""
     path: tuple[str, ...]
-    """Directories that imports are found in."""
+    """The import path."""
     label: str
-    """The environment, for people."""
+    """Display name of the environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class Command:
     arguments: tuple[str, ...]
 
 
-class Become(BaseException):
-    """Unwinds a child out of everything that belongs to shim and zygote, to the bottom of the interpreter's stack."""
+class BecomeProgram(BaseException):
+    """Unwinds a child out of shim and zygote to the bottom of the interpreter's stack."""
 
     def __init__(self, spec: ContainerSpec, report: int) -> None:
         super().__init__("become a program")
@@ -86,14 +86,14 @@ class Become(BaseException):
         self.report = report
 
 
-_warmth: list[Warmth] = []
+_warmth: list[WarmState] = []
 
 
-def set_warmth(warmth: Warmth) -> None:
+def set_warm_state(warmth: WarmState) -> None:
     _warmth[:] = [warmth]
 
 
-def get_warmth() -> Warmth:
+def get_warm_state() -> WarmState:
     return _warmth[0]
 
 
@@ -102,7 +102,7 @@ def is_asked(spec: ContainerSpec) -> bool:
 
 
 def find_obstacle(spec: ContainerSpec) -> str:
-    """Why the program must be executed; empty when it may begin warm. In its sandbox and working directory."""
+    """Why the program must be executed; empty if it can start warm. Called in its sandbox and working directory."""
     warmth = _warmth[0]
     argv, _ = resolve_interpreter(spec, warmth.prefix)
     if not argv:
@@ -122,9 +122,9 @@ def find_obstacle(spec: ContainerSpec) -> str:
 
 
 def resolve_interpreter(spec: ContainerSpec, prefix: str) -> tuple[tuple[str, ...], str]:
-    """(command line, interpreter) as the kernel would have them in the end; nothing when it is not the prefix's own.
+    """(command line, interpreter) as the kernel would resolve them; empty if it is not the prefix's own interpreter.
 
-    A script of the environment names the python3 in PATH in its first line, as the node's copies of them do.
+    A script in the environment refers to the python3 in PATH in its first line, as the node's copies do.
     """
     program, own = spec.argv[0], f"{prefix}/bin"
     if os.path.dirname(program) == own and os.path.basename(program) in _NAMES:
@@ -141,7 +141,7 @@ def resolve_interpreter(spec: ContainerSpec, prefix: str) -> tuple[tuple[str, ..
 
 
 def parse_command(argv: tuple[str, ...]) -> Command | None:
-    """None: an option that is for the start of the interpreter, or no program at all."""
+    """None for an option of the interpreter itself, or if there is no program."""
     words = list(argv[1:])
     while words[:1] == ["-u"]:
         words.pop(0)
@@ -152,8 +152,8 @@ def parse_command(argv: tuple[str, ...]) -> Command | None:
     return None if words[0].startswith("-") else Command("script", words[0], tuple(words[1:]))
 
 
-def find_variable(env: Mapping[str, str], warmth: Warmth) -> str:
-    """A variable of the program that came too late; empty when there is none."""
+def find_variable(env: Mapping[str, str], warmth: WarmState) -> str:
+    """A variable of the program that would have been needed at import; empty if there is none."""
     for name, value in env.items():
         if ENVIRON.get(name) == value or (name == THREADS and value.isdigit() and int(value) > 0):
             continue
@@ -162,20 +162,20 @@ def find_variable(env: Mapping[str, str], warmth: Warmth) -> str:
             return name
         if name in warmth.reads and warmth.reads[name][0] != value and not _is_refreshed(name, warmth):
             return name
-    # One that the imports saw and the program does not have is the same thing the other way round.
+    # Likewise for variables that were set during the imports and the program does not have.
     return next((name for name, value in ENVIRON.items() if env.get(name) != value), "")
 
 
-def _is_refreshed(name: str, warmth: Warmth) -> bool:
+def _is_refreshed(name: str, warmth: WarmState) -> bool:
     return warmth.reads[name][1] <= _REFRESHED.get(name, set())
 
 
 def find_folder(command: Command) -> str:
-    """What the interpreter would put first on its path, as a directory."""
+    """The directory that the interpreter would put first on its path."""
     return os.path.dirname(os.path.realpath(command.target)) if command.kind == "script" else os.getcwd()
 
 
-def _find_in_the_way(command: Command, warmth: Warmth) -> str:
+def _find_in_the_way(command: Command, warmth: WarmState) -> str:
     try:
         if command.kind == "script":
             if not os.path.isfile(command.target):
@@ -198,7 +198,7 @@ def _is_module(folder: str, name: str, stem: str) -> bool:
 
 
 def write_note(report: int, text: str) -> None:
-    """Into the pipe on which anything else is an error."""
+    """Writes a note to the report pipe, in which anything else is an error."""
     os.write(report, _MARK + text.encode(errors="replace")[:1000].replace(b"\n", b" ") + b"\n")
 
 

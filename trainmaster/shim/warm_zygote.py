@@ -1,11 +1,11 @@
-"""The warm zygote: a zygote in the interpreter of an environment, with that environment's slow imports behind it.
+"""The warm zygote: runs in the interpreter of an environment and has done that environment's slow imports.
 
-Executed by the zygote of the home, in whose namespaces it stays, one per environment and tenant. Its shims are shims
-like all others; only that their containers' programs may begin as forks (`warm`, `program`). Imports are all that it
-does: no thread, no descriptor and no device may come of them, which is looked at before it listens; a library that
-breaks this has no warm start. Which variables were read meanwhile is recorded.
+It is executed by the home's zygote, stays in its namespaces, and exists once per environment and tenant. Its shims are
+like all others, except that programs of their containers may start as forks (`warm`, `program`). It only imports: the
+imports must not create threads, descriptors or devices, which is checked before it listens; a library that does so has
+no warm start. The environment variables that were read meanwhile are recorded.
 
-Started as `python -c ... <package> <options>` (`zygote`); says `ready` on its standard output once it listens.
+Started as `python -c ... <package> <options>` (`zygote`); prints `ready` on its standard output once it listens.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from trainmaster.shim.program import OURS, WarmProgram, find_blas
 from trainmaster.shim.sandbox import build as sandbox
 from trainmaster.shim.sandbox import linux
 from trainmaster.shim.wire import Message
-from trainmaster.shim.zygote import FOLDER, Zygote, say_and_detach
+from trainmaster.shim.zygote import FOLDER, Zygote, report_and_detach
 
 _STANDARD = frozenset({"os", "posixpath", "genericpath", "collections.abc", "_collections_abc", "getpass", __name__})
-"""Whoever reads a variable through these is the one who reads it."""
+"""Reads of a variable through these modules are attributed to their caller."""
 
 
 class WarmError(Exception):
-    """The imports left something behind that cannot be forked."""
+    """The imports created something that cannot be forked."""
 
 
 def main(text: str) -> WarmProgram | None:
-    """None: the zygote has come to its end. Else this is a child, and the program that it is to be."""
+    """None if the zygote has ended. Otherwise this is a child, and the result is the program that it becomes."""
     options = json.loads(text)
     package, ground = sys.path[0], options["ground"]
     birth.arrange_signals()
@@ -41,23 +41,23 @@ def main(text: str) -> WarmProgram | None:
     linux.set_process_name("tm-warm")
     linux.set_subreaper()
     linux.keep_thread_number()
-    sandbox.take_ground(ground)
+    sandbox.restore_inherited(ground)
     warmth = load(options)
-    warm.set_warmth(replace(warmth, modules=tuple(name for name in sys.modules if name.partition(".")[0] == OURS)))
+    warm.set_warm_state(replace(warmth, modules=tuple(name for name in sys.modules if name.partition(".")[0] == OURS)))
     find_blas()
     area = linux.CommandArea()
     zygote = Zygote(options["root"], str(ground["level"]), options["fingerprint"], -1, options["socket"])
-    say_and_detach(f"{options['root']}/{FOLDER}", "ready")
+    report_and_detach(f"{options['root']}/{FOLDER}", "ready")
     try:
         zygote.serve()
         return None
-    except warm.Become as become:
+    except warm.BecomeProgram as become:
         spec = become.spec
         program = WarmProgram(become.spec, become.report, package, area)
     del zygote
     program.settle()
     handler = workers.find_handler(program.command)
-    worker = workers.offer(handler, spec) if handler is not None else None
+    worker = workers.fork_spawner(handler, spec) if handler is not None else None
     if worker is None:
         return program
     program = WarmProgram(worker, -1, package, area)
@@ -65,7 +65,7 @@ def main(text: str) -> WarmProgram | None:
     return program
 
 
-def load(options: Message) -> warm.Warmth:
+def load(options: Message) -> warm.WarmState:
     before = _list_descriptors()
     reads: dict[str, tuple[str | None, set[str]]] = {}
     plain = type(os.environ)
@@ -76,7 +76,7 @@ def load(options: Message) -> warm.Warmth:
     finally:
         os.environ.__class__ = plain
     _check(before)
-    return warm.Warmth(
+    return warm.WarmState(
         key=options["key"],
         prefix=options["prefix"],
         imports=tuple(options["imports"]),

@@ -1,8 +1,8 @@
 """Messages between the control plane, the zygote and shims: one JSON object per SEQPACKET record, with descriptors.
 
-A record arrives whole or not at all, so there is no framing. Descriptors that arrive are closed on exec from the first
-moment. Socket names are longer than a Unix address may be, so `bind_in` and `connect_in` go through a descriptor of
-the directory.
+A record arrives completely or not at all, so there is no framing. Received descriptors are close-on-exec from the
+start. Socket paths exceed the length limit of Unix addresses, so `listen_in` and `connect_in` use a descriptor of the
+directory.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 Message = dict[str, Any]
 
 MAX_BYTES = 1 << 17
-"""Of one message. The kernel's default send buffer holds it."""
+"""Maximum size of a message; fits into the kernel's default send buffer."""
 _MAX_FDS = 8
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class WireError(Exception):
-    """The other side does not speak as agreed, or the message is too long."""
+    """The other side violates the protocol, or a message is too long."""
 
 
 def make_socket() -> socket.socket:
@@ -32,7 +32,7 @@ def make_socket() -> socket.socket:
 
 
 def send(link: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:
-    """BlockingIOError when the receiver does not keep up; ConnectionError when it is gone."""
+    """Raises BlockingIOError if the receiver does not keep up, ConnectionError if it is gone."""
     content = _ENCODER.encode(message).encode()
     if len(content) > MAX_BYTES:
         raise WireError(f"a message of {len(content)} bytes is longer than {MAX_BYTES}")
@@ -43,7 +43,8 @@ def send(link: socket.socket, message: Message, fds: Sequence[int] = ()) -> None
 
 
 def receive(link: socket.socket) -> tuple[Message | None, list[int]]:
-    """The next message and its descriptors; None when the other side has gone. BlockingIOError: nothing there."""
+    """The next message and its descriptors; None if the other side has disconnected. BlockingIOError if there is
+    none."""
     space = socket.CMSG_SPACE(_MAX_FDS * 4)
     try:
         content, ancillary, flags, _ = link.recvmsg(MAX_BYTES, space, socket.MSG_CMSG_CLOEXEC)
@@ -74,7 +75,7 @@ def close_all(fds: Sequence[int]) -> None:
 
 
 def listen_in(directory: str, name: str) -> socket.socket:
-    """A listening socket at directory/name; what was there before is replaced in one step."""
+    """A listening socket at directory/name; atomically replaces an existing one."""
     link = make_socket()
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -94,7 +95,7 @@ def listen_in(directory: str, name: str) -> socket.socket:
 
 
 def connect_in(directory: str, name: str) -> socket.socket:
-    """FileNotFoundError or ConnectionRefusedError when nobody listens there."""
+    """Raises FileNotFoundError or ConnectionRefusedError if nobody listens there."""
     link = make_socket()
     handle = -1
     try:

@@ -1,10 +1,9 @@
-"""Warm workers for torchrun: its agent runs as it is, and the interpreters that it starts are forks.
+"""Warm workers for torchrun: its agent runs unchanged, but the workers that it starts are forks.
 
-Before the agent begins, while there is one thread, a spawner is forked from the same warm interpreter. The one method
-by which torch's agent starts a worker (`SubprocessHandler._popen`) is replaced by one that asks the spawner; where a
-torch has no such method, or a worker could not begin warm on its own (`warm.find_obstacle`), the worker is started as
-ever. The spawner alone signals and reaps workers, so that a pid is never that of another process, and ends with the
-agent.
+Before the agent starts, while there is one thread, a spawner is forked from the same warm interpreter. The method with
+which torch's agent starts a worker (`SubprocessHandler._popen`) is replaced by one that asks the spawner. If torch has
+no such method, or a worker cannot start warm (`warm.find_obstacle`), the worker is started normally. Only the spawner
+signals and reaps workers, so a pid is never that of another process. It ends with the agent.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from trainmaster.shim.protocol import ContainerSpec
 _HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
 _AGENTS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-"""By the spawner, which is in the agent's process group; its workers have sessions of their own."""
+"""Ignored by the spawner, which is in the agent's process group; its workers have their own sessions."""
 _PATIENCE = 0.05
 
 
 def find_handler(command: warm.Command) -> Any | None:
-    """torch's class that starts workers, when this command is its agent and the class is as we know it."""
+    """torch's class that starts workers, if this command is its agent and the class is as expected."""
     name = os.path.basename(command.target) if command.kind == "script" else command.target
     handler = getattr(sys.modules.get(_HANDLER), "SubprocessHandler", None)
     if name not in _AGENTS or handler is None:
@@ -44,14 +43,14 @@ def find_handler(command: warm.Command) -> Any | None:
     )
 
 
-def offer(handler: Any, spec: ContainerSpec) -> ContainerSpec | None:
-    """Returns None in the agent, and what is to be run in a worker; the spawner does not return."""
+def fork_spawner(handler: Any, spec: ContainerSpec) -> ContainerSpec | None:
+    """Returns None in the agent, and the program to run in a worker; does not return in the spawner."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
         try:
             ours.close()
             found = _serve(theirs, spec)
-        except BaseException:  # noqa: BLE001 - the agent has gone; nothing may return into its program
+        except BaseException:  # noqa: BLE001 - the agent is gone; nothing may return into its program
             os._exit(1)
         if found is None:
             os._exit(0)
@@ -73,7 +72,7 @@ def _build_popen(plain: Callable[..., object], spawner: Spawner, spec: Container
 
 
 class Spawner:
-    """The agent's end."""
+    """The agent's side of the spawner."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -89,7 +88,7 @@ class Spawner:
             return WorkerProcess(self, pid, spec.argv)
 
     def _take(self) -> int:
-        """The next message. The pid of a worker that was started; 0 for another one."""
+        """Reads the next message. Returns the pid of a started worker, or 0 for other messages."""
         message, _ = wire.receive(self._link)
         if message is None:
             raise ChildProcessError("the process that starts workers has ended")
@@ -110,7 +109,7 @@ class Spawner:
 
 
 class WorkerProcess:
-    """As much of `subprocess.Popen` as there is to a process with inherited streams."""
+    """The part of `subprocess.Popen` that applies to a process with inherited streams."""
 
     stdin = stdout = stderr = None
 
@@ -130,7 +129,7 @@ class WorkerProcess:
         while self.poll() is None:
             if deadline is not None and timeout is not None and get_monotonic() >= deadline:
                 raise subprocess.TimeoutExpired(self.args, timeout)
-            # Short, because whoever wants to send a signal waits meanwhile.
+            # Short, because sending a signal has to wait meanwhile.
             self.returncode = self._spawner.find_code(self.pid, _PATIENCE)
         assert self.returncode is not None
         return self.returncode
@@ -147,7 +146,7 @@ class WorkerProcess:
 
 
 def _serve(link: socket.socket, spec: ContainerSpec) -> ContainerSpec | None:
-    """In the spawner. Returns in a worker, or with None when the agent has gone."""
+    """The spawner's loop. Returns in a worker, or with None when the agent is gone."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

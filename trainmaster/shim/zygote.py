@@ -1,12 +1,11 @@
 """The zygote: a small process, one per home, from which every shim is forked.
 
-It exists because forking is cheap only from a small process with one thread. It knows nothing of Pods: a request names
-a directory, and the shim does the rest. A few shims are forked ahead, while nothing else is to be done, and wait for
-their Pod: most of a shim's start is then over before it is asked for. The zygote outlives the control plane, and ends
-by itself when nobody is connected and no shim of it is alive. When a shim dies without having closed its Pod, the
-zygote kills what that Pod left behind.
+Forking is cheap only from a small process with one thread. The zygote knows nothing about Pods: a request names a
+directory, and the shim does the rest. When idle, a few spare shims are forked ahead, which makes starts faster. The
+zygote outlives the control plane, and exits when nobody is connected and none of its shims is alive. When a shim dies
+without having closed its Pod, the zygote kills what the Pod left behind.
 
-Started as `python -I -S -c ... <root> <level> <fingerprint>`; says `ready` on its standard output once it listens.
+Started as `python -I -S -c ... <root> <level> <fingerprint>`; prints `ready` on its standard output once it listens.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from trainmaster.shim import birth, entry, processes, warm, wire
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import linux
-from trainmaster.shim.sandbox.build import SandboxError, clean_up, clone_flags, describe_ground, prepare_zygote
+from trainmaster.shim.sandbox.build import SandboxError, clean_up, clone_flags, describe_inherited, prepare_zygote
 from trainmaster.shim.wire import Message
 
 FOLDER = ".zygote"
-"""Below the directory of all Pods."""
+"""Inside the directory of all Pods."""
 SOCKET = "zygote.sock"
 SPARES = 3
-"""Shims that are kept waiting."""
+"""The number of spare shims."""
 _REFILL_SECONDS = 0.02
-"""After a request: what was asked for comes first."""
-_LONELY_SECONDS = 30.0
-"""How long a zygote that nobody ever talked to waits."""
+"""The delay after a request, which has priority."""
+_IDLE_SECONDS = 30.0
+"""How long a zygote waits for its first connection."""
 _WARM = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -48,7 +47,7 @@ except BaseException:
     main.fail()
 main.end()
 """
-"""The one frame that a warm program has below its own."""
+"""The only frame below a warm program's own."""
 
 
 class Zygote:
@@ -60,7 +59,7 @@ class Zygote:
         self._loop = Loop()
         self._listener: socket.socket | None = wire.listen_in(self._folder, name)
         self._token = os.urandom(6).hex()
-        """Tells this zygote from those before it."""
+        """Distinguishes this zygote from earlier ones."""
         self._links: dict[int, socket.socket] = {}
         self._shims: dict[int, str] = {}
         self._spares: dict[int, socket.socket] = {}
@@ -75,7 +74,7 @@ class Zygote:
         gc.collect()
         gc.freeze()
         self._plan_refill()
-        self._loop.call_after(_LONELY_SECONDS, self._stop_waiting)
+        self._loop.call_after(_IDLE_SECONDS, self._stop_waiting)
         while self._is_waiting or self._links or self._shims:
             self._loop.run_once()
 
@@ -125,7 +124,7 @@ class Zygote:
         wire.close_all(fds)
 
     def _start_pod(self, link: socket.socket, message: Message, fds: list[int]) -> None:
-        """With a descriptor the shim talks through it, and errors go there too; without, the answer is here."""
+        """With a descriptor, the shim communicates and reports errors through it; without one, the zygote answers."""
         directory = str(message.get("dir"))
         try:
             spec = decode(SandboxSpec, read_whole(Paths(directory).pod))
@@ -148,21 +147,21 @@ class Zygote:
     def _become_shim(self, directory: str, message: Message, fds: list[int]) -> None:
         status = 1
         try:
-            self._let_go()
+            self._close_zygote()
             entry.detach()
             told = socket.socket(fileno=fds[0]) if fds else None
             if told is not None:
                 told.setblocking(False)
             wire.close_all(fds[1:])
             status = entry.run_shim(directory, message.get("start") or [], told)
-        except warm.Become:
+        except warm.BecomeProgram:
             raise
         except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
-            _end_badly()
+            _exit_with_error()
         os._exit(status)
 
     def _start_warm(self, link: socket.socket, message: Message, fds: list[int]) -> None:
-        """Executes another zygote, which imports first; it says through the descriptor when it listens."""
+        """Executes another zygote, which does its imports and reports through the descriptor when it listens."""
         try:
             pid = os.fork()
         except OSError as error:
@@ -170,13 +169,13 @@ class Zygote:
             return
         if pid == 0:
             try:
-                self._let_go()
+                self._close_zygote()
                 _execute_warm(self._root, self._fingerprint, message, fds[0])
             except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
-                _end_badly()
+                _exit_with_error()
         _answer(link, {"pid": pid})
 
-    # Shims that are forked ahead
+    # Spare shims
 
     def _plan_refill(self) -> None:
         if not self._refill_set and self._listener is not None:
@@ -184,14 +183,14 @@ class Zygote:
             self._loop.call_after(_REFILL_SECONDS, self._refill)
 
     def _refill(self) -> None:
-        """One at a time, so that a request in between does not wait for all."""
+        """Forks one at a time, so that requests do not have to wait for all."""
         self._refill_set = False
         if len(self._spares) >= SPARES or self._listener is None:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             pid = _fork(self._spare_flags)
-        except OSError:  # no room for one more process; the next request says so to whoever asks
+        except OSError:  # process limit reached; the next request reports it
             ours.close()
             theirs.close()
             return
@@ -204,11 +203,11 @@ class Zygote:
             self._loop.call_after(0.0, self._refill)
 
     def _become_spare(self, ours: socket.socket, link: socket.socket) -> None:
-        """Waits for its Pod. The end of the zygote is its end too."""
+        """Waits for its Pod. Ends with the zygote."""
         status = 0
         try:
             ours.close()
-            self._let_go()
+            self._close_zygote()
             entry.detach()
             message, fds = wire.receive(link)
             link.close()
@@ -216,14 +215,14 @@ class Zygote:
                 told = socket.socket(fileno=fds[0])
                 told.setblocking(False)
                 status = entry.run_shim(str(message["dir"]), message.get("start") or [], told)
-        except warm.Become:
+        except warm.BecomeProgram:
             raise
         except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
-            _end_badly()
+            _exit_with_error()
         os._exit(status)
 
     def _use_spare(self, flags: int, message: Message, fds: list[int]) -> int:
-        """The pid of a spare that has taken the Pod over; 0 when there is none."""
+        """The pid of a spare shim that has taken over the Pod; 0 if there is none."""
         if not fds or flags != self._spare_flags:
             return 0
         while self._spares:
@@ -242,8 +241,8 @@ class Zygote:
             link.close()
         self._spares.clear()
 
-    def _let_go(self) -> None:
-        """What belongs to the zygote is closed in the shim. The record lock stays with the zygote by itself."""
+    def _close_zygote(self) -> None:
+        """Closes what belongs to the zygote, in the shim. The record lock stays with the zygote automatically."""
         self._loop.close()
         self._drop_spares()
         if self._listener is not None:
@@ -276,7 +275,7 @@ class Zygote:
                 _clean_up(f"{self._root}/{uid}")
 
     def _retire(self) -> None:
-        """A newer zygote takes the place: no new Pods, and no longer than the old ones live."""
+        """A newer zygote takes over: starts no more Pods, and exits with the last of the old ones."""
         if self._listener is not None:
             self._drop_spares()
             self._loop.remove(self._listener.fileno())
@@ -298,7 +297,7 @@ def _execute_warm(root: str, fingerprint: str, message: Message, output: int) ->
     os.dup2(silence, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    ground = describe_ground()
+    ground = describe_inherited()
     if int(ground["switch"]) >= 0:
         os.set_inheritable(int(ground["switch"]), True)
     options = {"root": root, "fingerprint": fingerprint, "ground": ground}
@@ -309,7 +308,7 @@ def _execute_warm(root: str, fingerprint: str, message: Message, output: int) ->
 
 
 def _fork(flags: int) -> int:
-    """Into new namespaces when there are any; plain fork needs nothing of the kernel that may be missing."""
+    """Forks into new namespaces if there are any; a plain fork works on all kernels."""
     if not flags:
         return os.fork()
     pid, pidfd = linux.clone(flags)
@@ -318,8 +317,8 @@ def _fork(flags: int) -> int:
     return pid
 
 
-def _end_badly() -> NoReturn:
-    """In the handler of an error."""
+def _exit_with_error() -> NoReturn:
+    """Call in an exception handler."""
     try:
         traceback.print_exc()
     finally:
@@ -330,18 +329,18 @@ def _answer(link: socket.socket, message: Message) -> None:
     try:
         wire.send(link, message)
     except OSError:
-        return  # whoever asked has gone
+        return  # the client is gone
 
 
 def _clean_up(directory: str) -> None:
     try:
         clean_up(Paths(directory))
     except OSError:
-        traceback.print_exc()  # whoever removes the Pod's directory tries again
+        traceback.print_exc()  # removing the Pod's directory tries again
 
 
 def _reap_quietly() -> None:
-    """Nothing: children are reaped by the loop, and a zombie is not counted as running."""
+    """Does nothing: children are reaped by the loop, and a zombie does not count as running."""
 
 
 def main(arguments: list[str]) -> int:
@@ -359,20 +358,20 @@ def main(arguments: list[str]) -> int:
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        say_and_detach(folder, "held")
+        report_and_detach(folder, "held")
         return 0
     linux.set_process_name("tm-zygote")
     linux.set_subreaper()
     prepare_zygote(root, level)
     zygote = Zygote(root, level, fingerprint, lock)
     write_whole(f"{folder}/zygote.json", encode(processes.read_identity()))
-    say_and_detach(folder, "ready")
+    report_and_detach(folder, "ready")
     zygote.serve()
     return 0
 
 
-def say_and_detach(folder: str, word: str) -> None:
-    """Tells whoever started us, and keeps none of its descriptors."""
+def report_and_detach(folder: str, word: str) -> None:
+    """Reports to the parent process and closes all of its descriptors."""
     os.write(1, json.dumps(word).encode() + b"\n")
     output = os.open(f"{folder}/zygote.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     silence = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

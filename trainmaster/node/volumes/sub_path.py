@@ -22,7 +22,7 @@ def make_sub_path(root: str, sub: str) -> None:
         # With the permissions of the volume: whoever may write there may write here.
         mode = os.fstat(handle).st_mode & 0o777
         os.close(beneath.make_beneath(handle, sub, beneath.Making(mode)))
-    except beneath.LeadsOut:
+    except beneath.PathEscapes:
         raise VolumeError(f"failed to prepare subPath: {sub!r} leads out of the volume") from None
     finally:
         os.close(handle)

@@ -1,14 +1,14 @@
-"""Paths in a directory that somebody else may change at any moment: opened, and made where missing, by descriptor.
+"""Opens and creates paths inside a directory that others may change at any time, by descriptor.
 
-Two ways to look at a path in a directory, for volumes and for a container's new root:
+Paths are resolved in one of two ways, for volumes and for a container's new root:
 
-    beneath   a link may lead anywhere below the directory; one that leads out of it is an error (`LeadsOut`)
-    inside    the directory is taken for the root: an absolute link and `..` stay inside of it
+    beneath   links may lead anywhere below the directory; one that leads out of it is an error (`PathEscapes`)
+    inside    the directory acts as the root: absolute links and `..` stay inside it
 
-The kernel resolves the path as a whole (openat2), so no exchange of a directory and a link can lead it astray. Kernels
-without that call, and paths of which a part must be made, are walked name by name with every directory on the way held
-open. The links of /proc that lead to other namespaces are never followed. What is returned is a descriptor to mount,
-or to look at (O_PATH), never a name to be looked up again.
+The kernel resolves the whole path (openat2), so replacing a directory by a link meanwhile has no effect. On kernels
+without that call, and if parts of the path must be created, it is resolved name by name while every directory on the
+way is held open. Links in /proc that lead to other namespaces are never followed. The result is a descriptor (O_PATH)
+to mount or inspect, never a name to look up again.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from trainmaster.shim.sandbox import linux
 
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
-"""As many as the kernel follows."""
+"""The kernel's own limit."""
 _MOST_LEVELS = 255
-"""Each is a descriptor while the path is walked."""
+"""Each level needs a descriptor while a path is walked."""
 _TRIES = 16
-"""The kernel gives up a path with `..` when anything is renamed meanwhile, and says so."""
+"""The kernel returns EAGAIN for a path with `..` if anything is renamed meanwhile."""
 _MISSING_CALL = (errno.ENOSYS, errno.EPERM)
-"""Refused by the kernel, or by a container runtime around us."""
+"""Not supported by the kernel, or refused by a container runtime around us."""
 
 
-class LeadsOut(OSError):
-    """A link, or `..`, leads out of the directory."""
+class PathEscapes(OSError):
+    """A link or `..` leads out of the directory."""
 
     def __init__(self, path: str) -> None:
         super().__init__(errno.EXDEV, f"{path} leads out of its directory")
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """How what is missing is made."""
+class MakeOptions:
+    """How missing directories and files are created."""
 
     mode: int = 0o755
-    """Of directories, whatever the umask says."""
+    """The mode of directories, regardless of the umask."""
     directory: bool = True
-    """Of the last name; False makes an empty file of it."""
+    """Whether the last name is a directory; otherwise an empty file is created."""
 
 
 def open_beneath(root: int, path: str) -> int:
@@ -57,15 +57,15 @@ def open_inside(root: int, path: str) -> int:
     return _open(root, path, linux.RESOLVE_IN_ROOT)
 
 
-def make_beneath(root: int, path: str, making: Making) -> int:
-    """As `open_beneath`; what is missing is made."""
+def make_beneath(root: int, path: str, making: MakeOptions) -> int:
+    """Like `open_beneath`, but creates what is missing."""
     try:
         return open_beneath(root, path)
     except FileNotFoundError:
         return _walk(root, path, making=making)
 
 
-def make_inside(root: int, path: str, making: Making) -> int:
+def make_inside(root: int, path: str, making: MakeOptions) -> int:
     try:
         return open_inside(root, path)
     except FileNotFoundError:
@@ -73,7 +73,8 @@ def make_inside(root: int, path: str, making: Making) -> int:
 
 
 def open_file(root: int, path: str) -> int:
-    """A file to be read, to which no link leads; OSError when it is anything but a file: nobody waits for a pipe."""
+    """Opens a regular file for reading. Raises OSError for links and anything else, such as pipes, which would
+    block."""
     place = _open(root, path, linux.RESOLVE_BENEATH | linux.RESOLVE_NO_SYMLINKS)
     try:
         if not stat.S_ISREG(os.fstat(place).st_mode):
@@ -84,7 +85,7 @@ def open_file(root: int, path: str) -> int:
 
 
 def open_directory(path: str) -> int:
-    """One whose own path nobody but us can change: the directory to begin with."""
+    """Opens the directory to start from. Nobody else may be able to change its path."""
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -93,7 +94,7 @@ def is_directory(handle: int) -> bool:
 
 
 def get_path(handle: int) -> str:
-    """For calls that take no descriptor: leads to what is open, whatever became of its name."""
+    """A path for calls that take no descriptor; it leads to the open file even if that was renamed."""
     return f"/proc/self/fd/{handle}"
 
 
@@ -103,7 +104,7 @@ def _open(root: int, path: str, resolve: int) -> int:
             return linux.openat2(root, path, os.O_PATH | os.O_CLOEXEC, resolve | linux.RESOLVE_NO_MAGICLINKS)
         except OSError as error:
             if error.errno == errno.EXDEV:
-                raise LeadsOut(path) from None
+                raise PathEscapes(path) from None
             if error.errno in _MISSING_CALL:
                 break
             if error.errno != errno.EAGAIN:
@@ -113,10 +114,10 @@ def _open(root: int, path: str, resolve: int) -> int:
 
 
 def _walk(
-    root: int, path: str, *, inside: bool = False, making: Making | None = None, most_links: int = _MOST_LINKS
+    root: int, path: str, *, inside: bool = False, making: MakeOptions | None = None, most_links: int = _MOST_LINKS
 ) -> int:
     if path.startswith("/") and not inside:
-        raise LeadsOut(path)
+        raise PathEscapes(path)
     walker = _Walker(root, path, inside, most_links)
     try:
         return walker.walk(making)
@@ -132,7 +133,7 @@ class _Walker:
         self._held = [os.dup(root)]
         self._names = path.split("/")[::-1]
 
-    def walk(self, making: Making | None) -> int:
+    def walk(self, making: MakeOptions | None) -> int:
         while self._names:
             name = self._names.pop()
             if name in ("", "."):
@@ -158,15 +159,15 @@ class _Walker:
         if len(self._held) > 1:
             os.close(self._held.pop())
         elif not self._inside:
-            raise LeadsOut(self._path)
+            raise PathEscapes(self._path)
 
-    def _step(self, name: str, making: Making | None) -> int:
+    def _step(self, name: str, making: MakeOptions | None) -> int:
         try:
             return os.open(name, _PLACE, dir_fd=self._held[-1])
         except FileNotFoundError:
             if making is None:
                 raise
-        return _make(self._held[-1], name, making if not any(self._names) else Making(making.mode))
+        return _make(self._held[-1], name, making if not any(self._names) else MakeOptions(making.mode))
 
     def _follow(self, handle: int) -> None:
         try:
@@ -178,14 +179,14 @@ class _Walker:
             raise OSError(errno.ELOOP, f"{self._path} has too many links")
         if target.startswith("/"):
             if not self._inside:
-                raise LeadsOut(self._path)
+                raise PathEscapes(self._path)
             while len(self._held) > 1:
                 os.close(self._held.pop())
         self._names += target.split("/")[::-1]
 
 
-def _make(parent: int, name: str, making: Making) -> int:
-    """Somebody may be faster: then what they made is taken, and the caller sees what it is."""
+def _make(parent: int, name: str, making: MakeOptions) -> int:
+    """If somebody else creates it first, theirs is used and the caller checks what it is."""
     if not making.directory:
         flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(FileExistsError):

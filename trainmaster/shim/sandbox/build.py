@@ -1,12 +1,12 @@
-"""The sandbox of a Pod, as the shim sees it: built once, entered by every container, closed with the Pod.
+"""The sandbox of a Pod: built once by the shim, entered by every container, closed with the Pod.
 
 `prepare_zygote` runs once in the zygote, `clone_flags` says how the zygote clones a shim, `build_pod` runs in the new
-shim, `Sandbox.enter` in a forked child as the last thing before exec. The level stands in the spec and was chosen by
-the node from what the probe found; nothing here falls back to a weaker level in silence: what cannot be built raises
-`SandboxError`, and the Pod does not start.
+shim, and `Sandbox.enter` in a forked child just before exec. The level is part of the spec; the node chose it from what
+the probe found. There is no silent fallback to a weaker level: if something cannot be built, `SandboxError` is raised
+and the Pod does not start.
 
 The shim itself stays in the machine's mount and network namespaces: it reads the Pod's files and relays connections.
-All containers of a Pod share its network, UTS, IPC and PID namespaces; each has a root of its own.
+All containers of a Pod share its network, UTS, IPC and PID namespaces; each has its own root.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from trainmaster.shim.usage import ProcessUsage, list_processes, measure_unnamed
 
 
 class SandboxError(Exception):
-    """The sandbox cannot be had as asked; the text is one sentence for the Pod's event."""
+    """The sandbox cannot be built as requested; the text is one sentence for the Pod's event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
+class _InheritedState:
     """What the zygote prepared and every shim inherits."""
 
     level: str
@@ -61,12 +61,12 @@ class _Ground:
     hierarchies: cgroups.Hierarchies
 
 
-_ground = _Ground(PLAIN, os.geteuid(), os.getegid(), -1, "", cgroups.Hierarchies())
+_inherited = _InheritedState(PLAIN, os.geteuid(), os.getegid(), -1, "", cgroups.Hierarchies())
 
 
 def prepare_zygote(root: str, level: str) -> None:
-    """Once, at the start of the zygote, before any thread and before the first clone. `root` holds Pod directories."""
-    global _ground  # one per process, inherited by fork: that is what a zygote is for
+    """Called once when the zygote starts, before any thread and the first clone. `root` holds the Pod directories."""
+    global _inherited  # one per process, inherited by fork
     user, group = os.geteuid(), os.getegid()
     shims = list_shims(root) if level != PLAIN else []
     if level == USER:
@@ -78,27 +78,28 @@ def prepare_zygote(root: str, level: str) -> None:
     common = f"{root}/.common"
     if level != PLAIN:
         etc.write_common(common)
-    _ground = _Ground(level, user, group, switch, common, cgroups.read_hierarchies())
+    _inherited = _InheritedState(level, user, group, switch, common, cgroups.read_hierarchies())
 
 
-def describe_ground() -> dict[str, str | int]:
-    """For another zygote that this one executes: it stays in these namespaces, and inherits the switch."""
-    ids = {"user": _ground.user, "group": _ground.group, "switch": _ground.switch}
-    return {"level": _ground.level, "common": _ground.common, **ids}
+def describe_inherited() -> dict[str, str | int]:
+    """The state for another zygote that this one executes, which stays in these namespaces and inherits the switch."""
+    ids = {"user": _inherited.user, "group": _inherited.group, "switch": _inherited.switch}
+    return {"level": _inherited.level, "common": _inherited.common, **ids}
 
 
-def take_ground(described: dict[str, str | int]) -> None:
-    """In that other zygote, in place of `prepare_zygote`."""
-    global _ground  # as above
+def restore_inherited(described: dict[str, str | int]) -> None:
+    """Called in that other zygote instead of `prepare_zygote`."""
+    global _inherited
     level, common = str(described["level"]), str(described["common"])
     user, group, switch = int(described["user"]), int(described["group"]), int(described["switch"])
     if switch >= 0:
         os.set_inheritable(switch, False)
-    _ground = _Ground(level, user, group, switch, common, cgroups.read_hierarchies())
+    _inherited = _InheritedState(level, user, group, switch, common, cgroups.read_hierarchies())
 
 
 def _enter_user_namespace(shims: list[tuple[str, int]]) -> None:
-    """That of the Pods which an earlier zygote left behind, or a new one; and a mount namespace below it."""
+    """Joins the user namespace of Pods that an earlier zygote left behind, or creates one, with a mount namespace below
+    it."""
     for _, pid in shims:
         try:
             handle = linux.open_namespace("user", pid)
@@ -115,7 +116,7 @@ def _enter_user_namespace(shims: list[tuple[str, int]]) -> None:
 
 
 def list_shims(root: str) -> list[tuple[str, int]]:
-    """(Pod directory, pid) of every shim below `root` that lives."""
+    """(Pod directory, pid) of every running shim below `root`."""
     with open("/proc/sys/kernel/random/boot_id") as stream:
         boot = stream.read().strip()
     found = []
@@ -133,13 +134,15 @@ def list_shims(root: str) -> list[tuple[str, int]]:
 
 
 def clone_flags(pod: SandboxSpec) -> int:
-    """What the zygote adds to clone3 for the shim of this Pod."""
+    """The flags for clone3 when the zygote creates the shim of this Pod."""
     return 0 if pod.level == PLAIN else linux.CLONE_NEWPID
 
 
 def build_pod(paths: Paths, pod: SandboxSpec) -> Sandbox:
-    if pod.level not in (PLAIN, _ground.level):
-        raise SandboxError(f"the Pod wants isolation level {pod.level}, but this node was started with {_ground.level}")
+    if pod.level not in (PLAIN, _inherited.level):
+        raise SandboxError(
+            f"the Pod wants isolation level {pod.level}, but this node was started with {_inherited.level}"
+        )
     sandbox = Sandbox(paths, pod)
     try:
         sandbox.build()
@@ -150,12 +153,12 @@ def build_pod(paths: Paths, pod: SandboxSpec) -> Sandbox:
 
 
 def clean_up(paths: Paths) -> None:
-    """After a shim died: whatever the kernel did not take away by itself. Its processes are killed first."""
+    """After a shim died and its processes were killed: removes what the kernel did not remove by itself."""
     try:
         with open(f"{paths.directory}/{network.RECORD}", "rb") as stream:
             groups = json.load(stream)["groups"]
     except (OSError, ValueError):
-        return  # none were made
+        return  # nothing was created
     for path in groups:
         cgroups.kill_group(path)
     for path in groups:
@@ -168,10 +171,10 @@ class Sandbox:
         self.paths = paths
         self.pod = pod
         tenant = (pod.tenant_cgroup, pod.tenant_limits)
-        self._group = cgroups.PodGroup(_ground.hierarchies, pod.cgroup, *tenant) if pod.cgroup else None
+        self._group = cgroups.PodGroup(_inherited.hierarchies, pod.cgroup, *tenant) if pod.cgroup else None
         self._network: network.PodNetwork | None = None
         self._host_listeners: tuple[int, ...] = ()
-        """Of relays on the machine's own network, which the Pod shares."""
+        """Listeners of relays in the machine's network, if the Pod shares it."""
         self._oom_kills: dict[str, int] = {}
         self._born_inside = False
         self._shm = -1
@@ -179,14 +182,15 @@ class Sandbox:
 
     @property
     def owns_pids(self) -> bool:
-        """The shim is PID 1 of the Pod's own pid namespace: `kill(-1)` reaches the Pod and nothing else."""
+        """Whether the shim is PID 1 of the Pod's own pid namespace: then `kill(-1)` reaches the Pod and nothing
+        else."""
         return self.pod.level != PLAIN
 
     @property
     def fds(self) -> tuple[int, ...]:
         """Descriptors that must stay open in the shim; all of them close on exec."""
         ours = () if self._network is None else (self._network.namespace,)
-        return tuple(handle for handle in (_ground.switch, self._shm, *ours, *self.listeners) if handle >= 0)
+        return tuple(handle for handle in (_inherited.switch, self._shm, *ours, *self.listeners) if handle >= 0)
 
     def build(self) -> None:
         self._write_record()
@@ -200,7 +204,7 @@ class Sandbox:
         socket.sethostname(self.pod.hostname)
         if self.pod.network == OWN_NETWORK:
             self._network = network.connect_pod(
-                _ground.switch,
+                _inherited.switch,
                 self.pod.address,
                 self.pod.prefix,
                 self.pod.relays,
@@ -208,13 +212,14 @@ class Sandbox:
                 segment=self.pod.segment,
             )
         self._shm = make_shm(self._get_shm_size())
-        self._etc = etc.write_files(self.paths.directory, self.pod, _ground.common)
+        self._etc = etc.write_files(self.paths.directory, self.pod, _inherited.common)
 
     def _write_record(self) -> None:
-        """Before anything is made. Groups are absolute paths, since where they lie depends on who started us."""
+        """Written before anything is created. Groups are absolute paths, since their location depends on who started
+        us."""
         groups = self._group.paths if self._group is not None else []
-        record = {"groups": groups, **(network.build_record(_ground.switch) if _ground.switch >= 0 else {})}
-        if groups or _ground.switch >= 0:
+        record = {"groups": groups, **(network.build_record(_inherited.switch) if _inherited.switch >= 0 else {})}
+        if groups or _inherited.switch >= 0:
             write_whole(f"{self.paths.directory}/{network.RECORD}", json.dumps(record).encode())
 
     @property
@@ -222,7 +227,7 @@ class Sandbox:
         return self.pod.level == FULL
 
     def fork(self, container: ContainerSpec) -> int:
-        """For a child that will `enter` or `join`: it begins its life in the container's control group."""
+        """Forks a child that will `enter` or `join`; it starts in the container's control group."""
         if self._group is None:
             return os.fork()
         if self._group.renew(container.name):
@@ -240,7 +245,7 @@ class Sandbox:
         return pid
 
     def enter(self, container: ContainerSpec) -> None:
-        """In the child, just before exec: everything but the descriptors, the session and the signals."""
+        """In the child, just before exec: sets up everything except descriptors, session and signals."""
         try:
             self._enter(container)
         except OSError as error:
@@ -257,10 +262,10 @@ class Sandbox:
             if self._network is not None:
                 linux.setns(self._network.namespace, linux.CLONE_NEWNET)
             linux.unshare(linux.CLONE_NEWNS)
-            rootfs.build_root(self._build_wishes(container))
+            rootfs.build_root(self._build_root_options(container))
             _make_directory(container.directory)
             if self.pod.level == USER:
-                security.map_identity(container, _ground.user, _ground.group)
+                security.map_identity(container, _inherited.user, _inherited.group)
                 security.limit_inside(container, self.pod.limits.pids)
             else:
                 security.limit(container)
@@ -269,9 +274,9 @@ class Sandbox:
         if self.pod.level != PLAIN:
             security.seal(container)
 
-    def _build_wishes(self, container: ContainerSpec) -> rootfs.Wishes:
+    def _build_root_options(self, container: ContainerSpec) -> rootfs.RootOptions:
         is_root = self.pod.level == FULL
-        return rootfs.Wishes(
+        return rootfs.RootOptions(
             mounts=(*self._etc, self._build_message_mount(container), *container.mounts),
             hide=(*self.pod.hide, *(list_closed(container) if is_root else ())),
             writable=self.pod.host_writable,
@@ -288,7 +293,7 @@ class Sandbox:
         return Mount(container.message_path, self.paths.message(container.name, container.attempt))
 
     def _copy_shm(self, container: ContainerSpec) -> int:
-        """All containers share it; on kernels that cannot copy a detached tree, each has its own."""
+        """All containers share /dev/shm; on kernels that cannot copy a detached tree, each has its own."""
         try:
             return linux.copy_tree(self._shm)
         except OSError:
@@ -298,7 +303,7 @@ class Sandbox:
         return self.pod.shm_bytes or (memory or self.pod.limits.memory) // 2
 
     def join(self, container: ContainerSpec, pidfd: int) -> None:
-        """In a forked child that becomes an `exec` in the running container whose main process `pidfd` is."""
+        """In a forked child: joins the running container whose main process is `pidfd`, for `exec`."""
         if self.pod.level == PLAIN:
             self.enter(container)
             return
@@ -333,23 +338,23 @@ class Sandbox:
         self._group.join(container.name, unified=not self._born_inside)
 
     def _pin(self, limits: ResourceLimits) -> None:
-        """Without a cpu controller a limit becomes a set of processors, spread by the Pod's uid."""
+        """Without a cpu controller, limits the process to a set of processors, chosen by the Pod's uid."""
         millis = limits.cpu_millis or self.pod.limits.cpu_millis
         available = sorted(os.sched_getaffinity(0))
         wanted = -(-millis // 1000)
-        if millis and wanted < len(available) and (self._group is None or "cpu" not in _ground.hierarchies.limits):
+        if millis and wanted < len(available) and (self._group is None or "cpu" not in _inherited.hierarchies.limits):
             first = zlib.crc32(self.pod.uid.encode()) % len(available)
             os.sched_setaffinity(0, [available[(first + step) % len(available)] for step in range(wanted)])
 
     def open_socket(self) -> socket.socket:
-        """A TCP socket that lives in the Pod's network, neither bound nor connected."""
+        """A TCP socket in the Pod's network, neither bound nor connected."""
         if self._network is None:
             return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         return network.open_socket(self._network.namespace, may_return=self._may_return)
 
     @property
     def connect_address(self) -> str:
-        """Where a server inside the Pod is reached with such a socket."""
+        """The address at which such a socket reaches a server inside the Pod."""
         return "127.0.0.1"
 
     @property
@@ -358,11 +363,12 @@ class Sandbox:
         return self._network.listeners if self._network is not None else self._host_listeners
 
     def serve(self) -> int:
-        """Forks the relay that serves all listeners; its pid. When it died, watch the listeners again."""
+        """Forks the relay for all listeners and returns its pid. When it has died, watch the listeners again."""
         return relay.start(self.listeners, self.pod.relays)
 
     def kill(self, container: str) -> bool:
-        """SIGKILL to every process of the container, however it detached itself. False: not possible at this level."""
+        """Sends SIGKILL to every process of the container, including detached ones. False: not possible at this
+        level."""
         return self._group is not None and self._group.kill(container)
 
     def freeze(self, *, frozen: bool) -> bool:
@@ -370,7 +376,7 @@ class Sandbox:
         return self._group is not None and self._group.freeze(frozen=frozen)
 
     def was_oom_killed(self, container: str) -> bool:
-        """Since the last time this was asked for the container."""
+        """Whether a process was OOM-killed since the last call for this container."""
         if self._group is None:
             return False
         before, now = self._oom_kills.get(container, 0), self._group.count_oom_kills(container)
@@ -378,14 +384,15 @@ class Sandbox:
         return now > before
 
     def needs_watch(self, limits: ResourceLimits) -> bool:
-        """A limit of memory or pids that nobody enforces: `list_over_limit` must be called about once a second."""
-        enforced = _ground.hierarchies.limits if self._group is not None else frozenset[str]()
+        """Whether a memory or pid limit is not enforced by the kernel, so that `list_over_limit` must be called about
+        once a second."""
+        enforced = _inherited.hierarchies.limits if self._group is not None else frozenset[str]()
         if (limits.memory or self.pod.limits.memory) and "memory" not in enforced:
             return True
         return bool(self.pod.limits.pids) and "pids" not in enforced
 
     def list_over_limit(self, running: Mapping[int, tuple[str, int]]) -> dict[str, str]:
-        """`running`: pid of the main process -> (container, bytes). The containers that use more than they may, each
+        """`running`: pid of the main process -> (container, bytes). Returns the containers that exceed a limit, each
         with "memory" or "pids"."""
         owner: dict[int, str] = {}
         used: dict[str, int] = {}
@@ -408,12 +415,12 @@ class Sandbox:
         return over
 
     def _measure_unmapped(self, processes: Sequence[ProcessUsage]) -> int:
-        """Shared memory beyond what processes have mapped, which is counted with them."""
+        """Shared memory in addition to what processes have mapped, which is counted with them."""
         shared = self._measure_shm() + measure_unnamed(processes, own_ipc=self.pod.level != PLAIN)
         return max(0, shared - sum(process.shared_bytes for process in processes))
 
     def _measure_shm(self) -> int:
-        """Files in /dev/shm are memory that no process need have mapped."""
+        """Files in /dev/shm are memory even if no process has them mapped."""
         if self._shm < 0:
             return 0
         try:
@@ -423,7 +430,7 @@ class Sandbox:
         return (found.f_blocks - found.f_bfree) * found.f_frsize
 
     def read_stats(self) -> Stats:
-        """Of the whole Pod."""
+        """Usage of the whole Pod."""
         processes = list_processes()
         usage = self._group.read_usage() if self._group is not None else cgroups.GroupUsage(None, None)
         cpu = sum(process.cpu_ns for process in processes) if usage.cpu_ns is None else usage.cpu_ns
@@ -431,7 +438,7 @@ class Sandbox:
         return Stats(cpu, rss, len(processes))
 
     def close(self) -> None:
-        """Everything that `build_pod` made is gone. The processes of the Pod have ended before."""
+        """Removes everything that `build_pod` created. All processes of the Pod have exited before."""
         if self._network is not None:
             for handle in (self._network.namespace, *self._network.listeners):
                 os.close(handle)
@@ -447,14 +454,14 @@ class Sandbox:
         clean_up(self.paths)
 
     def _open_layers(self) -> None:
-        """Overlays leave directories that not even their owner may list; whoever removes the Pod's directory must."""
+        """Overlays leave directories that not even their owner may list; makes them removable."""
         for path in glob.glob(f"{glob.escape(self.paths.directory)}/scratch/*/layer*/work/work"):
             os.chmod(path, 0o700)
 
 
 def list_closed(container: ContainerSpec, stat: Callable[[str], os.stat_result] = os.stat) -> list[str]:
-    """Directories that the container's own user may not enter and that hold what is mounted for it (an environment in
-    root's home). It sees nothing there but its mounts, and without this not even those."""
+    """Directories that the container's user may not enter, but that contain mounts for it (e.g. an environment in
+    root's home). Only the mounts are visible there; without this not even those would be."""
     if not container.run_as_user:
         return []
     groups = {container.run_as_group or 0, *container.groups}
@@ -488,11 +495,11 @@ def _change_plain_identity(container: ContainerSpec) -> None:
 
 
 def _make_directory(path: str) -> None:
-    """A working directory that the image would have brought is made, where it can be."""
+    """Creates a working directory that the image would have contained, if possible."""
     try:
         os.close(rootfs.make_point(path))
     except OSError:
-        return  # the change into it says why
+        return  # changing into it reports the error
 
 
 def _change_directory(path: str) -> None:

@@ -1,13 +1,13 @@
-"""Control groups of Pods: limits, usage, out-of-memory kills, and the one way to kill a tree that nobody escapes.
+"""Control groups of Pods: limits, usage, OOM kills, and killing all processes of a Pod reliably.
 
-`parse_hierarchies` says what this process may use: the unified hierarchy (v2) with its controllers, v1 hierarchies, or
-both, as on machines where v2 is mounted without controllers (then it still has `cgroup.kill`). A Pod has one group
-per hierarchy below the node's group, and each container one below that; between the node's and the Pod's there may be
-one that all Pods of a tenant share, so that many of them together cannot take more than the tenant has. A group is made
-only where it limits something, or where it lets us kill: every mkdir costs time at each start.
+`parse_hierarchies` finds what this process may use: the unified hierarchy (v2) with its controllers, v1 hierarchies, or
+both, as on machines where v2 is mounted without controllers (it still has `cgroup.kill`). A Pod has one group per
+hierarchy below the node's group, and each container one below that. Between the node's and the Pod's there may be a
+group that all Pods of a tenant share, which limits them together. A group is created only where it limits something or
+can be used to kill, because every mkdir slows down each start.
 
-The shim itself never joins: it must survive the Pod's running out of memory. What cannot be limited here is watched by
-the shim (`sandbox.py`), and the node says which.
+The shim itself never joins, because it must survive when the Pod runs out of memory. The shim enforces limits that
+cannot be set here (`build.py`), and the node reports which those are.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ NODE_GROUP = "trainmaster"
 _PERIOD_US = 100_000
 _CONTROLLERS = ("memory", "cpu", "pids")
 _OPTIONAL = (".swap.max", ".memsw.limit_in_bytes", ".tcp.limit_in_bytes")
-"""Where the kernel does not count swap, or the memory of sockets."""
+"""Missing if the kernel does not account for swap or socket memory."""
 NO_LIMITS = ResourceLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class Hierarchies:
-    """Directories in which the node's group can be made."""
+    """Directories in which the node's group can be created."""
 
     unified: str = ""
     controllers: frozenset[str] = frozenset()
-    """Those of the unified hierarchy that can be handed down."""
+    """Controllers of the unified hierarchy that can be delegated."""
     v1: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -57,7 +57,7 @@ class Hierarchies:
         return self.controllers | frozenset(self.v1)
 
     def find(self, controller: str) -> str:
-        """Where the controller is; empty when it is nowhere."""
+        """The directory of a controller; empty if there is none."""
         return self.unified if controller in self.controllers else self.v1.get(controller, "")
 
 
@@ -68,7 +68,7 @@ class GroupUsage:
 
 
 def parse_hierarchies(mounts: str, own: str) -> Hierarchies:
-    """From the text of /proc/self/mountinfo and /proc/self/cgroup. Only directories in which we may make groups."""
+    """Parses /proc/self/mountinfo and /proc/self/cgroup. Returns only directories in which we may create groups."""
     places = dict(_parse_own(own))
     unified, controllers, v1 = "", frozenset[str](), {}
     for line in mounts.splitlines():
@@ -100,20 +100,21 @@ def _parse_own(text: str) -> list[tuple[str, str]]:
 
 
 def _choose_unified(mount: str, path: str) -> tuple[str, frozenset[str]]:
-    """Our own group, when its controllers can be handed down: it must hold no processes, and it holds us. Else the
-    topmost one, which may; else our own without controllers, where groups still let us kill."""
+    """Our own group if its controllers can be delegated, which requires that it holds no processes, and it holds us.
+    Otherwise the topmost one, where this does not matter, or else our own without controllers, where groups can still
+    be killed."""
     own = _find_writable(mount, path)
     is_top = not os.path.exists(f"{mount}/cgroup.type") and os.access(mount, os.W_OK)
     for place in dict.fromkeys((own, mount if is_top else "")):
         controllers = frozenset(_read_words(f"{place}/cgroup.controllers") & set(_CONTROLLERS)) if place else None
-        if controllers and _can_hand_down(place, controllers):
+        if controllers and _can_delegate(place, controllers):
             return place, controllers
     return own, frozenset()
 
 
-def _can_hand_down(path: str, controllers: frozenset[str]) -> bool:
+def _can_delegate(path: str, controllers: frozenset[str]) -> bool:
     try:
-        _hand_down(path, controllers)
+        _delegate(path, controllers)
     except OSError:
         return False
     return True
@@ -149,7 +150,7 @@ def _make(path: str) -> None:
 
 
 class PodGroup:
-    """The groups of one Pod. Everything here is idempotent, so that a sweep after a crash can use it too."""
+    """The groups of one Pod. All methods are idempotent, so that clean-up after a crash can use them too."""
 
     def __init__(
         self, hierarchies: Hierarchies, name: str, tenant: str = "", tenant_limits: ResourceLimits = NO_LIMITS
@@ -161,7 +162,7 @@ class PodGroup:
 
     @property
     def paths(self) -> list[str]:
-        """Every group that the Pod may have; those of its containers lie below."""
+        """All groups that the Pod may have; those of its containers are below them."""
         return [f"{base}/{NODE_GROUP}/{self._name}" for base in self._hierarchies.bases]
 
     def build(self, limits: ResourceLimits) -> None:
@@ -179,7 +180,7 @@ class PodGroup:
             try:
                 os.mkdir(pod, 0o755)
             except FileNotFoundError:
-                _make(node)  # and the last Pod's end may take it away again
+                _make(node)  # the end of the last Pod may remove it again
                 if self._tenant:
                     with contextlib.suppress(FileNotFoundError):
                         _make(f"{node}/{self._tenant}")
@@ -189,17 +190,18 @@ class PodGroup:
             break
         if base == self._hierarchies.unified and self._hierarchies.controllers:
             for path in (base, node, *([f"{node}/{self._tenant}"] if self._tenant else ()), pod):
-                _hand_down(path, self._hierarchies.controllers)
+                _delegate(path, self._hierarchies.controllers)
 
     def _limit_tenant(self) -> None:
-        """Once the Pod's own group holds the tenant's in place, and before anything of the Pod runs."""
+        """Called once the Pod's group exists, which keeps the tenant's group in place, and before anything of the Pod
+        runs."""
         if not self._tenant:
             return
         values = list_values(self._hierarchies, self._tenant_limits)
         memory = self._hierarchies.v1.get("memory", "")
         if memory and self._tenant_limits.memory:
             values.append((memory, "memory.kmem.tcp.limit_in_bytes", self._tenant_limits.memory // 4))
-        # Twice: memory may not be raised above memory with swap, nor that be lowered below memory.
+        # Twice, because memory must never exceed memory with swap in between.
         for last in (False, True):
             values = [entry for entry in values if not self._try_tenant_limit(*entry, last=last)]
 
@@ -209,24 +211,26 @@ class PodGroup:
         except OSError as error:
             if error.errno == errno.ENOENT and name.endswith(_OPTIONAL):
                 return True
-            # EBUSY: more is in use than a lowered limit allows; what runs goes on, and what is new finds no room.
+            # EBUSY: more is in use than the lowered limit; running processes continue, new allocations fail.
             if error.errno not in (errno.EBUSY, errno.EINVAL) or (last and error.errno != errno.EBUSY):
                 raise
             return False
         return True
 
     def renew(self, container: str) -> bool:
-        """Before another attempt: a group that was killed once kills whatever is born into it (seen on 6.18)."""
+        """Recreates a group before another attempt: a killed group kills every process that is created in it (seen on
+        6.18)."""
         if not self._hierarchies.unified:
             return False
         try:
             os.rmdir(self._path(self._hierarchies.unified, container))
         except OSError:
-            return False  # there is none yet, or somebody is in it
+            return False  # it does not exist yet, or is not empty
         return True
 
     def prepare(self, container: str, limits: ResourceLimits) -> int:
-        """In the shim, before the fork: the container's groups. A descriptor of the unified one, -1 without."""
+        """In the shim, before the fork: creates the container's groups. Returns a descriptor of the unified one, or
+        -1."""
         for base in self._list_needed(limits):
             self._make_pod(base)
             _make(f"{base}/{NODE_GROUP}/{self._name}/{container}")
@@ -236,13 +240,13 @@ class PodGroup:
         return os.open(self._path(self._hierarchies.unified, container), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def join(self, container: str, *, unified: bool) -> None:
-        """In the child, which has one thread: `tasks` of v1 moves it at once, `cgroup.procs` would wait for a lock."""
+        """In the child, which has one thread: v1 `tasks` moves it at once, `cgroup.procs` would wait for a lock."""
         if unified and self._hierarchies.unified:
             _write(f"{self._path(self._hierarchies.unified, container)}/cgroup.procs", 0)
         for base in self._hierarchies.bases:
             if base == self._hierarchies.unified:
                 continue
-            # Where the Pod as a whole is limited and this container is not, it belongs into the Pod's own group.
+            # If only the Pod as a whole is limited, the container belongs to the Pod's own group.
             for path in (self._path(base, container), self._path(base, "")):
                 try:
                     _write(f"{path}/tasks", 0)
@@ -251,11 +255,11 @@ class PodGroup:
                 break
 
     def kill(self, container: str = "") -> bool:
-        """Everything in the container's group, or in the Pod's. False where the kernel has no `cgroup.kill` for us."""
+        """Kills everything in the container's or the Pod's group. False if the kernel has no `cgroup.kill` for us."""
         return bool(self._hierarchies.unified) and kill_group(self._path(self._hierarchies.unified, container))
 
     def freeze(self, *, frozen: bool) -> bool:
-        """Everything of the Pod; it can be killed all the same. False where the kernel lets us freeze nothing."""
+        """Freezes the Pod; frozen processes can still be killed. False if the kernel does not support it."""
         if not self._hierarchies.unified:
             return False
         try:
@@ -269,7 +273,7 @@ class PodGroup:
         name = "memory.events" if base == self._hierarchies.unified else "memory.oom_control"
         path = self._path(base, container)
         if not os.path.exists(path):
-            path = self._path(base, "")  # where only the Pod is limited, or its tenant
+            path = self._path(base, "")  # if only the Pod or its tenant is limited
         return _read_key(f"{path}/{name}", "oom_kill") if base else 0
 
     def read_usage(self) -> GroupUsage:
@@ -293,7 +297,7 @@ class PodGroup:
         return f"{path}/{container}" if container else path
 
     def _list_needed(self, limits: ResourceLimits) -> list[str]:
-        """Where this needs a group: always where it lets us kill, and where something is limited."""
+        """The hierarchies that need a group: those that can kill, and those that limit something."""
         needed = {self._hierarchies.unified}
         wanted = {"memory": limits.memory, "cpu": limits.cpu_millis or limits.cpu_shares_millis, "pids": limits.pids}
         for controller, limit in wanted.items():
@@ -314,7 +318,7 @@ class PodGroup:
 
 
 def list_values(hierarchies: Hierarchies, limits: ResourceLimits) -> list[tuple[str, str, str | int]]:
-    """(hierarchy, file, value) for every limit that can be set here."""
+    """(hierarchy, file, value) for every limit that can be set."""
     values: list[tuple[str, str, str | int]] = []
     two = hierarchies.controllers
     memory, cpu, pids = (hierarchies.find(name) for name in _CONTROLLERS)
@@ -322,7 +326,7 @@ def list_values(hierarchies: Hierarchies, limits: ResourceLimits) -> list[tuple[
         if "memory" in two:
             values += [(memory, "memory.max", limits.memory), (memory, "memory.swap.max", 0)]
         else:
-            # The second is memory and swap together; it must never be less than the first.
+            # The second is memory plus swap; it must never be less than the first.
             values.append((memory, "memory.limit_in_bytes", limits.memory))
             values.append((memory, "memory.memsw.limit_in_bytes", limits.memory))
     if cpu and limits.cpu_millis:
@@ -342,22 +346,23 @@ def list_values(hierarchies: Hierarchies, limits: ResourceLimits) -> list[tuple[
     return values
 
 
-def _hand_down(path: str, controllers: frozenset[str]) -> None:
-    """Lets groups below `path` use the controllers. Refused while processes are in it, except in the topmost one."""
+def _delegate(path: str, controllers: frozenset[str]) -> None:
+    """Enables the controllers for groups below `path`. The kernel refuses this while it contains processes, except at
+    the top."""
     missing = controllers - _read_words(f"{path}/cgroup.subtree_control")
     if missing:
         _write(f"{path}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
 
 
 def remove_group(path: str) -> None:
-    """A Pod's group and those below it, once no process is in them."""
+    """Removes a Pod's group and those below it, once they contain no processes."""
     if os.path.isdir(path):
         for entry in os.scandir(path):
             if entry.is_dir(follow_symlinks=False):
                 _remove(entry.path)
         _remove(path)
         parent = os.path.dirname(path)
-        with contextlib.suppress(OSError):  # the tenant's group and the node's own, when this was the last Pod
+        with contextlib.suppress(OSError):  # the tenant's and the node's group, if this was the last Pod
             while os.path.basename(parent) != NODE_GROUP:
                 os.rmdir(parent)
                 parent = os.path.dirname(parent)
@@ -373,7 +378,7 @@ def kill_group(path: str) -> bool:
 
 
 def _remove(path: str) -> None:
-    """Waits briefly: a killed process leaves its group a little later."""
+    """Retries briefly: a killed process leaves its group with a delay."""
     for pause in (0.001, 0.005, 0.02, 0.1, 0.5, 0):
         try:
             os.rmdir(path)

@@ -1,7 +1,7 @@
-"""A container's /dev: the usual nodes, its own terminals and shared memory, and the devices that it was given.
+"""A container's /dev: the usual nodes, its own terminals and shared memory, and the devices assigned to it.
 
-Root makes the nodes; a user namespace may not, and binds those of the machine. There is no node for anything else, and
-a container cannot make one (security.py): a GPU that was not leased cannot be opened.
+Root creates the nodes; in a user namespace those of the machine are bind-mounted. There are no other nodes, and a
+container cannot create any (security.py): a GPU that is not assigned cannot be opened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_EXEC = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 
 
 def make_shm(size: int) -> int:
-    """Shared memory of a Pod as a detached tree."""
+    """A Pod's shared memory as a detached mount."""
     return linux.make_tree("tmpfs", {"mode": "1777", "size": str(size or DEFAULT_SHM)}, _NO_EXEC)
 
 
@@ -41,7 +41,7 @@ def build_dev(target: str, devices: Sequence[str], shm: int, *, make_nodes: bool
     for name, link in _LINKS.items():
         os.symlink(link, f"{target}/{name}")
     os.mkdir(f"{target}/pts")
-    # The machine has 4096 terminals for all: a Pod must not take them away from others.
+    # The machine has 4096 terminals in total; limit how many one Pod can take.
     options = "newinstance,ptmxmode=0666,mode=620,max=512"
     linux.mount("devpts", f"{target}/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, options)
     os.mkdir(f"{target}/shm")

@@ -1,8 +1,8 @@
-"""Where the proxy of a Pod may lead, judged by address.
+"""Decides which addresses a Pod's proxy may connect to.
 
-A name is resolved once, every address is judged, and the connection is made to the address that was judged: a name
-that means something else a moment later gains nothing. How an address is spelled (decimal, octal, IPv6 around IPv4)
-does not matter, because what is judged is what the system would connect to.
+A name is resolved once, every address is checked, and the connection is made to the address that was checked, so that
+DNS rebinding has no effect. The notation of an address (decimal, octal, IPv4-mapped IPv6) does not matter, because the
+check is on the address that the system would connect to.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import ipaddress
 import socket
 
 LAN = "lan"
-"""Everything but this machine itself."""
+"""Everything except this machine itself."""
 INTERNET = "internet"
 """Public addresses only, and none of this machine's."""
 NONE = "none"
-"""Nothing but what the owner has opened."""
+"""Nothing except what the owner has allowed."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _TRANSLATED = tuple(ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"))
-"""IPv6 addresses that stand for IPv4 ones: NAT64, 6to4, Teredo. A gateway would lead to the latter."""
+"""IPv6 addresses that a gateway translates to IPv4: NAT64, 6to4, Teredo."""
 
 
 def parse_address(text: str) -> Address:
-    """As an address that is judged: without a zone, and as IPv4 where it is that in an IPv6 coat."""
+    """Drops the zone, and converts IPv4-mapped addresses to IPv4."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return address if mapped is None else mapped
 
 
 def find_refusal(address: Address, reach: str) -> str:
-    """Why a Pod is not let through to it, to be put behind the address; "" when it is. `reach` "": the owner's jobs,
-    which may use all but the loopback of this machine."""
+    """Why a Pod may not connect to the address, as the rest of a sentence that begins with it; "" if it may. `reach` ""
+    is for the owner's jobs, which may connect to anything except this machine's loopback."""
     if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
         return "belongs to the machine itself: Pods are not let through to it"
     if not reach:
@@ -56,7 +56,7 @@ def find_refusal(address: Address, reach: str) -> str:
 
 
 def is_own(address: Address) -> bool:
-    """Whether it leads to this machine: whatever interface has it, and whatever is routed to it."""
+    """Whether the address leads to this machine: it belongs to an interface, or is routed to it."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     return _can_bind(family, str(address)) or _answers_itself(family, str(address))
 
@@ -71,7 +71,7 @@ def _can_bind(family: socket.AddressFamily, address: str) -> bool:
 
 
 def _answers_itself(family: socket.AddressFamily, address: str) -> bool:
-    """No packet is sent: the system only chooses a route, and what it would send from."""
+    """Asks the system for the route and source address; no packet is sent."""
     with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))
         return bool(ipaddress.ip_address(str(probe.getsockname()[0])) == ipaddress.ip_address(address))
@@ -79,7 +79,7 @@ def _answers_itself(family: socket.AddressFamily, address: str) -> bool:
 
 
 def _binds_anything(family: socket.AddressFamily) -> bool:
-    """A machine with this setting lets everybody bind what it does not have."""
+    """With this setting of the machine, addresses that it does not have can be bound too."""
     version = "ipv4" if family == socket.AF_INET else "ipv6"
     try:
         with open(f"/proc/sys/net/{version}/ip_nonlocal_bind") as stream:
@@ -89,7 +89,7 @@ def _binds_anything(family: socket.AddressFamily) -> bool:
 
 
 def is_opened(allow: tuple[str, ...], host: str, port: int, address: Address | None = None) -> bool:
-    """Whether the owner has opened it: `host:port`, or an address or network with or without a port."""
+    """Whether the owner has allowed it: `host:port`, or an address or network with or without a port."""
     name = host.lower().rstrip(".")
     for entry in allow:
         place, number = split_entry(entry)
@@ -105,7 +105,7 @@ def is_opened(allow: tuple[str, ...], host: str, port: int, address: Address | N
 
 
 def split_entry(entry: str) -> tuple[str, int]:
-    """(host, address or network; port or 0). ValueError when it is none."""
+    """(host, address or network; port or 0). Raises ValueError."""
     text = entry.strip().lower()
     if _find_network(text.strip("[]")) is not None:
         return text.strip("[]"), 0

@@ -1,8 +1,8 @@
-"""The files in /etc that make a Pod a machine of its own: hosts, hostname, resolv.conf, nsswitch.conf.
+"""The files in /etc that a Pod has of its own: hosts, hostname, resolv.conf, nsswitch.conf.
 
-They lie in the Pod's directory and are bound over the machine's. The bind pins the file, so a new version must be
-written into the old one, and so that no reader sees half of it: one write of a block that is padded with newlines and
-never shrinks.
+They are in the Pod's directory and bind-mounted over the machine's. A bind mount refers to the file and not its name,
+so an update must overwrite the file, and atomically for readers: with one write of a block that is padded with newlines
+and never shrinks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainmaster.shim.protocol import OWN_NETWORK, Mount, SandboxSpec, write_who
 
 _BLOCK = 4096
 _MOST = 1 << 20
-"""A Pod whose user may write the file can make it as long as it likes; so much of it is overwritten."""
+"""A Pod whose user may write the file can make it arbitrarily long; this much of it is overwritten."""
 _LOCAL = (("127.0.0.1", "localhost"), ("::1", "localhost", "ip6-localhost", "ip6-loopback"))
 _RESOLV = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
 
@@ -26,22 +26,23 @@ def build_hosts(lines: Sequence[Sequence[str]], at_least: int = 0) -> bytes:
 
 
 def build_nsswitch(machine: str) -> str:
-    """The machine's own, with names from files only: its name servers cannot be reached, and asking takes 10 s."""
+    """The machine's file, but names are looked up in files only: its name servers cannot be reached, and trying takes
+    10 s."""
     kept = [line for line in machine.splitlines() if not line.strip().startswith("hosts:")]
     return "\n".join((*kept, "hosts: files", ""))
 
 
 def write_common(place: str) -> None:
-    """Once per zygote: the files that are the same in all Pods. Read-only there, so that no Pod changes another's."""
+    """Called once per zygote: writes the files that are the same in all Pods. They are read-only there."""
     os.makedirs(place, exist_ok=True)
     files = {"resolv.conf": _RESOLV, "nsswitch.conf": build_nsswitch(_read_machine("/etc/nsswitch.conf"))}
     for name, text in files.items():
         write_whole(f"{place}/{name}", text.encode())
-        os.chmod(f"{place}/{name}", 0o644)  # whatever the umask says: Pods have other users
+        os.chmod(f"{place}/{name}", 0o644)  # regardless of the umask: Pods have other users
 
 
 def write_files(directory: str, pod: SandboxSpec, common: str) -> list[Mount]:
-    """Writes the Pod's own to `directory`/etc; the mounts that put all of them in place."""
+    """Writes the Pod's own files to `directory`/etc and returns the mounts for all of them."""
     place = f"{directory}/etc"
     os.makedirs(place, exist_ok=True)
     _write(f"{place}/hosts", build_hosts(pod.hosts))
@@ -55,7 +56,7 @@ def write_files(directory: str, pod: SandboxSpec, common: str) -> list[Mount]:
 
 
 def rewrite_hosts(directory: str, lines: Sequence[Sequence[str]]) -> None:
-    """By the control plane, while the Pod runs. FileNotFoundError: it has no such file (yet, or any more)."""
+    """Called by the control plane while the Pod runs. Raises FileNotFoundError if the Pod has no such file."""
     path = f"{directory}/etc/hosts"
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -1,8 +1,8 @@
-"""The Linux calls that the standard library lacks: namespaces, mounts, capabilities, clone3, seccomp.
+"""Linux system calls that the standard library lacks: namespaces, mounts, capabilities, clone3, seccomp.
 
-Thin: one function per call, an OSError with the call's name when the kernel refuses. Used by the zygote, shims
-and the probe, all single-threaded. Numbers are those of x86-64 and arm64; elsewhere the calls fail with ENOSYS and the
-probe finds that only the plain level is possible.
+One thin function per call, which raises an OSError with the call's name. Used by the zygote, shims and the probe, all
+single-threaded. The numbers are those of x86-64 and arm64; elsewhere the calls fail with ENOSYS and the probe finds
+that only the plain level is possible.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _libc.unshare.argtypes = [ctypes.c_int]
 _libc.setns.argtypes = [ctypes.c_int, ctypes.c_int]
 _libc.prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
 _libc.syscall.restype = ctypes.c_long
-# Keeps the interpreter's lock through the call: the child of clone3 must find it in its own hands.
+# Holds the GIL during the call, so that the child of clone3 holds it too.
 _locked = ctypes.PyDLL(None, use_errno=True)
 _locked.syscall.restype = ctypes.c_long
 
@@ -128,7 +128,7 @@ def umount(target: str, flags: int = MNT_DETACH) -> None:
 
 
 def bind(source: str, target: str) -> None:
-    """With everything that is mounted below the source."""
+    """Includes everything that is mounted below the source."""
     mount(source, target, None, MS_BIND | MS_REC)
 
 
@@ -137,26 +137,26 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
-    """Linux 5.6 and later. `resolve` says which links may be followed, and how far."""
+    """Linux 5.6 and later. `resolve` restricts which links are followed."""
     how = struct.pack("=QQQ", flags, 0, resolve)
     number = _number("openat2")
     return _check(_libc.syscall(number, directory, os.fsencode(path), how, len(how)), f"open {path}")
 
 
 def open_tree(path: str) -> int:
-    """A detached copy of what is mounted at `path` and below, to be put anywhere with `move_mount`."""
+    """A detached copy of the mounts at `path` and below, to be attached with `move_mount`."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
     return _check(_libc.syscall(_number("open_tree"), _AT_FDCWD, _encode(path), flags), f"open_tree {path}")
 
 
 def copy_tree(tree: int) -> int:
-    """As `open_tree`, of what a descriptor stands for; of a detached tree Linux 6.15 and later can do it."""
+    """Like `open_tree`, for a descriptor. Copying a detached tree requires Linux 6.15."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_EMPTY_PATH | _AT_RECURSIVE
     return _check(_libc.syscall(_number("open_tree"), tree, b"", flags), "open_tree")
 
 
 def make_tree(kind: str, options: dict[str, str], flags: int) -> int:
-    """A new file system as a detached tree. An option without a value is a flag."""
+    """A new file system as a detached mount. An option without a value is a flag."""
     handle = _check(_libc.syscall(_number("fsopen"), kind.encode(), 1), f"fsopen {kind}")
     try:
         for name, value in options.items():
@@ -166,14 +166,14 @@ def make_tree(kind: str, options: dict[str, str], flags: int) -> int:
                 _libc.syscall(_number("fsconfig"), handle, command, name.encode(), text, 0), f"{kind} {name}={value}"
             )
         _check(_libc.syscall(_number("fsconfig"), handle, _FSCONFIG_CREATE, None, None, 0), f"make {kind} {options}")
-        # The flags of the old interface have the same bits in the new one, as far as we use them.
+        # The flags that we use have the same bits in the old and the new interface.
         return _check(_libc.syscall(_number("fsmount"), handle, 1, flags), f"fsmount {kind}")
     finally:
         os.close(handle)
 
 
 def move_mount(tree: int, target: str | int) -> None:
-    """On a path, or on what a descriptor stands for."""
+    """Attaches it to a path, or to what a descriptor refers to."""
     if isinstance(target, int):
         where, name, flags = target, b"", _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH
     else:
@@ -182,7 +182,7 @@ def move_mount(tree: int, target: str | int) -> None:
 
 
 def set_read_only(path: str | int) -> None:
-    """The mount at `path` (or the detached tree) and all below it; other flags stay as they are, as they must."""
+    """Makes the mount at `path` (or the detached tree) and everything below it read-only; other flags are kept."""
     attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
     if isinstance(path, int):
         where, name, flags = path, b"", _AT_RECURSIVE | _AT_EMPTY_PATH
@@ -210,7 +210,7 @@ def set_subreaper() -> None:
 
 
 def set_dumpable(dumpable: bool) -> None:
-    """Not dumpable: others of the same uid cannot look into this process through /proc."""
+    """If not dumpable, other processes of the same uid cannot inspect this one through /proc."""
     prctl(_PR_SET_DUMPABLE, int(dumpable))
 
 
@@ -220,14 +220,14 @@ def set_process_name(name: str) -> None:
 
 
 def keep_capabilities(kept: int) -> None:
-    """Drops all but the bits in `kept`, for this process and whatever it executes."""
+    """Drops all capabilities that are not in `kept`, for this process and everything it executes."""
     for number in range(64):
         if kept >> number & 1:
             continue
         try:
             prctl(_PR_CAPBSET_DROP, number)
         except OSError as error:
-            if error.errno == errno.EINVAL:  # beyond the last one that this kernel knows
+            if error.errno == errno.EINVAL:  # beyond the last capability of this kernel
                 break
             raise
     prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
@@ -235,7 +235,7 @@ def keep_capabilities(kept: int) -> None:
 
 
 def set_capabilities(kept: int) -> None:
-    """Of this process only: what it executes is given what the bounding set and its user allow."""
+    """For this process only; programs it executes get what the bounding set and their user allow."""
     low, high = kept & 0xFFFFFFFF, kept >> 32
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     data = struct.pack("=IIIIII", low, low, 0, high, high, 0)
@@ -243,7 +243,7 @@ def set_capabilities(kept: int) -> None:
 
 
 def install_seccomp(program: bytes) -> None:
-    """`program` is an array of struct sock_filter. Needs no_new_privs, or CAP_SYS_ADMIN."""
+    """`program` is an array of struct sock_filter. Requires no_new_privs or CAP_SYS_ADMIN."""
     buffer = ctypes.create_string_buffer(program, len(program))
     head = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer)))
     prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(head))
@@ -253,15 +253,15 @@ _thread_word = [0]
 
 
 def keep_thread_number() -> None:
-    """From now on a cloned child knows its own thread number, as the C library's fork has it; needed where the child
-    goes on without exec. OSError on a kernel without checkpoint support."""
+    """Makes cloned children update their thread id, as the C library's fork does; required if the child continues
+    without exec. Raises OSError on kernels without checkpoint support."""
     word = ctypes.c_ulong(0)
     prctl(_PR_GET_TID_ADDRESS, ctypes.addressof(word))
     _thread_word[:] = [word.value]
 
 
 class CommandArea:
-    """Where /proc/<pid>/cmdline and environ are read from. Made before a fork, used after it."""
+    """The memory from which /proc/<pid>/cmdline and environ are read. Created before a fork, used after it."""
 
     def __init__(self) -> None:
         with open("/proc/self/stat", "rb") as stream:
@@ -271,7 +271,7 @@ class CommandArea:
         self._kept: ctypes.Array[ctypes.c_char] | None = None
 
     def show(self, argv: bytes, environ: bytes) -> None:
-        """Each word ends with a NUL. What others read is what an exec would have left there."""
+        """Sets what other processes read there, as exec would. Each word ends with a NUL."""
         self._kept = ctypes.create_string_buffer(argv + environ, len(argv) + len(environ))
         start = ctypes.addressof(self._kept)
         middle, end = start + len(argv), start + len(argv) + len(environ)
@@ -285,10 +285,10 @@ class CommandArea:
 
 
 def clone(flags: int, group: int = -1) -> tuple[int, int]:
-    """As fork: (pid, pidfd) in the parent, (0, -1) in the child. One thread only.
+    """Like fork: returns (pid, pidfd) in the parent, (0, -1) in the child. Single-threaded processes only.
 
-    `group` is a directory of the unified control groups in which the child begins its life. To be moved there later
-    would cost it a grace period of the kernel's, some 10 ms.
+    `group` is a directory of the unified hierarchy in which the child starts. Moving it there later would take an RCU
+    grace period, about 10 ms.
     """
     pidfd = ctypes.c_int(-1)
     flags |= _CLONE_PIDFD | (_CLONE_INTO_CGROUP if group >= 0 else 0)
@@ -313,7 +313,7 @@ def clone(flags: int, group: int = -1) -> tuple[int, int]:
 
 
 def write_id_maps(inside_user: int, outside_user: int, inside_group: int, outside_group: int) -> None:
-    """After `unshare(CLONE_NEWUSER)`: one uid and one gid, which needs no privilege."""
+    """After `unshare(CLONE_NEWUSER)`: maps one uid and one gid, which needs no privilege."""
     for name, content in (
         ("setgroups", "deny"),
         ("uid_map", f"{inside_user} {outside_user} 1"),
@@ -331,5 +331,5 @@ def open_namespace(kind: str, pid: int | str = "self") -> int:
 
 
 def is_clock_synchronised() -> bool:
-    """Whether somebody (NTP, the hypervisor) disciplines the machine's clock."""
+    """Whether NTP or the hypervisor synchronizes the machine's clock."""
     return int(_libc.adjtimex(ctypes.create_string_buffer(256))) != _TIME_ERROR

@@ -1,6 +1,6 @@
-"""Raw rtnetlink, as much as a switch and its Pods need: bridge, veth, address, up, list.
+"""Minimal rtnetlink for a switch and its Pods: bridge, veth, address, up, list.
 
-A socket stays in the network namespace in which it was opened; `network.py` lives from that. One request, one answer.
+A socket stays in the network namespace in which it was opened, which `network.py` relies on. One request, one answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def attribute(kind: int, value: bytes | str | int) -> bytes:
 
 
 def _link(flags: int = 0, index: int = 0) -> bytes:
-    """struct ifinfomsg; the flags that are set are also the ones that change."""
+    """struct ifinfomsg; the change mask equals the flags."""
     return struct.pack("=BxHiII", 0, 0, index, flags, flags)
 
 
@@ -54,7 +54,8 @@ class Netlink:
     def add_pair(
         self, name: str, peer: str, *, bridge: int, mtu: int, peer_namespace: int = -1, mac: bytes = b""
     ) -> None:
-        """A veth: `name` here, up and a port of `bridge`; `peer` in the other namespace, or here for -1."""
+        """Creates a veth pair: `name` here, up and a port of `bridge`; `peer` in the other namespace, or here for
+        -1."""
         inner = _link() + attribute(_IFLA_IFNAME, peer) + attribute(_IFLA_MTU, mtu)
         if peer_namespace >= 0:
             inner += attribute(_IFLA_NET_NS_FD, peer_namespace)

@@ -1,14 +1,15 @@
-"""The Pods' network: one switch per home in a network namespace of its own, one namespace with a veth per Pod.
+"""The Pods' network: one switch per home in its own network namespace, and one namespace with a veth per Pod.
 
-A switch has segments, bridges that nothing connects: all of the owner's Pods are on one, those of each tenant on one of
-their own. The switch's namespace has no address and forwards nothing, so no packet gets from one to another.
+A switch has segments, which are bridges that are not connected: all of the owner's Pods are on one, those of each
+tenant on another. The switch's namespace has no address and forwards nothing, so no packet crosses segments.
 
-The machine's own network is never touched. Nobody has to clean up either: the switch lives while a descriptor of it is
-open, in the zygote or in any shim, and a Pod's namespace (with its end of the veth) goes with its shim. A new zygote
-finds the switch again through the living shims (`find_switch`).
+The machine's own network is never modified, and no clean-up is needed: the switch exists while the zygote or any shim
+holds a descriptor of it, and a Pod's namespace (with its end of the veth) disappears with its shim. A new zygote finds
+the switch again through the running shims (`find_switch`).
 
-A process may enter the switch and come back as root; an ordinary user, inside a user namespace, cannot come back to
-the machine's network. `run_elsewhere` hides that: there the work is done by a short-lived child that sends descriptors.
+As root, a process can enter the switch and return; an ordinary user inside a user namespace cannot return to the
+machine's network. `run_elsewhere` hides the difference: there a short-lived child does the work and sends back
+descriptors.
 """
 
 from __future__ import annotations
@@ -27,26 +28,27 @@ from trainmaster.shim.sandbox.linux import CLONE_NEWNET, open_namespace, setns, 
 from trainmaster.shim.sandbox.netlink import Netlink
 
 MTU = 65535
-"""The largest: nothing leaves the machine, and gloo is a quarter faster than with 1500."""
+"""The maximum: no packet leaves the machine, and gloo is a quarter faster than with 1500."""
 PORTS_PER_BRIDGE = 900
-"""A Linux bridge takes 1,024 ports; some of the first one's lead to the other bridges."""
+"""A Linux bridge has at most 1,024 ports; some of the first one's connect the other bridges."""
 LONGEST_SEGMENT = 11
-"""An interface's name has 15 characters; a bridge's has its number in it."""
+"""Interface names have at most 15 characters, and a bridge's contains its number."""
 INTERFACE = "eth0"
 _LOOPBACK = 1
 RECORD = "sandbox.json"
-"""In the Pod's directory: what its sandbox holds that somebody else may have to find."""
+"""In the Pod's directory: resources of its sandbox that others may have to find."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodNetwork:
     namespace: int
     listeners: tuple[int, ...]
-    """One descriptor for each relay, in order."""
+    """One descriptor per relay, in order."""
 
 
 def run_elsewhere(work: Callable[[], Sequence[int]], *, may_return: bool) -> list[int]:
-    """Runs `work`, which changes the network namespace, and stays where we are. The descriptors that it returned."""
+    """Runs `work`, which changes the network namespace, without changing that of this process. Returns its
+    descriptors."""
     if may_return:
         home = open_namespace("net")
         try:
@@ -61,7 +63,7 @@ def run_elsewhere(work: Callable[[], Sequence[int]], *, may_return: bool) -> lis
             _answer(theirs, work)
         theirs.close()
         message, handles, _, _ = socket.recv_fds(ours, 4096, 64)
-    with contextlib.suppress(ChildProcessError):  # the shim's loop may have been faster
+    with contextlib.suppress(ChildProcessError):  # the shim's loop may have reaped it
         os.waitpid(child, 0)
     if not message.startswith(b"{"):
         raise OSError(errno.EIO, "the helper that builds the network died")
@@ -74,7 +76,7 @@ def run_elsewhere(work: Callable[[], Sequence[int]], *, may_return: bool) -> lis
 
 
 def _answer(channel: socket.socket, work: Callable[[], Sequence[int]]) -> None:
-    """In the child, which ends here whatever happens."""
+    """Runs in the child and never returns."""
     try:
         try:
             socket.send_fds(channel, [b"{}"], list(work()))
@@ -98,7 +100,7 @@ def make_switch(*, may_return: bool) -> int:
 
 
 def find_switch(pids: Sequence[tuple[str, int]]) -> int | None:
-    """The switch of an earlier zygote, from (Pod directory, pid of the living shim)."""
+    """The switch of an earlier zygote, from (Pod directory, pid of a running shim)."""
     for directory, pid in pids:
         try:
             with open(f"{directory}/{RECORD}", "rb") as stream:
@@ -113,14 +115,14 @@ def find_switch(pids: Sequence[tuple[str, int]]) -> int | None:
 
 
 def build_record(switch: int) -> dict[str, int]:
-    """What `find_switch` needs to find the switch through this shim."""
+    """The data that `find_switch` needs to find the switch through this shim."""
     return {"switch": switch, "inode": os.fstat(switch).st_ino}
 
 
 def connect_pod(
     switch: int, address: str, prefix: int, relays: Sequence[Relay], *, may_return: bool, segment: str = ""
 ) -> PodNetwork:
-    """A namespace with `address` on a segment of the switch, and a listener for each relay."""
+    """Creates a namespace with `address` on a segment of the switch, and a listener for each relay."""
     network = ipaddress.ip_network(f"{address}/{prefix}", strict=False)
     number = int(ipaddress.ip_address(address)) - int(network.network_address)
 
@@ -144,7 +146,7 @@ def _plug(link: Netlink, name: str, namespace: int, bridge: int, raw: bytes) -> 
     try:
         link.add_pair(name, INTERFACE, bridge=bridge, mtu=MTU, peer_namespace=namespace, mac=mac)
     except FileExistsError:
-        # The kernel takes namespaces down in its own time: the last owner of this address may still be on its way.
+        # The kernel removes namespaces asynchronously: the previous owner of this address may still exist.
         with contextlib.suppress(OSError):
             link.delete(name)
         link.add_pair(name, INTERFACE, bridge=bridge, mtu=MTU, peer_namespace=namespace, mac=mac)
@@ -170,8 +172,8 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def ensure_bridge(link: Netlink, number: int, segment: str = "") -> int:
-    """Index of bridge `number` of a segment of the switch we are in; all others hang on its first. Two shims may do
-    this at once."""
+    """The index of bridge `number` of a segment, created if necessary; all others are connected to the first. Two shims
+    may do this at the same time."""
     if segment and not (segment.isascii() and segment.isalnum() and len(segment) <= LONGEST_SEGMENT):
         raise OSError(errno.EINVAL, f"{segment!r} is no name for a segment")
     first, name = (f"{segment or 'br'}{'.' if segment else ''}{part}" for part in (0, number))
@@ -196,7 +198,7 @@ def _read_index(name: str) -> int:
 
 
 def open_socket(namespace: int, *, may_return: bool) -> socket.socket:
-    """A TCP socket of the Pod's network."""
+    """A TCP socket in the Pod's network."""
 
     def work() -> list[int]:
         setns(namespace, CLONE_NEWNET)
@@ -206,11 +208,11 @@ def open_socket(namespace: int, *, may_return: bool) -> socket.socket:
 
 
 def _disable_ipv6(which: str) -> None:
-    """Interfaces that come later get no link-local address, whose announcements would flood every port."""
+    """Later interfaces get no link-local address, whose announcements would flood every port."""
     try:
         handle = os.open(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
-        return  # no IPv6, or /proc/sys is not writable here: only noise is lost
+        return  # no IPv6, or /proc/sys is not writable: harmless
     try:
         os.write(handle, b"1")
     finally:

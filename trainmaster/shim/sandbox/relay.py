@@ -1,16 +1,17 @@
-"""The way out of a Pod's network: an HTTP proxy and forwards, on listeners that live inside it.
+"""Outgoing connections of a Pod: an HTTP proxy and port forwards, on listeners inside the Pod's network.
 
-A listening socket keeps the network namespace in which it was made, and whoever holds it may accept from anywhere: the
-relay is a child of the shim that stays in the machine's network and connects from there. It starts with the first
-connection, serves with a thread each (it is a process of its own), and dies with the shim. So outgoing connections
-work while no control plane runs.
+A listening socket stays in the network namespace in which it was created, and any process that holds it can accept
+connections. The relay is a child of the shim in the machine's network: it accepts inside the Pod and connects from
+outside. It is started at the first connection, uses a thread per connection, and dies with the shim, so outgoing
+connections work while no control plane runs.
 
-The proxy does not lead to the machine's own loopback or link-local addresses: what listens there trusts local users.
-For tenants it leads to none of the machine's addresses, and to private ones only as the owner says (`egress`). Where
-all goes through the machine's own proxy, names are resolved there; then addresses are judged, and names that mean
-something on this machine.
-Asked for the place of a forward, it is that forward: there are Kubernetes clients that send everything to a proxy that
-the environment names, also what NO_PROXY excepts.
+The proxy does not connect to the machine's loopback or link-local addresses, because services there trust local users.
+For tenants it connects to none of the machine's addresses, and to private ones only as the owner allows (`egress`). If
+the machine itself must use a proxy, names are resolved there; then only addresses, and names that mean something on
+this machine, are checked.
+
+A proxy request for the address of a forward is treated as that forward: some Kubernetes clients send everything to the
+proxy from the environment, even hosts listed in NO_PROXY.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _CHUNK = 256 * 1024
 _RESOLVE_SECONDS = 2.0
 _HOST = re.compile(r"[a-z0-9._:%-]+")
 _TARGET = re.compile(r"[!-\[\]-~]+")
-"""Printable ASCII without the backslash, which some read as a slash."""
+"""Printable ASCII without the backslash, which some implementations read as a slash."""
 _METHOD = re.compile(r"[A-Z]+")
 
 
 class ProxyRefused(Exception):
-    """Not let through; the text goes to the client."""
+    """The request is refused; the text goes to the client."""
 
     def __init__(self, status: str, text: str) -> None:
         super().__init__(text)
@@ -56,13 +57,13 @@ class ProxyRequest:
     host: str
     port: int
     head: bytes
-    """What is sent on: empty for CONNECT, else the request in origin form."""
-    abroad: bytes = b""
-    """The same for another proxy, without the empty line at its end."""
+    """What is sent to the server: empty for CONNECT, otherwise the request in origin form."""
+    upstream_head: bytes = b""
+    """The same for an upstream proxy, without the final empty line."""
 
 
 def start(listeners: Sequence[int], relays: Sequence[Relay]) -> int:
-    """Forks the relay; its pid."""
+    """Forks the relay and returns its pid."""
     child = os.fork()
     if child:
         return child
@@ -79,10 +80,10 @@ def start(listeners: Sequence[int], relays: Sequence[Relay]) -> int:
 
 
 def _close_others(kept: set[int]) -> None:
-    """What the shim holds: its connections and the containers' pipes must end when the shim ends them."""
+    """Closes the shim's connections and the containers' pipes, which must end when the shim closes them."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
-            with contextlib.suppress(OSError):  # the one that the listing itself used
+            with contextlib.suppress(OSError):  # the descriptor used for listing
                 os.close(int(name))
 
 
@@ -110,12 +111,12 @@ def _accept(listener: socket.socket, relay: Relay, relays: Sequence[Relay]) -> N
 def _serve(client: socket.socket, relay: Relay, relays: Sequence[Relay]) -> None:
     with client:
         try:
-            server = _forward(relay) if is_forward(relay) else _propose(client, relay, relays)
+            server = _forward(relay) if is_forward(relay) else _connect_as_proxy(client, relay, relays)
         except ProxyRefused as error:
             _refuse(client, error.status, str(error))
             return
         except (OSError, ValueError) as error:
-            if not is_forward(relay):  # a forward's protocol is not ours: its client sees the connection end
+            if not is_forward(relay):  # a forward's protocol is unknown: its client sees the connection end
                 _refuse(client, "502 Bad Gateway", str(error))
             return
         with server:
@@ -141,7 +142,7 @@ def _forward(relay: Relay) -> socket.socket:
 
 
 def read_server(path: str) -> tuple[str, int]:
-    """At each connection anew: the server may have come back at another port."""
+    """Read anew for each connection: the server may have restarted on another port."""
     with open(path, "rb") as stream:
         where = urlsplit(str(json.load(stream).get("server")))
     if not where.hostname:
@@ -149,15 +150,15 @@ def read_server(path: str) -> tuple[str, int]:
     return where.hostname, where.port or 443
 
 
-def _propose(client: socket.socket, relay: Relay, relays: Sequence[Relay]) -> socket.socket:
-    """Reads the client's request and connects where it wants to go."""
+def _connect_as_proxy(client: socket.socket, relay: Relay, relays: Sequence[Relay]) -> socket.socket:
+    """Reads the client's request and connects to its destination."""
     head, rest = read_head(client)
     request = parse_request(head)
     near = find_forward(relays, request.host, request.port)
     if relay.upstream and near is None:
-        check_abroad(request, relay)
-        # What is not everybody's to ask is put into words of ours, so that both proxies read the same in them.
-        server = _connect_upstream(relay.upstream, request.abroad if relay.reach else head)
+        check_upstream(request, relay)
+        # For restricted Pods the request is rewritten, so that both proxies understand it in the same way.
+        server = _connect_upstream(relay.upstream, request.upstream_head if relay.reach else head)
         server.sendall(rest)
         return server
     server = _connect(request.host, request.port, relay) if near is None else _forward(near)
@@ -205,15 +206,15 @@ def parse_request(head: bytes) -> ProxyRequest:
         return ProxyRequest(method, host, port, b"", f"CONNECT {place} HTTP/1.1\r\nHost: {place}".encode())
     path = (where.path or "/") + (f"?{where.query}" if where.query else "")
     kept = [line for line in lines if not line.lower().startswith(("proxy-", "connection:", "keep-alive:"))]
-    # One request for each connection: the next one might go to another host.
+    # One request per connection: the next one might be for another host.
     sent = "\r\n".join((f"{method} {path} {version}", *kept, "Connection: close", "", ""))
     others = [line for line in kept if not line.lower().startswith("host:")]
     words = (f"{method} http://{place}{path} {version}", f"Host: {place}", *others, "Connection: close")
     return ProxyRequest(method, host, port, sent.encode("latin-1"), "\r\n".join(words).encode("latin-1"))
 
 
-def check_abroad(request: ProxyRequest, relay: Relay) -> None:
-    """Before another proxy is asked, which resolves names itself: what the name means here is all that is known."""
+def check_upstream(request: ProxyRequest, relay: Relay) -> None:
+    """Checks the host before the upstream proxy resolves it: only what the name means on this machine is known."""
     if not relay.reach:
         found = _resolve(request.host, request.port, socket.AI_NUMERICHOST)
     else:
@@ -223,7 +224,7 @@ def check_abroad(request: ProxyRequest, relay: Relay) -> None:
 
 
 def _resolve_soon(host: str, port: int) -> list[str]:
-    """A machine that can only use a proxy may have no name service, and waits long for it in vain."""
+    """Resolves with a short timeout: a machine behind a proxy may have no name service."""
     found: list[str] = []
     work = threading.Thread(target=lambda: found.extend(_resolve(host, port)), daemon=True)
     work.start()
@@ -295,7 +296,7 @@ def _pump_both(client: socket.socket, server: socket.socket) -> None:
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Until the end; passes the half-close on."""
+    """Copies until the end, and passes on the half-close."""
     with contextlib.suppress(OSError):
         while data := source.recv(_CHUNK):
             sink.sendall(data)

@@ -1,14 +1,14 @@
-"""A container's private root: the machine's files, read-only, with the Pod's own things in between.
+"""A container's private root: the machine's files, read-only, combined with the Pod's mounts.
 
-The new root is a tmpfs with one recursive bind for each top-level entry of the machine. A mount point that the machine
-does not have lies in that tmpfs, or in an overlay on its deepest existing ancestor (where overlays are refused, in a
-tmpfs with a bind for each entry). So nothing is ever created on the machine's own tree.
+The new root is a tmpfs with a recursive bind mount of each top-level entry of the machine. A mount point that does not
+exist on the machine is created in that tmpfs, or in an overlay over its deepest existing ancestor (where overlays are
+not supported, in a tmpfs with a bind mount of each entry). So nothing is ever created in the machine's own tree.
 
-`plan_root` decides and is pure, given a `Host`; `build_root` carries it out in a fresh mount namespace and pivots.
-Volumes are taken as detached trees before the pivot and put in place after it: a symbolic link inside a volume is then
-resolved within the new root, and cannot lead the mount (or the directory made for it) to the machine. While that goes
-on, programs of other Pods may change those volumes, and users of the machine their own directories: whatever they can
-influence is opened by descriptor (`beneath`), and mounted by descriptor.
+`plan_root` decides and is pure, given a `Host`; `build_root` carries the plan out in a new mount namespace and pivots.
+Volumes are opened as detached mounts before the pivot and attached after it: a symbolic link inside a volume is then
+resolved within the new root and cannot redirect the mount (or its mount point) to the machine. Meanwhile programs of
+other Pods may change those volumes, and users of the machine their own directories: everything that they can influence
+is opened and mounted by descriptor (`beneath`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from trainmaster.shim.sandbox import beneath, linux
 from trainmaster.shim.sandbox.devices import build_dev
 
 STAGE = "/sys"
-"""Where the new root is put together, in the container's own mount namespace: it must not lie in a directory that is
-bound into the new root itself, or the tree would be copied into itself."""
+"""Where the new root is assembled in the container's mount namespace. It must not be in a directory that is bound into
+the new root, or the tree would be copied into itself."""
 PRIVATE = ("/dev", "/proc", "/sys", "/run", "/tmp", "/var/tmp")
-"""Directories of which a container sees nothing of the machine's."""
+"""Directories in which a container sees nothing of the machine."""
 COPY = "copy"
-"""In the directory of a writable layer: all of the source, where there can be no overlay."""
+"""In the directory of a writable layer: a full copy of the source, if an overlay is not possible."""
 _LAYERS = ".layers"
 _PROTECTED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _DEFAULTS = linux.MS_NOSUID | linux.MS_NODEV
@@ -48,32 +48,32 @@ class RootEntry:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What planning must know of the machine."""
+    """What planning needs to know about the machine."""
 
     entries: Sequence[RootEntry]
     resolve: Callable[[str], str]
     """Path -> the same without symbolic links, as far as it exists."""
     find_kind: Callable[[str], str]
-    """"dir", "file", or "" when there is nothing."""
+    """"dir", "file", or "" if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RootOptions:
     mounts: Sequence[Mount]
-    """The Pod's own (hosts and the like) and the container's."""
+    """The Pod's mounts (hosts etc.) and the container's."""
     hide: Sequence[str] = ()
     writable: bool = False
-    """Of the machine's files."""
+    """Whether the machine's files are writable."""
     read_only_root: bool = False
     devices: Sequence[str] = ()
     shm: int = -1
-    """The Pod's shared memory, a detached tree."""
+    """The Pod's shared memory, a detached mount."""
     own_pids: bool = True
     own_network: bool = True
     protect_proc: bool = False
-    """Root of the machine must not reach its settings through /proc."""
+    """Whether to protect the machine's settings in /proc from root."""
     scratch: str = ""
-    """Directory of this attempt, for /tmp and for writable layers."""
+    """A directory of this attempt, for /tmp and writable layers."""
     user_namespace: bool = False
 
 
@@ -88,10 +88,11 @@ class RootPlan:
     overlays: tuple[str, ...]
     """Existing directories that need an overlay, outermost first."""
     points: tuple[tuple[str, bool], ...]
-    """(mount point that the machine lacks, is a directory), to be made in the new root before it becomes read-only."""
+    """(mount point that the machine lacks, whether it is a directory), created before the new root becomes
+    read-only."""
 
 
-def plan_root(host: Host, wishes: Wishes, is_directory: Callable[[Mount], bool]) -> RootPlan:
+def plan_root(host: Host, options: RootOptions, is_directory: Callable[[Mount], bool]) -> RootPlan:
     binds, links, files, empty = [], [], [], []
     for entry in host.entries:
         path = f"/{entry.name}"
@@ -99,15 +100,15 @@ def plan_root(host: Host, wishes: Wishes, is_directory: Callable[[Mount], bool])
             links.append((path, entry.link))
         elif not entry.directory:
             files.append(path)
-        elif path in PRIVATE or path in wishes.hide:
+        elif path in PRIVATE or path in options.hide:
             empty.append(path)
         else:
             binds.append(path)
-    hidden = tuple(path for path in dict.fromkeys(map(host.resolve, wishes.hide)) if not is_below(path, PRIVATE))
+    hidden = tuple(path for path in dict.fromkeys(map(host.resolve, options.hide)) if not is_below(path, PRIVATE))
     overlays: dict[str, None] = {}
     points: list[tuple[str, bool]] = []
     covered = [*PRIVATE]
-    for mount in sort_mounts(wishes.mounts):
+    for mount in sort_mounts(options.mounts):
         target = host.resolve(mount.target)
         if is_below(target, covered):
             continue
@@ -133,7 +134,7 @@ def plan_root(host: Host, wishes: Wishes, is_directory: Callable[[Mount], bool])
 
 
 def sort_mounts(mounts: Iterable[Mount]) -> list[Mount]:
-    """Outer ones first; of two on one path the later wins."""
+    """Outer mounts first; of two for one path the later wins."""
     chosen = {os.path.normpath(mount.target): mount for mount in mounts}
     return [chosen[path] for path in sorted(chosen, key=lambda path: (path.count("/"), path))]
 
@@ -160,37 +161,37 @@ def find_kind(path: str) -> str:
     return "dir" if stat.S_ISDIR(mode) else "file"
 
 
-def build_root(wishes: Wishes) -> None:
-    """In a fresh mount namespace. On return the new root is the root, and the working directory is /."""
+def build_root(options: RootOptions) -> None:
+    """In a new mount namespace: on return the new root is the root, and the working directory is /."""
     linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
-    mounts = {mount: _take(mount, wishes) for mount in sort_mounts(wishes.mounts)}
-    plan = plan_root(read_host(), wishes, lambda mount: beneath.is_directory(mounts[mount]))
-    scratch = _take_scratch(wishes)
-    machine_sys = -1 if wishes.own_network else linux.open_tree("/sys")
+    mounts = {mount: _take(mount, options) for mount in sort_mounts(options.mounts)}
+    plan = plan_root(read_host(), options, lambda mount: beneath.is_directory(mounts[mount]))
+    scratch = _take_scratch(options)
+    machine_sys = -1 if options.own_network else linux.open_tree("/sys")
     linux.mount("tmpfs", STAGE, "tmpfs", _DEFAULTS, "mode=755,size=16m")
-    _put_machine(plan, wishes)
-    _put_private(wishes, scratch, machine_sys)
+    _put_machine(plan, options)
+    _put_private(options, scratch, machine_sys)
     os.chdir(STAGE)
     linux.pivot_root(".", ".")
     linux.umount(".")
     os.chdir("/")
     for mount, tree in mounts.items():
         put_mount(mount.target, tree)
-    if wishes.protect_proc:
+    if options.protect_proc:
         _protect_proc()
-    if wishes.read_only_root:
+    if options.read_only_root:
         for path in ("/", "/run"):
             linux.mount(None, path, None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | _DEFAULTS)
 
 
-def _take(mount: Mount, wishes: Wishes) -> int:
-    """The volume as a detached tree."""
+def _take(mount: Mount, options: RootOptions) -> int:
+    """Opens the volume as a detached mount."""
     if mount.kind == TMPFS:
         tree = linux.make_tree(
             "tmpfs", {"mode": "1777", **({"size": str(mount.size)} if mount.size else {})}, _DEFAULTS
         )
     elif mount.kind == OVERLAY:
-        tree = _take_layer(mount, wishes)
+        tree = _take_layer(mount, options)
     elif mount.sub_path:
         tree = _take_sub_path(mount)
     else:
@@ -204,7 +205,7 @@ def _take_sub_path(mount: Mount) -> int:
     root = beneath.open_directory(mount.source)
     try:
         place = beneath.open_beneath(root, mount.sub_path)
-    except beneath.LeadsOut:
+    except beneath.PathEscapes:
         raise OSError(errno.EXDEV, f"subPath {mount.sub_path!r} leads out of its volume") from None
     except OSError as error:
         raise OSError(error.errno, f"cannot open subPath {mount.sub_path!r}: {os.strerror(error.errno or 0)}") from None
@@ -216,20 +217,20 @@ def _take_sub_path(mount: Mount) -> int:
         os.close(place)
 
 
-def _take_layer(mount: Mount, wishes: Wishes) -> int:
-    place = mount.layer or f"{wishes.scratch}/layer{mount.target.replace('/', '-')}"
+def _take_layer(mount: Mount, options: RootOptions) -> int:
+    place = mount.layer or f"{options.scratch}/layer{mount.target.replace('/', '-')}"
     for name in ("upper", "work"):
         os.makedirs(f"{place}/{name}", exist_ok=True)
     shutil.copymode(mount.source, f"{place}/upper")
-    options = {"lowerdir": _escape(mount.source), "upperdir": f"{place}/upper", "workdir": f"{place}/work"}
-    # Whole files in the upper layer, and never their metadata alone: what was written is taken from there.
-    options |= {"userxattr": ""} if wishes.user_namespace else {"metacopy": "off"}
+    layers = {"lowerdir": _escape(mount.source), "upperdir": f"{place}/upper", "workdir": f"{place}/work"}
+    # The upper layer must contain whole files, never only metadata, because what was written is read from there.
+    layers |= {"userxattr": ""} if options.user_namespace else {"metacopy": "off"}
     if not os.path.exists(f"{place}/{COPY}"):
         try:
-            return linux.make_tree("overlay", options, _DEFAULTS)
+            return linux.make_tree("overlay", layers, _DEFAULTS)
         except OSError:
-            # The file system below cannot carry one (it is an overlay itself, or a network's); or something else is
-            # wrong, and what was written before must not be lost for it.
+            # The file system does not support overlays (it is one itself, or a network file system); or there is
+            # another error, and earlier writes must not be lost.
             if os.listdir(f"{place}/upper"):
                 raise
             shutil.copytree(mount.source, f"{place}/{COPY}.partial", symlinks=True, dirs_exist_ok=True)
@@ -242,20 +243,20 @@ def _escape(path: str) -> str:
     return path.replace("\\", "\\\\").replace(":", "\\:")
 
 
-def _take_scratch(wishes: Wishes) -> dict[str, int]:
-    """/tmp is on disk, as in a container: what a job leaves there must not eat its memory."""
+def _take_scratch(options: RootOptions) -> dict[str, int]:
+    """/tmp is on disk, as in a container, so that files there do not use the job's memory."""
     trees = {}
     for path in ("/tmp", "/var/tmp"):
-        place = f"{wishes.scratch}/tmp{path.count('/')}"
+        place = f"{options.scratch}/tmp{path.count('/')}"
         os.makedirs(place, exist_ok=True)
         os.chmod(place, 0o1777)
         trees[path] = linux.open_tree(place)
-        if wishes.read_only_root:
+        if options.read_only_root:
             linux.set_read_only(trees[path])
     return trees
 
 
-def _put_machine(plan: RootPlan, wishes: Wishes) -> None:
+def _put_machine(plan: RootPlan, options: RootOptions) -> None:
     for path, link in plan.links:
         os.symlink(link, STAGE + path)
     for path in (*plan.binds, *plan.empty):
@@ -267,17 +268,17 @@ def _put_machine(plan: RootPlan, wishes: Wishes) -> None:
         try:
             linux.bind(path, STAGE + path)
         except PermissionError:
-            # A file system that the machine itself cannot read (a foreign FUSE mount): empty for the Pod too.
+            # A file system that even the machine cannot read (another user's FUSE mount) is empty in the Pod.
             skipped.add(path)
     for path in plan.hidden:
         if os.path.isdir(STAGE + path):
             linux.mount("tmpfs", STAGE + path, "tmpfs", _DEFAULTS, "mode=755,size=1m")
     stage = beneath.open_directory(STAGE)
-    _put_overlays(stage, plan.overlays, wishes.user_namespace)
+    _put_overlays(stage, plan.overlays, options.user_namespace)
     for path, directory in plan.points:
-        os.close(beneath.make_inside(stage, path, beneath.Making(directory=directory)))
+        os.close(beneath.make_inside(stage, path, beneath.MakeOptions(directory=directory)))
     os.close(stage)
-    if not wishes.writable or wishes.read_only_root:
+    if not options.writable or options.read_only_root:
         for path in (*plan.binds, *plan.files):
             if path not in skipped:
                 linux.set_read_only(STAGE + path)
@@ -307,13 +308,12 @@ def _put_overlays(stage: int, places: Sequence[str], user_namespace: bool) -> No
         for place in inner:
             if not is_below(os.path.dirname(place), inner):
                 linux.bind(place, STAGE + place)
-    # The overlays hold what they need of it.
     linux.umount(layers)
     os.rmdir(layers)
 
 
 def _put_skeleton(stage: int, point: int, path: str) -> None:
-    """Where an overlay is refused: a tmpfs with a bind for each entry of the directory."""
+    """Where overlays are not supported: a tmpfs with a bind mount of each entry of the directory."""
     mode = os.stat(path).st_mode & 0o7777
     _move(linux.make_tree("tmpfs", {"mode": f"{mode:o}", "size": "16m"}, _DEFAULTS), point)
     target = beneath.open_inside(stage, path)
@@ -321,13 +321,13 @@ def _put_skeleton(stage: int, point: int, path: str) -> None:
         if entry.is_symlink():
             os.symlink(os.readlink(entry.path), entry.name, dir_fd=target)
             continue
-        making = beneath.Making(directory=entry.is_dir(follow_symlinks=False))
+        making = beneath.MakeOptions(directory=entry.is_dir(follow_symlinks=False))
         _move(linux.open_tree(entry.path), beneath.make_inside(target, entry.name, making))
     os.close(target)
 
 
 def _move(tree: int, place: int) -> None:
-    """The tree to where the descriptor points; both are closed."""
+    """Attaches the tree to the descriptor's location; both descriptors are closed."""
     try:
         linux.move_mount(tree, place)
     finally:
@@ -340,7 +340,7 @@ def _read_mounts() -> list[str]:
         return stream.read().splitlines()
 
 
-def _put_private(wishes: Wishes, scratch: dict[str, int], machine_sys: int) -> None:
+def _put_private(options: RootOptions, scratch: dict[str, int], machine_sys: int) -> None:
     for path, tree in scratch.items():
         if os.path.isdir(STAGE + path):
             linux.move_mount(tree, STAGE + path)
@@ -348,7 +348,7 @@ def _put_private(wishes: Wishes, scratch: dict[str, int], machine_sys: int) -> N
     linux.mount("tmpfs", f"{STAGE}/run", "tmpfs", _DEFAULTS, "mode=755,size=64m")
     os.mkdir(f"{STAGE}/run/lock")
     os.chmod(f"{STAGE}/run/lock", 0o1777)
-    if wishes.own_pids:
+    if options.own_pids:
         linux.mount("proc", f"{STAGE}/proc", "proc", _DEFAULTS | linux.MS_NOEXEC)
     else:
         linux.bind("/proc", f"{STAGE}/proc")
@@ -356,14 +356,14 @@ def _put_private(wishes: Wishes, scratch: dict[str, int], machine_sys: int) -> N
         linux.move_mount(machine_sys, f"{STAGE}/sys")
         linux.set_read_only(f"{STAGE}/sys")
     else:
-        # Made anew, it shows the Pod's own network interfaces.
+        # A new mount shows the Pod's own network interfaces.
         with contextlib.suppress(PermissionError):
             linux.mount("sysfs", f"{STAGE}/sys", "sysfs", _DEFAULTS | linux.MS_NOEXEC | linux.MS_RDONLY)
-    build_dev(f"{STAGE}/dev", wishes.devices, wishes.shm, make_nodes=not wishes.user_namespace)
+    build_dev(f"{STAGE}/dev", options.devices, options.shm, make_nodes=not options.user_namespace)
 
 
 def put_mount(target: str, tree: int) -> None:
-    """After the pivot: links in the path, also those in volumes, lead to places in the new root only."""
+    """After the pivot: links in the path, including those in volumes, are resolved inside the new root."""
     directory = beneath.is_directory(tree)
     place = make_point(target, directory=directory)
     if beneath.is_directory(place) != directory:
@@ -374,11 +374,11 @@ def put_mount(target: str, tree: int) -> None:
 
 
 def make_point(path: str, *, directory: bool = True) -> int:
-    """A place in the new root, made if it is missing. The links of /proc, which lead the shim's child to the machine,
-    are not followed."""
+    """Creates a mount point in the new root if it is missing. Links in /proc, which would lead to the machine, are not
+    followed."""
     root = beneath.open_directory("/")
     try:
-        return beneath.make_inside(root, path, beneath.Making(directory=directory))
+        return beneath.make_inside(root, path, beneath.MakeOptions(directory=directory))
     finally:
         os.close(root)
 

@@ -1,9 +1,9 @@
-"""Who a container's process is and what it may still ask of the kernel. The last steps before exec.
+"""Drops privileges of a container's process: user, capabilities, seccomp, limits. The last steps before exec.
 
-A root Pod of a root server keeps the capabilities that container runtimes grant by default, less those that reach out
-of the Pod: without CAP_SYS_PTRACE it cannot follow /proc/1/root into the shim's file system, without CAP_MKNOD it
-cannot make the disk's device node. The seccomp filter is a deny list: it makes exotic calls fail, and is no boundary
-of its own.
+A root Pod of a root server keeps the capabilities that container runtimes grant by default, except those that reach
+outside the Pod: without CAP_SYS_PTRACE it cannot follow /proc/1/root into the shim's file system, without CAP_MKNOD it
+cannot create the device node of a disk. The seccomp filter is a deny list that makes unusual calls fail; it is not a
+security boundary by itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KEPT_CAPABILITIES = sum(1 << number for number in _KEPT_NAMES.values())
 _NONE = -1
 # name: (x86-64, arm64)
 DENIED = {
-    # File systems and what a process sees of them: the Pod's root is made before.
+    # Mounts: the Pod's root is built before.
     "mount": (165, 40),
     "umount2": (166, 39),
     "pivot_root": (155, 41),
@@ -61,7 +61,7 @@ DENIED = {
     # Namespaces.
     "unshare": (272, 97),
     "setns": (308, 268),
-    # The kernel itself, its log and its keys.
+    # Kernel modules, log and keys.
     "init_module": (175, 105),
     "finit_module": (313, 273),
     "delete_module": (176, 106),
@@ -79,7 +79,7 @@ DENIED = {
     "clock_adjtime": (305, 266),
     "iopl": (172, _NONE),
     "ioperm": (173, _NONE),
-    # Large, and the way of most escapes of the last years.
+    # Large, and the vector of most recent escapes.
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -87,7 +87,7 @@ DENIED = {
     "userfaultfd": (323, 282),
     "kcmp": (312, 272),
     "vhangup": (153, 58),
-    # Left over from other times.
+    # Obsolete.
     "lookup_dcookie": (212, 18),
     "nfsservctl": (180, 42),
     "create_module": (174, _NONE),
@@ -102,35 +102,35 @@ DENIED = {
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _CLONE3 = 435
 _FIRST_UNKNOWN = 470
-"""Calls of kernels to come are not there, as on a kernel of today. The x32 calls of x86-64 have such numbers too."""
+"""Newer calls are treated as if the kernel did not have them. The x32 calls of x86-64 have such numbers too."""
 _CLONE, _SOCKET, _PERSONALITY = (56, 220), (41, 198), (135, 92)
 _NEW_NAMESPACES = 0x7E020000
-"""The flags of clone that make namespaces; those of clone3 cannot be seen by a filter."""
+"""The flags of clone that create namespaces; a filter cannot see those of clone3."""
 _FAMILIES = (38, 40)
-"""AF_ALG (the kernel's ciphers) and AF_VSOCK, which no network namespace holds."""
+"""AF_ALG (kernel crypto) and AF_VSOCK, which network namespaces do not isolate."""
 _ASK_PERSONALITY, _PERSONALITIES = 0xFFFFFFFF, 0x0008 | 0x20000 | 0x40000
 """32-bit names, old version numbers, and no randomised addresses, as debuggers ask for."""
 _LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_ANY, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
-"""Where seccomp shows them; of the first argument the lower half."""
+"""Offsets in the data that seccomp provides; of the first argument the lower half."""
 
 _Step = tuple[int, int, str, str]
-"""(operation, value, where to go if it holds, where else); "" is the next one."""
+"""(operation, value, label if true, label if false); "" is the next step."""
 
 
 def build_filter(machine: str) -> bytes:
-    """A seccomp program for this machine; empty where we do not know the numbers."""
+    """A seccomp program for this architecture; empty if its system call numbers are unknown."""
     if machine not in _ARCHITECTURES:
         return b""
     column, architecture = _ARCHITECTURES[machine]
     steps: list[_Step] = [
         (_LOAD, _ARCHITECTURE, "", ""),
-        # Another architecture's calls have other numbers: let none of them through.
+        # Calls of other architectures have other numbers: refuse them all.
         (_JUMP_EQUAL, architecture, "", "unknown"),
         (_LOAD, _NUMBER, "", ""),
         (_JUMP_AT_LEAST, _FIRST_UNKNOWN, "unknown", ""),
-        # The C library falls back from clone3 to clone, whose flags can be read.
+        # The C library falls back from clone3 to clone, whose flags can be checked.
         (_JUMP_EQUAL, _CLONE3, "unknown", ""),
         (_JUMP_EQUAL, _CLONE[column], "clone", ""),
         (_JUMP_EQUAL, _SOCKET[column], "socket", ""),
@@ -154,7 +154,7 @@ def build_filter(machine: str) -> bytes:
             (_JUMP_EQUAL, _ASK_PERSONALITY, "allow2", ""),
             (_JUMP_ANY, ~_PERSONALITIES & 0xFFFFFFFF, "deny2", "allow2"),
         ],
-        # Jumps lead forward only.
+        # Jumps are forward only.
         "allow2": [(_RETURN, _ALLOW, "", "")],
         "deny2": [(_RETURN, _ERRNO | errno.EPERM, "", "")],
     }
@@ -179,7 +179,7 @@ def _assemble(steps: list[_Step], parts: dict[str, list[_Step]]) -> bytes:
     packed = []
     for position, (operation, value, then, otherwise) in enumerate(steps, 1):
         jumps = [places[name] - position if name else 0 for name in (then, otherwise)]
-        # struct sock_filter: how far the jumps go fits into a byte.
+        # struct sock_filter: jump offsets are one byte.
         packed.append(struct.pack("HBBI", operation, *jumps, value))
     return b"".join(packed)
 
@@ -188,22 +188,23 @@ FILTER = build_filter(platform.machine())
 
 
 def change_identity(container: ContainerSpec) -> None:
-    """To the container's uid, as root of the machine. Capabilities go with the uid, or are cut down here."""
+    """As root of the machine: changes to the container's uid. Capabilities are lost with the uid, or restricted
+    here."""
     user = container.run_as_user or 0
     group = container.run_as_group if container.run_as_group is not None else user
     _hand_over_output(user, group)
     os.setgroups(container.groups)
     os.setresgid(group, group, group)
-    # The bounding set is cut for ordinary users as well: a setuid program of the machine would bring the rest back.
+    # The bounding set is restricted for ordinary users as well: a setuid program would regain the rest.
     linux.keep_capabilities(KEPT_CAPABILITIES)
     if user:
         os.setresuid(user, user, user)
 
 
 def map_identity(container: ContainerSpec, own_user: int, own_group: int) -> None:
-    """To the container's uid as it is seen inside; outside, files belong to the server's user, whoever runs here.
+    """Changes to the container's uid in a new user namespace; outside, files belong to the server's user.
 
-    A user namespace of the container's own: in it the process has no power over the shim, the mounts or the network.
+    In its own user namespace the process has no privileges over the shim, the mounts or the network.
     """
     user = own_user if container.run_as_user is None else container.run_as_user
     group = container.run_as_group
@@ -219,7 +220,7 @@ def map_identity(container: ContainerSpec, own_user: int, own_group: int) -> Non
 
 
 def drop_after_join(container: ContainerSpec) -> None:
-    """In the container's user namespace, joined with all capabilities: as `map_identity` left the first process."""
+    """After joining the container's user namespace with all capabilities: drops them as `map_identity` did."""
     if container.run_as_user == 0:
         linux.keep_capabilities(KEPT_CAPABILITIES)
     else:
@@ -227,13 +228,13 @@ def drop_after_join(container: ContainerSpec) -> None:
 
 
 def limit(container: ContainerSpec) -> None:
-    """Before the change of user: an exec fails when the user has more processes than it may."""
+    """Called before changing the user: exec fails if the user already has more processes than the limit."""
     _set_limits(container.rlimits)
 
 
 def limit_inside(container: ContainerSpec, pids: int) -> None:
-    """In the container's own user namespace, where the kernel counts its processes by themselves; what is set before
-    that namespace is made counts all processes of the server's user. So the Pod's `pids` are the container's here."""
+    """Limits processes in the container's own user namespace, where the kernel counts them separately. A limit that is
+    set before would count all processes of the server's user. So the Pod's `pids` limit applies to each container."""
     inside = [(number, most) for number, most in container.rlimits if number != resource.RLIMIT_NPROC]
     if pids and _COUNTS_INSIDE:
         inside.append((resource.RLIMIT_NPROC, pids))
@@ -241,7 +242,7 @@ def limit_inside(container: ContainerSpec, pids: int) -> None:
 
 
 def counts_by_namespace(release: str) -> bool:
-    """Linux 5.14 and later; before, the limit was on all processes of the server's user, wherever they are."""
+    """Linux 5.14 and later; before that, the limit was on all processes of the server's user."""
     found = re.match(r"(\d+)\.(\d+)", release)
     return found is not None and (int(found[1]), int(found[2])) >= (5, 14)
 
@@ -257,7 +258,7 @@ def _set_limits(limits: Iterable[tuple[int, int]]) -> None:
 
 
 def seal(container: ContainerSpec) -> None:
-    """Nothing that is executed from here on gains anything."""
+    """Prevents executed programs from gaining privileges."""
     if not container.new_privileges:
         linux.set_no_new_privileges()
         if container.seccomp and FILTER:
@@ -265,7 +266,7 @@ def seal(container: ContainerSpec) -> None:
 
 
 def _hand_over_output(user: int, group: int) -> None:
-    """Programs open /dev/stdout by name, which needs the permission that the descriptor itself does not."""
+    """Gives output files to the user: opening /dev/stdout by name requires permissions that the descriptor does not."""
     if user:
         for handle in (1, 2):
             with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster.shim.sandbox import beneath, linux
-from trainmaster.shim.sandbox.beneath import LeadsOut, Making
+from trainmaster.shim.sandbox.beneath import MakeOptions, PathEscapes
 
 pytestmark = pytest.mark.unit
 
@@ -67,16 +67,16 @@ def test_links_that_stay_in_the_volume_are_followed(
 @pytest.mark.parametrize("path", ["link", "link/key", "a/../link"])
 def test_links_that_lead_out_are_refused(root: int, tmp_path: Path, link: str, path: str) -> None:
     (tmp_path / "volume" / "link").symlink_to(link)
-    with pytest.raises(LeadsOut):
+    with pytest.raises(PathEscapes):
         beneath.open_beneath(root, path)
-    with pytest.raises(LeadsOut):
-        beneath.make_beneath(root, f"{path}/new", Making())
+    with pytest.raises(PathEscapes):
+        beneath.make_beneath(root, f"{path}/new", MakeOptions())
     assert sorted(os.listdir(tmp_path / "secret")) == ["key"]
 
 
 @pytest.mark.parametrize("path", ["..", "/etc", "a/../../secret"])
 def test_a_path_itself_cannot_lead_out(root: int, path: str) -> None:
-    with pytest.raises(LeadsOut):
+    with pytest.raises(PathEscapes):
         beneath.open_beneath(root, path)
 
 
@@ -93,8 +93,8 @@ def test_what_is_missing_is_made_with_the_given_mode(root: int, tmp_path: Path) 
     before = os.umask(0o077)
     try:
         (tmp_path / "volume" / "link").symlink_to("a")
-        made = look(beneath.make_beneath(root, "link/x/y", Making(0o777)))
-        file = look(beneath.make_inside(root, "/a/z/file", Making(0o755, directory=False)))
+        made = look(beneath.make_beneath(root, "link/x/y", MakeOptions(0o777)))
+        file = look(beneath.make_inside(root, "/a/z/file", MakeOptions(0o755, directory=False)))
     finally:
         os.umask(before)
     assert made == str(tmp_path / "volume" / "a" / "x" / "y")
@@ -112,24 +112,24 @@ def test_inside_a_root_absolute_links_and_dots_stay_there(root: int, tmp_path: P
     assert look(beneath.open_inside(root, "/up/file")) == str(volume / "a" / "file")
     assert look(beneath.open_inside(root, "/../..")) == str(volume)
     (volume / "out").symlink_to("/etc/new")
-    assert look(beneath.make_inside(root, "/out/x", Making())) == str(volume / "etc" / "new" / "x")
+    assert look(beneath.make_inside(root, "/out/x", MakeOptions())) == str(volume / "etc" / "new" / "x")
 
 
 def test_a_directory_is_a_file_for_nobody(root: int) -> None:
     with pytest.raises(NotADirectoryError):
         beneath.open_beneath(root, "a/file/x")
     with pytest.raises(NotADirectoryError):
-        beneath.make_beneath(root, "a/file/x", Making())
+        beneath.make_beneath(root, "a/file/x", MakeOptions())
 
 
 def test_a_path_of_too_many_directories_is_refused(root: int) -> None:
     with pytest.raises(OSError, match=r"directories|too long"):
-        beneath.make_beneath(root, "d/" * 300, Making())
+        beneath.make_beneath(root, "d/" * 300, MakeOptions())
 
 
 def test_names_are_bytes(root: int, tmp_path: Path) -> None:
     odd = os.fsdecode(b"a\nb\xff")
-    assert look(beneath.make_beneath(root, f"{odd}/c", Making())) == str(tmp_path / "volume" / odd / "c")
+    assert look(beneath.make_beneath(root, f"{odd}/c", MakeOptions())) == str(tmp_path / "volume" / odd / "c")
 
 
 def test_the_links_of_proc_are_not_followed() -> None:
@@ -172,7 +172,7 @@ def test_a_loop_of_exchanges_never_leads_out(root: int, tmp_path: Path) -> None:
             if len(outcomes) == 2 and number > 2000:
                 break
             try:
-                handle = beneath.make_beneath(root, f"swap/d{number % 7}", Making())
+                handle = beneath.make_beneath(root, f"swap/d{number % 7}", MakeOptions())
             except OSError as error:
                 outcomes.add(type(error).__name__)
                 continue
@@ -182,4 +182,4 @@ def test_a_loop_of_exchanges_never_leads_out(root: int, tmp_path: Path) -> None:
         os.close(started)
         os.waitpid(child, 0)
     assert sorted(os.listdir(tmp_path / "secret")) == ["key"]
-    assert outcomes == {"made", "LeadsOut"}, "the test did not meet the race"
+    assert outcomes == {"made", "PathEscapes"}, "the test did not meet the race"

@@ -18,7 +18,7 @@ from trainmaster.shim.sandbox.egress import (
     parse_address,
     split_entry,
 )
-from trainmaster.shim.sandbox.relay import ProxyRefused, check_abroad, check_address, parse_request
+from trainmaster.shim.sandbox.relay import ProxyRefused, check_address, check_upstream, parse_request
 
 pytestmark = pytest.mark.unit
 
@@ -121,16 +121,18 @@ def test_the_refusal_names_the_setting() -> None:
 def test_another_proxy_is_not_asked_for_this_machine(host: str) -> None:
     relay = Relay("10.96.0.2", 3128, upstream="http://proxy:3128", reach=INTERNET)
     with pytest.raises(ProxyRefused):
-        check_abroad(parse_request(f"CONNECT {host}:80 HTTP/1.1".encode()), relay)
+        check_upstream(parse_request(f"CONNECT {host}:80 HTTP/1.1".encode()), relay)
 
 
 def test_both_proxies_read_the_same_request() -> None:
     head = b"GET http://user@Example.com:80/a?b HTTP/1.1\r\nHost: 10.0.0.1\r\nConnection: keep-alive\r\nX: y"
     request = parse_request(head)
-    assert request.abroad == (
+    assert request.upstream_head == (
         b"GET http://example.com:80/a?b HTTP/1.1\r\nHost: example.com:80\r\nX: y\r\nConnection: close"
     )
-    assert parse_request(b"CONNECT Example.com:443 HTTP/1.1").abroad.startswith(b"CONNECT example.com:443 HTTP/1.1")
+    assert parse_request(b"CONNECT Example.com:443 HTTP/1.1").upstream_head.startswith(
+        b"CONNECT example.com:443 HTTP/1.1"
+    )
 
 
 @pytest.mark.parametrize(

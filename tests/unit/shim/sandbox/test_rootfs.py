@@ -10,7 +10,7 @@ import pytest
 
 from trainmaster.shim.protocol import ContainerSpec, Mount
 from trainmaster.shim.sandbox.build import list_closed
-from trainmaster.shim.sandbox.rootfs import Host, RootEntry, RootPlan, Wishes, is_below, plan_root, sort_mounts
+from trainmaster.shim.sandbox.rootfs import Host, RootEntry, RootOptions, RootPlan, is_below, plan_root, sort_mounts
 
 pytestmark = pytest.mark.unit
 
@@ -41,7 +41,7 @@ HOST = Host(
 
 
 def plan(targets: Sequence[str], hide: Sequence[str] = (), files: Sequence[str] = ()) -> RootPlan:
-    wishes = Wishes([Mount(target, "/source") for target in targets], hide=hide)
+    wishes = RootOptions([Mount(target, "/source") for target in targets], hide=hide)
     return plan_root(HOST, wishes, lambda mount: mount.target not in files)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from trainmaster.shim.protocol import OVERLAY, Mount
 from trainmaster.shim.sandbox import linux, rootfs
-from trainmaster.shim.sandbox.rootfs import Wishes
+from trainmaster.shim.sandbox.rootfs import RootOptions
 
 pytestmark = pytest.mark.unit
 
@@ -47,7 +47,7 @@ def source(tmp_path: Path) -> Path:
 
 def take(source: Path, layer: str = "", *, scratch: Path) -> int:
     mount = Mount("/workspace/code", str(source), OVERLAY, layer=layer)
-    return rootfs._take_layer(mount, Wishes((mount,), scratch=str(scratch)))
+    return rootfs._take_layer(mount, RootOptions((mount,), scratch=str(scratch)))
 
 
 def test_a_layer_of_the_pod_lies_where_it_says_and_one_of_the_attempt_in_its_scratch(
