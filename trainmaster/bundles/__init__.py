@@ -1,8 +1,8 @@
-"""Code without an image: directories of the user's files, kept by their content below `bundles/` of the home.
+"""Bundles: the code of jobs without an image, stored by content in `bundles/` of the home.
 
-`pack` makes one from a directory (ignore files, size limit, stat cache) and is what `trainmaster run` calls;
-`BundleStore` finds, checks and forgets them; `views` gives a Pod its own writable view and finds what a program added
-to it. A bundle never changes: it is made under another name and renamed when it is whole. Standard library only.
+`pack` creates a bundle from a directory (ignore files, size limit, stat cache) for `trainmaster run`; `BundleStore`
+finds, verifies and deletes bundles; `views` gives a Pod its own writable copy and finds what a program added to it. A
+bundle never changes: it is built under a temporary name and renamed when it is complete. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which commit a directory is at, and whether it differs from it.
+"""Finds a directory's commit, and whether the directory differs from it.
 
-`git` itself is asked, once, while the files are walked: its answer is right for every repository, worktree and filter,
-and costs no time of its own. Without the program, or when it takes too long, the commit is read from the repository's
-files and the difference is not known.
+`git` is run once, in parallel with walking the files: it handles every repository, worktree and filter, and adds no
+time. Without git, or if it takes too long, the commit is read from the repository's files and the difference is
+unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainmaster.bundles.ignoring import find_repository
 _SECONDS = 5.0
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _ARGUMENTS = (
-    "--no-optional-locks", "-c", "core.fsmonitor=false",  # no hook of the repository is run for a question
+    "--no-optional-locks", "-c", "core.fsmonitor=false",  # never run a hook of the repository
     "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--", ".",
 )  # fmt: skip
 
@@ -30,8 +30,8 @@ class GitState:
     dirty: bool | None = None
 
 
-class GitQuestion:
-    """A question that is being answered."""
+class GitQuery:
+    """A running `git status`."""
 
     def __init__(self, repository: Path | None, process: subprocess.Popen[bytes] | None) -> None:
         self._repository = repository
@@ -52,11 +52,11 @@ class GitQuestion:
         return GitState(read_commit(self._repository))
 
 
-def ask(directory: Path) -> GitQuestion:
+def ask(directory: Path) -> GitQuery:
     repository = find_repository(directory)
     program = shutil.which("git") if repository is not None else None
     if program is None:
-        return GitQuestion(repository, None)
+        return GitQuery(repository, None)
     try:
         process = subprocess.Popen(
             [program, *_ARGUMENTS],
@@ -67,18 +67,18 @@ def ask(directory: Path) -> GitQuestion:
             stderr=subprocess.DEVNULL,
         )
     except OSError:
-        return GitQuestion(repository, None)
-    return GitQuestion(repository, process)
+        return GitQuery(repository, None)
+    return GitQuery(repository, process)
 
 
 def _build_environ() -> dict[str, str]:
-    """Without what git's own hooks set: it would answer for another repository."""
+    """Without the variables that git's hooks set, which refer to another repository."""
     foreign = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
     return {name: text for name, text in os.environ.items() if name not in foreign}
 
 
 def parse(output: bytes) -> GitState:
-    """Of `git status --porcelain=v2 --branch -z`: headers, then one entry for each difference."""
+    """Parses `git status --porcelain=v2 --branch -z`: headers, then one entry per difference."""
     commit, dirty = "", False
     for entry in output.split(b"\0"):
         if entry.startswith(b"# branch.oid "):
@@ -90,7 +90,7 @@ def parse(output: bytes) -> GitState:
 
 
 def read_commit(repository: Path) -> str:
-    """From HEAD and the references; empty where there is no commit yet."""
+    """Reads HEAD and the references; empty if there is no commit yet."""
     folder = _get_folder(repository)
     head = _read_text(folder / "HEAD")
     if not head.startswith("ref: "):
@@ -108,7 +108,7 @@ def read_commit(repository: Path) -> str:
 
 
 def _get_folder(repository: Path) -> Path:
-    """`.git` is a file in worktrees and submodules: it names the folder."""
+    """In worktrees and submodules, `.git` is a file that names the folder."""
     place = repository / ".git"
     named = _read_text(place).removeprefix("gitdir: ") if place.is_file() else ""
     return Path(os.path.normpath(repository / named)) if named else place

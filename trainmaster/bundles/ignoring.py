@@ -1,8 +1,8 @@
-"""Which files are left out: `.gitignore` and `.trainmasterignore`, with git's rules. Pure but for reading those files.
+"""Decides which files are ignored: `.gitignore` and `.trainmasterignore`, with git's rules.
 
-A later line goes over an earlier one, a file in a deeper directory over one further up, and `.trainmasterignore` over
-`.gitignore` beside it; `!` takes a name back in, but nothing below a directory that is left out. What `ALWAYS` names is
-left out whatever the files say, and so is every Python environment (a directory with a `pyvenv.cfg`).
+Later lines override earlier ones, files in deeper directories override those above, and `.trainmasterignore` overrides
+`.gitignore` beside it. `!` includes a name again, but nothing inside an ignored directory. `ALWAYS` is ignored
+regardless of these files, and so is every Python environment (a directory with a `pyvenv.cfg`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 OWN_FILE = ".trainmasterignore"
 FILES = (".gitignore", OWN_FILE)
-"""In the order of their weight."""
+"""In order of increasing precedence."""
 ALWAYS = frozenset(
     {".git", ".hg", ".svn", "__pycache__", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"}
 )
@@ -40,7 +40,7 @@ _CLASSES = {
 @dataclass(frozen=True, slots=True)
 class Pattern:
     regex: re.Pattern[str]
-    """For the whole path below the ignore file, or for the name alone."""
+    """Matches the whole path relative to the ignore file, or only the name."""
     negated: bool
     directories_only: bool
     whole_path: bool
@@ -51,15 +51,15 @@ class Level:
     """The patterns of one directory."""
 
     base: str
-    """Path of that directory below the root of the walk, with a slash at its end; "" for the root. What lies above the
-    root is given by `above`."""
+    """Path of that directory relative to the root of the walk, with a trailing slash; "" for the root. For directories
+    above the root see `above`."""
     above: str
-    """For an ignore file above the root: the root's path below that file's directory, with a slash at its end."""
+    """For an ignore file above the root: the root's path relative to that file's directory, with a trailing slash."""
     patterns: tuple[Pattern, ...]
-    """The last line first: the first that matches decides."""
+    """Last line first: the first match decides."""
 
     def decide(self, path: str, name: str, is_directory: bool) -> bool | None:
-        """Whether it is left out; None when no pattern says anything."""
+        """Whether it is ignored; None if no pattern matches."""
         below = ""
         for pattern in self.patterns:
             if pattern.directories_only and not is_directory:
@@ -75,7 +75,7 @@ class Level:
 
 
 Levels = tuple[Level, ...]
-"""The deepest first."""
+"""Deepest first."""
 
 
 def is_ignored(levels: Levels, path: str, name: str, is_directory: bool) -> bool:
@@ -87,7 +87,7 @@ def is_ignored(levels: Levels, path: str, name: str, is_directory: bool) -> bool
 
 
 def add_level(levels: Levels, directory: str, base: str, names: Iterable[str]) -> Levels:
-    """With the ignore files among `names` of that directory."""
+    """Adds the ignore files among `names` of the directory."""
     present = [name for name in FILES if name in names]
     lines = [line for name in present for line in _read_lines(Path(directory, name))]
     patterns = parse(lines)
@@ -95,7 +95,7 @@ def add_level(levels: Levels, directory: str, base: str, names: Iterable[str]) -
 
 
 def read_levels_above(root: Path) -> Levels:
-    """What a repository's own files say when a directory inside it is packed."""
+    """The repository's ignore files above a directory that is packed."""
     top = find_repository(root)
     if top is None:
         return ()
@@ -109,7 +109,7 @@ def read_levels_above(root: Path) -> Levels:
 
 
 def find_repository(root: Path) -> Path | None:
-    """The directory at or above this one that holds `.git`."""
+    """This directory or the closest one above it that contains `.git`."""
     for folder in (root, *root.parents):
         if os.path.lexists(folder / ".git"):
             return folder
@@ -131,7 +131,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def parse(lines: Sequence[str]) -> tuple[Pattern, ...]:
-    """The last line first."""
+    """Last line first."""
     found = [pattern for line in lines if (pattern := parse_line(line)) is not None]
     return tuple(reversed(found))
 
@@ -156,7 +156,7 @@ def parse_line(line: str) -> Pattern | None:
 
 
 def _trim(text: str) -> str:
-    """Without the spaces at the end that no backslash keeps."""
+    """Removes trailing spaces that are not escaped."""
     end = len(text)
     while end and text[end - 1] == " ":
         backslashes = len(text[: end - 1]) - len(text[: end - 1].rstrip("\\"))
@@ -167,11 +167,11 @@ def _trim(text: str) -> str:
 
 
 class _NeverMatches(Exception):
-    """A pattern that git takes for broken: it matches nothing."""
+    """Git considers the pattern invalid: it matches nothing."""
 
 
 def translate(pattern: str) -> str:
-    """A regular expression for a whole path, or a whole name."""
+    """A regular expression for a whole path or name."""
     out: list[str] = []
     place = 0
     while place < len(pattern):
@@ -203,7 +203,7 @@ def _translate_stars(pattern: str, place: int) -> tuple[str, int]:
     if end - place == 1 or not starts or "/" not in pattern:
         return "[^/]*", end
     if end == len(pattern):
-        # Everything inside, at least one name.
+        # Everything inside: at least one name.
         return ".+", end
     if pattern[end] == "/":
         return "(?:.*/)?", end + 1
@@ -229,7 +229,7 @@ def _translate_set(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _read_item(pattern: str, place: int) -> tuple[str, int]:
-    """One member of a set: a class, a range, or a character."""
+    """One member of a set: a class, a range or a character."""
     if pattern.startswith("[:", place):
         end = pattern.find(":]", place)
         if end < 0 or pattern[place + 2 : end] not in _CLASSES:
@@ -239,7 +239,7 @@ def _read_item(pattern: str, place: int) -> tuple[str, int]:
     if pattern.startswith("-", place) and place + 1 < len(pattern) and pattern[place + 1] != "]":
         high, place = _read_character(pattern, place + 1)
         if low > high:
-            # An empty range, which a set of a regular expression cannot say; this character no name has.
+            # A regular expression cannot contain an empty range; no name contains this character.
             return "\\x00", place
         return f"{_quote(low)}-{_quote(high)}", place
     return _quote(low), place

@@ -1,9 +1,9 @@
-"""Packs a directory: from the user's files as they are now to a bundle that never changes.
+"""Packs a directory into an immutable bundle.
 
-`trainmaster run` calls `pack` and puts the digest into the job. Files that were packed before are known by their time
-stamps and not read again (`remembering`); in a new bundle they are hard links to the last one. A file that changes
-while it is read is read again, and at the end all of them are looked at once more: the bundle holds what the directory
-held at one moment, or the pack fails and says which file does not keep still.
+`trainmaster run` calls `pack` and puts the digest into the job. Files that were packed before are recognized by their
+timestamps and not read again (`remembering`); in a new bundle they are hard links to the last one. A file that changes
+while it is read is read again, and at the end all files are checked once more: the bundle is a consistent snapshot of
+the directory, or packing fails and names the file that keeps changing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Bundle", "BundleLimits", "pack"]
 
 _PIECE = 4 << 20
 _ROUNDS = 4
-"""How often files that change are read again."""
+"""How often changing files are read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class Bundle:
     files: int
     bytes: int
     git_commit: str = ""
-    """Of the repository that the directory is in; empty without one."""
+    """The commit of the directory's repository; empty without one."""
     git_dirty: bool | None = None
-    """Whether the directory differs from that commit; None where nobody can say."""
+    """Whether the directory differs from that commit; None if unknown."""
     reused: bool = False
-    """It was there already."""
+    """Whether the bundle existed already."""
 
 
 def pack(directory: Path, store: Path, limits: BundleLimits = BundleLimits()) -> Bundle:  # noqa: B008  # frozen
-    """Packs that directory into the bundles at `store` (`Home.bundles`). BundleError in one sentence when it cannot."""
+    """Packs a directory into the store (`Home.bundles`). Raises BundleError."""
     directory = Path(os.path.abspath(directory))
     asked = git.ask(directory)
     try:
@@ -85,7 +85,7 @@ def _pack(directory: Path, store: BundleStore, limits: BundleLimits) -> tuple[st
 
 
 class _Drafting:
-    """Fills one draft; `tree.files` is brought up to date with what was read."""
+    """Fills one draft, and updates `tree.files` with what was read."""
 
     def __init__(self, tree: FileTree, store: BundleStore, memory: Memory, target: Path) -> None:
         self._tree = tree
@@ -94,7 +94,7 @@ class _Drafting:
         self._before = None if before is None else before.tree
 
     def fill(self, known: dict[str, str]) -> dict[str, str]:
-        """The hash of every file, all of which are in the draft then."""
+        """Copies all files into the draft and returns their hashes."""
         self._target.mkdir()
         for name in self._tree.directories:
             (self._target / name).mkdir()
@@ -120,17 +120,17 @@ class _Drafting:
         )
 
     def _link(self, name: str) -> bool:
-        """From the last bundle of this directory: no byte is copied."""
+        """Links the file from the last bundle of this directory, without copying."""
         if self._before is None:
             return False
         try:
             os.link(self._before / name, self._target / name, follow_symlinks=False)
         except OSError:
-            return False  # not there, or the file system has enough links: it is copied
+            return False  # missing, or too many links: copy it
         return True
 
     def _copy(self, name: str) -> str | None:
-        """The hash; None when the file is gone, which the next look at it finds too."""
+        """The hash; None if the file is gone, which the next check finds too."""
         source, target = f"{self._tree.root}/{name}", f"{self._target}/{name}"
         for _ in range(_ROUNDS):
             try:
@@ -151,7 +151,7 @@ class _Drafting:
         return found
 
     def _list_changed(self, names: Iterable[str]) -> list[str]:
-        """Of the files that are in the draft: those that are no longer what was read. What is gone is left out."""
+        """The files in the draft that have changed since they were read. Files that are gone are removed."""
         changed = []
         for name in list(names):
             mark = _find_mark(f"{self._tree.root}/{name}")
@@ -179,7 +179,7 @@ def _copy_content(source: int, target: str, mark: FileMark) -> str:
             digest.update(piece)
             while piece:
                 piece = piece[os.write(handle, piece) :]
-        # What is executable counts, and nothing else: the umask of whoever packs must not show in a job.
+        # Only the executable bit counts, so that the user's umask has no effect on the job.
         os.fchmod(handle, 0o755 if mark.executable else 0o644)
         os.utime(handle, ns=(mark.mtime_ns, mark.mtime_ns))
     finally:

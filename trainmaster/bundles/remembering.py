@@ -1,8 +1,8 @@
-"""What is known of a directory that was packed before: the hash of each file, while the file looks as it did then.
+"""Caches file hashes of packed directories, valid while a file's timestamps are unchanged.
 
-A file that was written in the very moment of the pack may be written again without its time stamps moving (they are as
-coarse as the kernel's tick, on some file systems a second), so it is not remembered until it is a little older. A cache
-that is lost or broken costs reading the files again, nothing else.
+A file that was written at the moment of packing may be written again with the same timestamps, whose resolution is that
+of the kernel's tick, or a second on some file systems. So it is not cached until it is a little older. If the cache is
+lost or broken, the files are simply read again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SECOND_NS = 1_000_000_000
 @dataclass(slots=True)
 class Memory:
     digest: str = ""
-    """Of the last pack: its tree has every remembered file."""
+    """Digest of the last bundle, which contains every cached file."""
     known: dict[str, tuple[FileMark, str]] = field(default_factory=dict)
-    """Path to what it looked like, and the hash of its content."""
+    """Path -> its status when it was read, and the hash of its content."""
 
     def find_hash(self, path: str, mark: FileMark) -> str | None:
         before = self.known.get(path)
@@ -52,7 +52,7 @@ def load(path: Path) -> Memory:
 
 
 def save(path: Path, memory: Memory, began_ns: int) -> None:
-    """`began_ns`: the file system's own time before the first file was looked at."""
+    """`began_ns`: the file system's time before the first file was checked."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = {name: [*mark, known] for name, (mark, known) in memory.known.items() if is_settled(mark, began_ns)}
     draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
@@ -67,6 +67,6 @@ def is_settled(mark: FileMark, began_ns: int) -> bool:
 
 
 def read_time_ns(folder: Path) -> int:
-    """The time as the file system stamps it now."""
+    """The current time as the file system records it."""
     os.utime(folder)
     return os.stat(folder).st_mtime_ns

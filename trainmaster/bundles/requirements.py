@@ -1,8 +1,7 @@
-"""A requirements file as the list of requirements that a job needs: what can be said of any machine, and nothing else.
+"""Reads a requirements file into the list of requirements of a job (`trainmaster run --requirements`).
 
-`trainmaster run --requirements` reads it. Files that it includes (`-r`) are read too. Options that choose where
-packages come from belong to the machine that installs them, and paths to directories that the job does not have; both
-are refused with what to do instead.
+Included files (`-r`) are read too. Options that choose package sources belong to the machine that installs, and paths
+refer to directories that the job does not have; both are refused with advice.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _DEPTH = 10
 
 
 def read_requirements(path: Path) -> list[str]:
-    """In the order of the file, each once. BundleError names file and line of what cannot be taken."""
+    """In the order of the file, without duplicates. BundleError names the file and line of what is not supported."""
     return list(dict.fromkeys(_read(path, ())))
 
 
@@ -52,7 +51,7 @@ def _read(path: Path, above: tuple[Path, ...]) -> Iterator[str]:
 
 
 def _list_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Whole ones: a backslash at the end goes on in the next line. With the number where they begin."""
+    """Logical lines, which a trailing backslash continues, with the number of their first line."""
     held, begin = "", 0
     for number, raw in enumerate([*text.splitlines(), ""], 1):
         begin = begin if held else number

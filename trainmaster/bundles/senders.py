@@ -1,8 +1,8 @@
-"""Which namespaces sent which bundles, so that what they take on disk counts against whoever sent them.
+"""Records which namespaces sent which bundles, so that their disk usage counts against the sender's quota.
 
     <bundles>/../senders/<namespace>/<name of the bundle's directory>
 
-An empty file each. A bundle that several sent counts for each of them; one that was forgotten counts for nobody.
+Each is an empty file. A bundle sent by several namespaces counts for each of them; a deleted one for none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def note(bundles: Path, namespace: str, place: Path) -> None:
 
 
 def list_sent(bundles: Path, namespace: str) -> list[Path]:
-    """Directories of the bundles that are still there; notes about others go."""
+    """Directories of bundles that still exist; records of others are deleted."""
     folder = bundles.parent / FOLDER / namespace
     found = []
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():

@@ -1,14 +1,14 @@
-"""The bundles of a home: found by digest, checked after a power cut, forgotten when nobody needs them.
+"""The bundles of a home: found by digest, verified after a power failure, deleted when unused.
 
     <root>/sha256-<hex>/tree/          the files
     <root>/sha256-<hex>/bundle.json    how many, how large, and in which boot of the machine they were written
     <root>/sha256-<hex>/durable        exists once all of it is known to be on disk
     <root>/cache/                      what `packing` remembers of directories that it packed
-    <root>/lock                        shared by who packs, exclusive for who forgets
+    <root>/lock                        shared while packing, exclusive while deleting
 
-Its age is that of its directory's time stamp, which `packing` renews with every use, so a bundle that was just packed
-is not forgotten before the job that needs it exists. Written by several processes at once: everything is made
-under a name of its own and renamed.
+A bundle's age is that of its directory's timestamp, which `packing` updates on every use, so a new bundle is not
+deleted before the job that needs it exists. Several processes write at the same time: everything is created under a
+temporary name and renamed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CACHE_SECONDS = 30 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A bundle that is there."""
+    """An existing bundle."""
 
     digest: str
     tree: Path
@@ -54,7 +54,7 @@ def is_digest(text: str) -> bool:
 
 
 def compute_digest(tree: FileTree, hashes: dict[str, str]) -> str:
-    """Of names, contents, executable bits, links and directories; of nothing that differs between two copies."""
+    """Covers names, contents, executable bits, links and directories; nothing that differs between two copies."""
     digest = hashlib.sha256(_SALT)
     entries: list[tuple[bytes, bytes]] = [(os.fsencode(path), b"d\0\0") for path in tree.directories]
     entries += [(os.fsencode(path), b"l\0" + os.fsencode(target) + b"\0") for path, target in tree.links.items()]
@@ -71,7 +71,7 @@ class BundleStore:
         self.root = root
 
     def find(self, digest: str) -> Stored | None:
-        """None when there is no such bundle, also when a power cut left only a part of it."""
+        """None if there is no such bundle, or a power failure left it incomplete."""
         place = self.get_place(digest)
         try:
             info = json.loads((place / _INFO).read_bytes())
@@ -89,7 +89,8 @@ class BundleStore:
         return self.root / digest.replace(":", "-")
 
     def _verify(self, digest: str, place: Path) -> bool:
-        """Written before the machine went down, and nobody knows how much of it had reached the disk."""
+        """Verifies a bundle that was written before the machine went down and may not have reached the disk
+        completely."""
         found = walk_plainly(place / "tree") if (place / "tree").is_dir() else FileTree(place)
         if compute_digest(found, {path: hash_file(place / "tree" / path) for path in found.files}) == digest:
             (place / _DURABLE).touch()
@@ -98,12 +99,12 @@ class BundleStore:
         return False
 
     def touch(self, digest: str) -> None:
-        """It is needed now."""
+        """Marks the bundle as used now."""
         with contextlib.suppress(FileNotFoundError):
             os.utime(self.get_place(digest))
 
     def make_durable(self, digest: str) -> None:
-        """On disk when this returns; slow, for a thread of the server."""
+        """Returns once it is on disk. Slow; call it in a thread."""
         place = self.get_place(digest)
         if (place / _DURABLE).exists():
             return
@@ -121,7 +122,7 @@ class BundleStore:
         return sorted(digest for name in names if is_digest(digest := name.replace("-", ":", 1)))
 
     def list_unused(self, used: Collection[str], *, before: float) -> list[str]:
-        """Bundles that are not in `used`, and that nobody packed or took since that time (seconds of the epoch)."""
+        """Bundles that are not in `used` and were not packed or used since that time (seconds since the epoch)."""
         return [digest for digest in self.list_digests() if digest not in used and self._get_time(digest) < before]
 
     def _get_time(self, digest: str) -> float:
@@ -131,8 +132,8 @@ class BundleStore:
             return float("inf")
 
     def forget(self, digests: Collection[str], *, before: float) -> list[str]:
-        """Removes those that are still unused, and drafts that a crash left; returns the digests that went. None while
-        somebody packs: that may take as long as it likes, and there is always a next time."""
+        """Deletes those that are still unused, and drafts left by a crash. Returns the deleted digests; none while a
+        pack is in progress, which may take long."""
         gone: list[str] = []
         if not self.root.is_dir():
             return gone
@@ -147,7 +148,7 @@ class BundleStore:
         return gone
 
     def _remove_leftovers(self, before: float) -> None:
-        """Drafts of packs that died, and what was remembered of directories that nobody packs any more."""
+        """Deletes drafts of packs that died, and caches of directories that are no longer packed."""
         for draft in self.root.glob(f"{_DRAFT}*"):
             if draft.stat().st_mtime < before:
                 shutil.rmtree(draft, ignore_errors=True)
@@ -156,14 +157,14 @@ class BundleStore:
                 path.unlink()
 
     def _remove(self, place: Path) -> None:
-        """Out of the way in one step, so that nobody finds a part of it."""
+        """Renames it first, so that nobody finds a part of it."""
         aside = self.make_draft()
         with contextlib.suppress(FileNotFoundError):
             place.rename(aside / "gone")
         shutil.rmtree(aside, ignore_errors=True)
 
     def make_draft(self) -> Path:
-        """A directory that nobody else knows."""
+        """A new private directory."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = 0
         while True:
@@ -175,7 +176,7 @@ class BundleStore:
                 number += 1
 
     def add(self, draft: Path, digest: str, tree: FileTree) -> None:
-        """Makes a draft with a whole `tree` in it the bundle of that digest, unless somebody else just did."""
+        """Renames a draft with a complete `tree` to the bundle of that digest, unless it exists meanwhile."""
         info = {"version": 1, "files": len(tree.files), "bytes": tree.bytes, "boot": read_boot_id()}
         (draft / _INFO).write_text(json.dumps(info))
         try:
@@ -188,8 +189,8 @@ class BundleStore:
 
     @contextmanager
     def locked(self, *, exclusive: bool = False) -> Iterator[bool]:
-        """Between who forgets and who packs: what is found during a pack is there when it ends. Shared, it waits;
-        exclusive, it does not, and says whether it has it."""
+        """Keeps deletion from running during a pack. A shared lock waits; an exclusive one does not, and yields whether
+        it was obtained."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(self.root / "lock", "a") as file:
             try:

@@ -1,7 +1,7 @@
-"""A bundle as a Pod sees it: a copy of its own, and what a program added to it.
+"""A bundle as a Pod sees it: its own copy, and the files that the program added.
 
-Used by the node. `copy_tree` makes the copy (where the kernel can lay a writable layer over the bundle none is made);
-what is not the same in the bundle is what the program wrote.
+Used by the node. `copy_tree` makes the copy (not needed where the kernel supports a writable overlay over the bundle);
+whatever differs from the bundle was written by the program.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from trainmaster.bundles.ignoring import ALWAYS
 
 _PARTIAL = ".partial"
 LEFT_OUT = ALWAYS | {".cache", ".pod-env"}
-"""What programs write beside their work and nobody wants to keep."""
+"""By-products of programs that are not worth keeping."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyOwner:
-    """Whom the copy belongs to; -1: whoever makes it."""
+    """The owner of the copy; -1 for the current user."""
 
     user: int = -1
     group: int = -1
     everybody: bool = False
-    """All may write: containers run as different users, and the directories above keep others out."""
+    """Everybody may write: containers run as different users, and the directories above keep others out."""
 
 
 def copy_tree(tree: Path, target: Path, owner: CopyOwner = CopyOwner()) -> None:  # noqa: B008  # frozen
-    """Whole or not at all; once it is there it is left as it is, because a program may have written into it."""
+    """Copies everything or nothing. An existing copy is left alone, because a program may have written to it."""
     if target.exists():
         return
     partial = target.with_name(f"{target.name}{_PARTIAL}")
@@ -51,7 +51,7 @@ def _copy_directory(source: str, target: str, owner: CopyOwner) -> None:
             shutil.copyfile(entry.path, place)
             status = entry.stat(follow_symlinks=False)
             _give(place, stat.S_IMODE(status.st_mode), owner)
-            # By the time stamp a file is known that the program did not touch.
+            # The timestamp tells later that the program did not change the file.
             os.utime(place, ns=(status.st_mtime_ns, status.st_mtime_ns))
     _give(target, 0o755, owner)
 
@@ -67,7 +67,7 @@ def _give(path: str, mode: int, owner: CopyOwner) -> None:
 
 
 def is_same_file(status: os.stat_result, below: Path) -> bool:
-    """Whether the bundle's file is that one: by size and time stamp."""
+    """Whether it is the bundle's file, by size and timestamp."""
     try:
         other = os.lstat(below)
     except (FileNotFoundError, NotADirectoryError):
@@ -80,9 +80,9 @@ def is_same_link(target: str, below: Path) -> bool:
 
 
 def is_inside(path: str, target: str) -> bool:
-    """Whether a link at that path, with that target, leads to a place in the same tree.
+    """Whether a link at that path, with that target, points into the same tree.
 
-    `..` may stand at the beginning only: after the name of another link nobody can say where it leads.
+    `..` is allowed only at the beginning: after another link its meaning is unknown.
     """
     names = [name for name in target.split("/") if name not in ("", ".")]
     up = next((number for number, name in enumerate(names) if name != ".."), len(names))

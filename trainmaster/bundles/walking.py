@@ -1,8 +1,8 @@
-"""Finds what belongs to the code of a directory: files, directories and links, in a fixed order.
+"""Lists the files, directories and links of a directory that belong to its code, in a fixed order.
 
 Ignore files are honoured, links that lead out of the directory are refused by name, and a tree above the limits ends in
-a message that names its largest parts. Nothing is read but ignore files; every entry carries the state (`Mark`) in
-which it was found, so that whoever reads a file knows whether it changed meanwhile.
+a message that names its largest parts. Only ignore files are read; every entry has the status (`FileMark`) in which it
+was found, so that readers notice changes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from trainmaster.bundles.errors import BundleError
 
 _LARGEST = 5
 _MUCH_TOO_MANY = 4
-"""So many times the limit of files, and nobody needs the exact number any more."""
+"""Stop counting at this multiple of the limit on files."""
 _SMALL = 50
-"""Parts below this fraction of the whole are not worth naming."""
+"""Parts below this fraction of the whole are not named."""
 _LINKS_NAMED = 3
 
 
 class FileMark(NamedTuple):
-    """What tells one content of a file from another, as far as the file system knows."""
+    """Identifies the content of a file, as far as the file system can tell."""
 
     size: int
     mtime_ns: int
@@ -38,7 +38,7 @@ class FileMark(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class BundleLimits:
     bytes: int = 1 << 30
-    """The code of a large project is a hundredth of this; what is larger is data."""
+    """The code of a large project is a hundredth of this; anything larger is data."""
     files: int = 50_000
 
 
@@ -50,7 +50,7 @@ class FileTree:
     directories: list[str] = field(default_factory=list)
     files: dict[str, FileMark] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
-    """Path to target, relative to the link's own directory."""
+    """Path -> target, relative to the link's directory."""
     bytes: int = 0
 
 
@@ -58,12 +58,12 @@ class FileTree:
 class _Walk:
     tree: FileTree
     real: str
-    """The root without links in its path."""
+    """The root with symbolic links resolved."""
     outside: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
-    """By name in the root."""
+    """By top-level name."""
     most_files: int = 0
-    """Where to stop looking; 0: nowhere."""
+    """Where to stop; 0 for no limit."""
     home: str = ""
     home_inode: int = -1
 
@@ -78,8 +78,8 @@ def build_mark(status: os.stat_result) -> FileMark:
 
 
 def walk(root: Path, limits: BundleLimits, home: Path | None = None) -> FileTree:
-    """BundleError when the directory cannot be read, is too large, or has links that lead out of it. `home` is left
-    out, wherever it lies in the tree: it holds keys, and what was packed before."""
+    """Raises BundleError if the directory cannot be read, is too large, or has links that lead out of it. `home` is
+    skipped, because it contains keys and earlier bundles."""
     if not root.is_dir():
         raise BundleError(f"{root} is not a directory: name the directory that holds the code")
     found = _Walk(FileTree(root), os.path.realpath(root), most_files=limits.files * _MUCH_TOO_MANY)
@@ -102,7 +102,7 @@ def walk(root: Path, limits: BundleLimits, home: Path | None = None) -> FileTree
 
 
 def walk_plainly(root: Path) -> FileTree:
-    """Everything there is: for trees that were packed before."""
+    """Lists everything, for trees that were packed before."""
     found = _Walk(FileTree(root), os.path.realpath(root))
     for name, entry in _list_all(str(root), ""):
         _take(found, name, entry, entry.stat(follow_symlinks=False))
@@ -140,7 +140,7 @@ def _walk_directory(found: _Walk, base: str, levels: ignoring.Levels) -> None:
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
-            continue  # it went away: as if it had never been there
+            continue  # it was deleted meanwhile
         _take(found, path, entry, status)
 
 
@@ -159,11 +159,11 @@ def _take(found: _Walk, path: str, entry: os.DirEntry[str], status: os.stat_resu
             tree.links[path] = target
     elif kind == stat.S_IFDIR:
         tree.directories.append(path)
-    # Sockets, pipes and devices are no code: a copy of them would mean nothing.
+    # Sockets, pipes and devices are ignored.
 
 
 def _place_link(found: _Walk, path: str, target: str) -> str | None:
-    """The target as seen from the link; None when it leads out of the tree. Where it leads need not exist."""
+    """The target relative to the link; None if it leads out of the tree. It need not exist."""
     folder = os.path.dirname(path)
     if os.path.isabs(target):
         for root in (str(found.tree.root), found.real):

@@ -1,1 +1,1 @@
-"""Stands in for the dataset and model initializer images: fills /workspace before training. Runs inside Pods."""
+"""Replaces the dataset and model initializer images: fills /workspace before training. Runs inside Pods."""

@@ -1,11 +1,12 @@
-"""The initializer: `python program.py dataset|model` downloads what STORAGE_URI names.
+"""The initializer: `python program.py dataset|model` downloads STORAGE_URI.
 
-Run by path inside a Pod, in whatever Python environment the rule of its image gives, so it imports nothing of ours. The
+Run by path inside a Pod, in the Python environment that the image rules select, so it imports nothing of ours. The
 variables are those of upstream's images: STORAGE_URI, ACCESS_TOKEN, IGNORE_PATTERNS, and for s3 ENDPOINT,
-ACCESS_KEY_ID, SECRET_ACCESS_KEY, REGION. Besides hf:// and s3:// it knows file:// (a file or directory of the machine).
+ACCESS_KEY_ID, SECRET_ACCESS_KEY, REGION. Besides hf:// and s3:// it supports file:// (a file or directory of the
+machine).
 
-The target (/workspace/dataset, /workspace/model, or TARGET) appears whole or not at all: content goes to a directory
-beside it that is renamed. With CACHE_DIRECTORY, what was loaded once is taken from there; the key is the URI with its
+The target (/workspace/dataset, /workspace/model, or TARGET) appears completely or not at all: content is written to a
+directory beside it, which is then renamed. With CACHE_DIRECTORY downloads are reused; the key is the URI with its
 patterns.
 """
 
@@ -24,11 +25,11 @@ from urllib.parse import unquote, urlsplit
 
 TARGETS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
 MODEL_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.txt", "*.gguf")
-"""What is taken of a model on Hugging Face, as upstream does."""
+"""Files of a Hugging Face model that are downloaded, as upstream does."""
 
 
 class InitializerRefused(Exception):
-    """What was asked for cannot be done; the text is for the person who wrote the job."""
+    """The request cannot be fulfilled; the text is for the author of the job."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def load_s3(task: Task, into: Path) -> None:
 
 
 def name_object(key: str, prefix: str) -> str | None:
-    """Where an object goes below the target; None for markers of directories and for names that lead out."""
+    """The object's path relative to the target; None for directory markers and names that lead out of it."""
     if key.endswith("/"):
         return None
     below = key.removeprefix(prefix).lstrip("/") or key.rsplit("/", 1)[-1]
@@ -141,7 +142,7 @@ def is_ignored(name: str, patterns: Sequence[str]) -> bool:
 
 
 def run(task: Task) -> str:
-    """Fills the target; what was done, for the log."""
+    """Fills the target and returns a line for the log."""
     scheme = task.uri.partition("://")[0]
     loader = LOADERS.get(scheme)
     if loader is None:
@@ -149,7 +150,7 @@ def run(task: Task) -> str:
             f"{scheme}:// is not known here: STORAGE_URI may begin with {', '.join(f'{x}://' for x in LOADERS)}"
         )
     if not task.target.parent.is_dir():
-        # It would be a directory of nobody: lost with the container, or left on the machine.
+        # Without a volume it would be lost with the container, or left behind on the machine.
         raise InitializerRefused(f"there is no {task.target.parent}: mount a volume there")
     if task.target.exists() and any(task.target.iterdir()):
         return f"{task.target} is filled already; nothing to do"
@@ -166,7 +167,7 @@ def run(task: Task) -> str:
 
 
 def _find_cached(task: Task) -> Path | None:
-    """What lies on this machine already needs no second copy."""
+    """Data that is already on this machine needs no second copy."""
     if task.cache is None or task.uri.startswith("file://"):
         return None
     key = "\0".join((task.kind, task.uri, *task.ignore))

@@ -1,12 +1,12 @@
 """Remote start within a gang: `program.py serve` in each worker, `program.py start HOST COMMAND...` as rsh agent.
 
-Run by path inside Pods; imports nothing of ours. The Pods of a gang share one directory (TRAINMASTER_GANG_DIR) that no
-other Pod sees; a worker listens there on a socket named after its host name, and the agent hands it the command
-together with its own three standard streams (SCM_RIGHTS), so output needs no copying. The exit code comes back. Who can
-open the directory belongs to the gang: that is the whole authentication, and nothing listens for others.
+Run by path inside Pods; imports nothing of ours. The Pods of a gang share a directory (TRAINMASTER_GANG_DIR) that no
+other Pod sees. A worker listens there on a socket named after its host name; the agent sends it the command together
+with its own three standard streams (SCM_RIGHTS), so output need not be copied. The exit code is sent back. Access to
+the directory is the only authentication, and nothing else is listened on.
 
-Options of ssh are accepted and ignored. A command for the agent's own host is executed in place. The server answers on
-the port of sshd too (2222), by closing the connection, for readiness probes.
+Options of ssh are accepted and ignored. A command for the agent's own host is executed in place. For readiness probes,
+the server also listens on sshd's port (2222) and closes connections immediately.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from collections.abc import Callable, Sequence
 DIRECTORY = "TRAINMASTER_GANG_DIR"
 PORT = 2222
 _TRIES, _PAUSE_SECONDS = 2400, 0.05
-"""Two minutes for a worker that is still starting; mpirun itself waits without end."""
+"""Two minutes for a worker that is still starting; mpirun itself has no limit."""
 _WITH_VALUE = frozenset("bcDEeFIiJLlmOopQRSWw")
-"""Options of ssh that are followed by a value."""
+"""Options of ssh that take a value."""
 
 
 def get_path(directory: str, host: str) -> str:
@@ -34,7 +34,7 @@ def get_path(directory: str, host: str) -> str:
 
 
 def open_unix(path: str, use: Callable[[socket.socket, str], None]) -> socket.socket:
-    """Binds or connects through a descriptor of the directory: the path may be longer than an address can be."""
+    """Binds or connects through a descriptor of the directory: the path may exceed the limit of Unix addresses."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     place = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -56,18 +56,18 @@ class RemoteStartServer:
         self._port = port
         self._selector = selectors.DefaultSelector()
         self._running: dict[int, socket.socket] = {}
-        """Process to the agent that waits for it."""
+        """Process -> the agent that waits for it."""
 
     def open(self) -> None:
         if os.path.lexists(self._path):
-            os.unlink(self._path)  # of an earlier attempt
+            os.unlink(self._path)  # left by an earlier attempt
         starts = open_unix(self._path, lambda link, path: link.bind(path))
-        # The directory is the gang's alone; its Pods may run as different users.
+        # Only the gang can access the directory, and its Pods may run as different users.
         os.chmod(self._path, 0o777)
         starts.listen(64)
         self._selector.register(starts, selectors.EVENT_READ, self._accept)
         probes = socket.socket(socket.AF_INET)
-        # Where Pods share a network all workers of a machine have the same port; any of them may answer a probe.
+        # If Pods share a network, all workers of a machine use the same port; any of them may answer a probe.
         probes.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
             probes.bind(("", self._port))
@@ -103,7 +103,7 @@ class RemoteStartServer:
         except OSError:
             content, streams = b"", []
         if not content or len(streams) != 3:
-            # The agent is gone. What it started ends with it, as with a connection of ssh.
+            # The agent is gone: kill what it started, as sshd does.
             for pid in [pid for pid, owner in self._running.items() if owner is link]:
                 del self._running[pid]
                 os.killpg(pid, signal.SIGHUP)
@@ -140,7 +140,7 @@ class RemoteStartServer:
 
 
 def _start(request: dict[str, list[str]], streams: Sequence[int]) -> int:
-    """As sshd does it: one text for the user's shell."""
+    """Passes one string to the user's shell, as sshd does."""
     process = subprocess.Popen(
         ["/bin/sh", "-c", " ".join(request["command"])],
         stdin=streams[0],
@@ -148,7 +148,7 @@ def _start(request: dict[str, list[str]], streams: Sequence[int]) -> int:
         stderr=streams[2],
         start_new_session=True,
     )
-    # Reaped by the server, not by this object.
+    # The server reaps it, not this object.
     process.returncode = 0
     return process.pid
 
@@ -157,7 +157,7 @@ def _send(link: socket.socket, code: int) -> None:
     try:
         link.send(json.dumps({"code": code}).encode())
     except OSError:
-        return  # nobody waits any more
+        return  # the agent is gone
 
 
 def _stop(*_: object) -> None:

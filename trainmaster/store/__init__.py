@@ -1,1 +1,1 @@
-"""Revisioned log of bytes on SQLite: get, scan, write, watch, compact. Knows no kinds."""
+"""A revisioned log of bytes on SQLite: get, scan, write, watch, compact. Independent of kinds."""

@@ -1,8 +1,8 @@
-"""Online backup of an open store, and restore into a directory. For `app` and the command line.
+"""Online backup of an open store, and restore into a directory.
 
-A backup is one ordinary SQLite file, complete in itself. Restoring jumps the revision far ahead and empties the replay
-windows: clients that watched the old store hold revisions above those of the backup, and a number that means two
-different things would be worse than a watch that has to list again (410).
+A backup is one self-contained SQLite file. Restoring advances the revision far ahead and empties the replay windows:
+clients of the old store may hold revisions above those of the backup, and listing again (410) is better than one
+revision with two meanings.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from trainmaster.store.salvage import REVISION_JUMP
 from trainmaster.store.sqlite import SqliteStore
 
 _STEP_PAGES = 256
-"""One step copies 1 MiB; commits go on between two steps."""
+"""Each step copies 1 MiB; commits continue between steps."""
 
 
 async def backup(store: SqliteStore, path: Path) -> int:
-    """Copies the store to a new file while it is in use; returns the revision that the copy holds for certain.
+    """Copies the store to a new file while it is in use; returns the revision that the copy is guaranteed to contain.
 
-    Everything acknowledged before the call is in it. StoreError when the file exists.
+    It contains everything acknowledged before the call. Raises StoreError if the file exists.
     """
     if path.exists():  # noqa: ASYNC240 - one look at a name, before the work starts
         raise StoreError(f"{path} exists; a backup does not overwrite anything")
@@ -49,7 +49,7 @@ async def backup(store: SqliteStore, path: Path) -> int:
 
 
 def find_newest_revision(directory: Path) -> int | None:
-    """The last revision of a store that nobody has open, or None when there is none or it cannot be read."""
+    """The last revision of a store that is not open; None if there is none or it cannot be read."""
     path = directory / database.FILE
     if not path.is_file():
         return None
@@ -61,11 +61,11 @@ def find_newest_revision(directory: Path) -> int | None:
 
 
 def restore(source: Path, directory: Path, *, above: int = 0) -> int:
-    """Puts a backup into a directory without a store and returns the revision that it starts from.
+    """Restores a backup into a directory without a store and returns the revision that it starts from.
 
-    That is far ahead of the backup's own and of `above`, the last one that clients of a former store may have seen.
-    The backup is checked completely first. StoreError when it is damaged or the directory has a store already; Locked
-    when that store is in use; NewerSchema when a newer version wrote the backup.
+    That is far above the backup's own and `above`, the last one that clients of a former store may have seen. The
+    backup is verified completely first. Raises StoreError if it is damaged or the directory has a store already, Locked
+    if that store is in use, NewerSchema if a newer version wrote the backup.
     """
     if not source.is_file():
         raise StoreError(f"{source} does not exist")
@@ -73,7 +73,7 @@ def restore(source: Path, directory: Path, *, above: int = 0) -> int:
         path = directory / database.FILE
         if path.exists():
             raise StoreError(f"{directory} has a store already; move {path.name} away first")
-        # It told of the store that is replaced.
+        # It belongs to the replaced store.
         (directory / high_water.FILE).unlink(missing_ok=True)
         partial = path.with_name(path.name + ".partial")
         partial.unlink(missing_ok=True)
@@ -96,8 +96,8 @@ def _create(path: Path) -> apsw.Connection:
 
 
 def _complete(target: apsw.Connection, partial: Path, path: Path) -> None:
-    """From a copy to a file that is there under its name after a power cut."""
-    # Not WAL: a backup is one file. The store switches back when it opens it.
+    """Makes the copy durable and renames it."""
+    # Not WAL, because a backup is one file. The store switches back when it opens it.
     target.execute("PRAGMA journal_mode = DELETE")
     target.close()
     descriptor = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,10 +1,10 @@
-"""Which rows of the log nobody needs any more, and how they are removed in short slices.
+"""Removes log rows that are no longer needed, in short slices.
 
 A row is garbage when the write that superseded it has left the replay window; a deletion also when it has left the
-window itself. Garbage is removed in the order in which it arose. So the deletion of a key goes after every earlier row
-of that key: a log cut short at any point never brings a deleted key back.
+window itself. Garbage is removed in the order in which it arose, so the deletion of a key is removed after all earlier
+rows of that key: a partial compaction never brings a deleted key back.
 
-The slice is part of a commit that happens anyway where possible, and so costs no extra fsync.
+If possible a slice is part of a commit that happens anyway, and costs no extra fsync.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from trainmaster.store.contract import Event, EventType
 SLICE_ROWS = 512
 _STEP_ROWS = 16
 _DELETE = "DELETE FROM log WHERE rev IN (SELECT value FROM json_each(?))"
-"""One statement for many rows: beside a busy event loop a thread waits for the interpreter after each statement, and
-512 of them took 20 to 60 ms."""
+"""One statement for many rows: while the event loop is busy, a thread waits for the GIL after each statement, and 512
+of them took 20 to 60 ms."""
 
 
 class Slice(NamedTuple):
-    """Rows to remove, and what must be recorded with it so that nobody relies on them after a restart."""
+    """Rows to remove, and what must be recorded with it so that nothing relies on them after a restart."""
 
     revisions: Sequence[int]
     floors: Mapping[str, int]
@@ -43,7 +43,7 @@ class Garbage:
         return len(self._rows)
 
     def add(self, dropped: Sequence[Event]) -> None:
-        """Notes what events that left the window leave behind."""
+        """Adds the garbage from events that left the window."""
         for event in dropped:
             if event.previous is not None:
                 self._rows.append((event.previous.revision, event.record.bucket))
@@ -57,13 +57,13 @@ class Garbage:
         return list(islice(self._rows, limit))
 
     def drop(self, count: int) -> None:
-        """The first rows are gone for good (committed)."""
+        """The first rows were removed and committed."""
         for _ in range(count):
             self._rows.popleft()
 
 
 def remove_rows(connection: apsw.Connection, part: Slice, clock: Clock, budget: float | None) -> int:
-    """Removes rows inside the open transaction for at most about `budget` seconds; returns how many."""
+    """Removes rows in the open transaction for about `budget` seconds at most; returns how many."""
     started = clock.monotonic()
     removed = 0
     size = len(part.revisions) if budget is None else _STEP_ROWS
@@ -74,7 +74,7 @@ def remove_rows(connection: apsw.Connection, part: Slice, clock: Clock, budget: 
         if budget is not None and clock.monotonic() - started >= budget:
             break
     connection.executemany("REPLACE INTO floors VALUES (?, ?)", part.floors.items())
-    # The newest row may be among the removed; its number must not be given out again.
+    # The newest row may be removed; its revision must not be reused.
     connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'revision'", (part.revision,))
     failpoints.hit("store.compact")
     return removed

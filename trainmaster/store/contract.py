@@ -1,12 +1,12 @@
-"""What a store is: a dense, revisioned log of byte values with a current state in memory.
+"""The store protocol: a dense, revisioned log of byte values with the current state in memory.
 
-Every write takes the next revision. Reads, writes and transactions are synchronous, because the current state is in
-memory and the process is single-threaded; what is asynchronous is durability. External synchrony: code inside the
-process may act on a write at once, and whoever lets anything out of the process (a response, an event to an outside
-watcher, a process start) first awaits `durable(revision)`.
+Every write gets the next revision. Reads, writes and transactions are synchronous, because the current state is in
+memory and the process is single-threaded; only durability is asynchronous. External synchrony: code inside the process
+may act on a write immediately, but before anything leaves the process (a response, an event to an outside watcher, a
+process start), `durable(revision)` must be awaited.
 
-Keys are (bucket, name). A bucket is one collection ("batch/jobs"), a name is "namespace/name". Buckets have their own
-replay windows, so that a quiet collection does not lose its history to a busy one.
+Keys are (bucket, name). A bucket is one collection ("batch/jobs"), a name is "namespace/name". Each bucket has its own
+replay window, so that a quiet collection does not lose its history to a busy one.
 
     StoreError
     ├── Mismatch        a compare-and-set met another revision (or an existing / missing key)
@@ -31,7 +31,7 @@ class StoreError(Exception):
 
 
 class Mismatch(StoreError):
-    """`current` is the record that stands there now, or None."""
+    """`current` is the existing record, or None."""
 
     def __init__(self, bucket: str, name: str, current: StoredRecord | None) -> None:
         super().__init__(f"{bucket}/{name}: another revision is current")
@@ -73,9 +73,9 @@ ABSENT = Absent.ABSENT
 
 
 class StoredRecord:
-    """A stored value. Immutable but for `memo`, where readers may cache something small that they derived from it.
+    """A stored value. Immutable except for `memo`, where readers may cache something small that they derived from it.
 
-    The memo must not refer back to the record: the cycle collector does not look at records.
+    The memo must not refer back to the record, because the cycle collector ignores records.
     """
 
     __slots__ = ("bucket", "created", "memo", "name", "revision", "value")
@@ -100,13 +100,13 @@ class EventType(Enum):
 class Event:
     """One write as watchers see it. For DELETE, `record` holds the final value with the revision of the deletion.
 
-    Nobody changes one; not frozen, because making a frozen one takes twice the time.
+    Treat it as immutable; not frozen, because creating a frozen one takes twice as long.
     """
 
     type: EventType
     record: StoredRecord
     previous: StoredRecord | None
-    """What stood there before; None for a creation."""
+    """The previous record; None for a creation."""
 
     @property
     def revision(self) -> int:
@@ -121,16 +121,16 @@ class Watch(Protocol):
     async def __anext__(self) -> Event: ...
 
     def take(self) -> list[Event]:
-        """All events ready now, without waiting (may be empty)."""
+        """All events that are available now, without waiting (may be empty)."""
         ...
 
     async def ready(self) -> None:
-        """Returns when there may be something to take, or the watch is closed, or a listener refused."""
+        """Returns when there may be something to take, the watch is closed, or a listener returned False."""
         ...
 
     def listen(self, callback: Callable[[], bool]) -> None:
-        """From now on, events that come while a reader waits call back, and the reader sleeps on unless it returns
-        False. It should `take` them. So a watcher costs a call per event, not a task switch."""
+        """Calls back when events arrive while a reader waits; the callback should `take` them. The reader is woken only
+        if it returns False, so a watcher costs a call per event instead of a task switch."""
         ...
 
     @property
@@ -138,7 +138,7 @@ class Watch(Protocol):
 
     @property
     def position(self) -> int:
-        """No event of the bucket with a revision up to this one is still to come (for bookmarks)."""
+        """All events of the bucket up to this revision have been delivered (for bookmarks)."""
         ...
 
     def close(self) -> None: ...
@@ -147,7 +147,7 @@ class Watch(Protocol):
 class Store(Protocol):
     @property
     def revision(self) -> int:
-        """The last revision given out; the next write gets `revision + 1`. Inside a transaction it counts on."""
+        """The last assigned revision; the next write gets `revision + 1`, also inside a transaction."""
         ...
 
     @property
@@ -156,16 +156,16 @@ class Store(Protocol):
     def get(self, bucket: str, name: str) -> StoredRecord | None: ...
 
     def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[StoredRecord]:
-        """Records whose name starts with `prefix` and sorts behind `after`, in byte order of the name."""
+        """Records whose name starts with `prefix` and sorts after `after`, in byte order of the name."""
         ...
 
     def count(self, bucket: str, prefix: str = "", after: str = "") -> int:
-        """How many records `scan` would return. Takes no longer for many."""
+        """How many records `scan` would return, in time independent of their number."""
         ...
 
     def measure(self, namespace: str) -> int:
-        """Bytes of all values whose name begins with `namespace/`, in all buckets. They are counted along with every
-        write from the first question on; a store that is never asked pays nothing."""
+        """Bytes of all values whose name begins with `namespace/`, in all buckets. Maintained on every write from the
+        first call on; a store that is never asked pays nothing."""
         ...
 
     def buckets(self) -> Sequence[str]: ...
@@ -173,22 +173,23 @@ class Store(Protocol):
     def put(
         self, bucket: str, name: str, value: bytes, *, expect: int | Absent | None = None, memo: object = None
     ) -> StoredRecord:
-        """Writes at `revision + 1`. The caller has already put that number into the value where it needs it.
+        """Writes at `revision + 1`. The caller has already put that revision into the value if needed.
 
-        The record has the memo before anybody sees it.
+        The memo is set before anybody sees the record.
         """
         ...
 
     def delete(
         self, bucket: str, name: str, value: bytes, *, expect: int | None = None, memo: object = None
     ) -> StoredRecord:
-        """Removes the key; `value` is the final state that watchers receive. Mismatch when the key is missing."""
+        """Removes the key; `value` is the final state that watchers receive. Raises Mismatch if the key is missing."""
         ...
 
     def transaction(self) -> AbstractContextManager[None]:
         """All writes inside become visible, durable and watchable together, or, on an exception, not at all.
 
-        Synchronous: no await may stand inside. Reads inside see the writes made so far. Nesting joins the outer one.
+        Synchronous: must not contain an await. Reads inside see the writes made so far. Nested transactions join the
+        outer one.
         """
         ...
 
@@ -197,16 +198,17 @@ class Store(Protocol):
         ...
 
     def watch(self, bucket: str, after: int, *, durable: bool = True) -> Watch:
-        """Events of the bucket with a revision above `after`; Compacted when the window does not reach back.
+        """Events of the bucket with a revision above `after`. Raises Compacted if the window does not reach back that
+        far.
 
-        durable=True (outside watchers): an event is delivered after its commit. durable=False (controllers in this
-        process): at once after its transaction.
+        durable=True (outside watchers): events are delivered after their commit. durable=False (controllers in this
+        process): immediately after their transaction.
         """
         ...
 
     def subscribe(self, callback: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Calls back synchronously with the events of each transaction, before anything else runs (indexes, garbage
-        collection). Returns the function that ends the subscription."""
+        collection). Returns a function that ends the subscription."""
         ...
 
     def history(self, bucket: str) -> Iterator[Event]:

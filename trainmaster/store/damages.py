@@ -1,6 +1,6 @@
-"""Notes beside the store about acknowledged writes that a start did not find again. Written by `salvage`.
+"""Records of acknowledged writes that were lost, stored beside the database. Written by `salvage`.
 
-Without SQLite, so that `status` and `doctor`, which only look, stay quick.
+Does not import SQLite, so that `status` and `doctor` stay fast.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ _NOTES = "damage-*.json"
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Acknowledged writes that a start did not find again."""
+    """Acknowledged writes that were missing at a start."""
 
     found: str
-    """When, as the API writes times."""
+    """When, in API time format."""
     kept: int
-    """The last revision that is there."""
+    """The last revision that was found."""
     missing: int
-    """At least so many revisions after it are lost."""
+    """At least this many revisions after it are lost."""
     continues: int
-    """The revision that the store goes on from."""
+    """The revision from which the store continues."""
     aside: str
-    """Where the damaged write-ahead log lies; empty when it could not be kept."""
+    """Path of the damaged write-ahead log; empty if it could not be kept."""
 
     def describe(self) -> str:
         where = f"; the damaged write-ahead log is kept in {self.aside}" if self.aside else ""
@@ -37,7 +37,7 @@ class Damage:
 
 
 def list_damages(directory: Path) -> list[Damage]:
-    """All that was ever found there, oldest first."""
+    """All records, oldest first."""
     found = []
     for path in sorted(directory.glob(_NOTES), key=lambda path: (len(path.name), path.name)):
         try:

@@ -1,14 +1,14 @@
-"""The file: its schema, how it is opened, and who may open it. Used by `sqlite` and `backup`.
+"""The database file: its schema, opening and locking. Used by `sqlite` and `backup`.
 
     log      one row per write, value included; `rev` is the revision and the row id, so writes append
     floors   per bucket, the revision up to which history may have been removed
     meta     `revision`: never to be given out again up to here; `floor`: floor of every bucket without its own
 
-The current state is the log folded from oldest to newest; the index from key to revision is in memory only. Rows may
+The current state is the log replayed from oldest to newest; the index from key to revision is in memory only. Rows may
 be removed when the write that superseded them is below the floor, oldest first, and always together with the floor.
 
-The database is opened in SQLite's exclusive mode: no other process can read or change it behind our back, and no
-shared memory file is needed. The lock file says who holds it.
+The database is opened in SQLite's exclusive mode: no other process can read or change it, and no shared memory file is
+needed. The lock file says who holds it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ FILE = "store.db"
 LOCK_FILE = "store.lock"
 
 PAGE_BYTES = 16_384
-"""Objects are 2 to 4 KB. With several of them to a page a batch needs a quarter of the system calls: 1.4 times as many
-writes a second at 10 and at 100 clients as with 4 KiB, and as many at one client."""
+"""Objects are 2 to 4 KB. With several of them per page a batch needs a quarter of the system calls: 1.4 times as many
+writes per second at 10 and at 100 clients as with 4 KiB pages, and the same at one client."""
 FRAME_BYTES = PAGE_BYTES + 24
 """A page in the write-ahead log, with its header."""
 
 APPLICATION_ID = 0x544D5354
-"""Marks the file as ours (`TMST`); another SQLite file is refused instead of written to."""
+"""Identifies our files (`TMST`); other SQLite files are refused."""
 SCHEMA_VERSION = 1
 
 _SCHEMA = """
@@ -56,7 +56,7 @@ DELETE = 0
 
 @contextmanager
 def hold_lock(directory: Path) -> Iterator[None]:
-    """Makes the directory if missing. Locked when another process, or another store in this one, has it.
+    """Creates the directory if missing. Raises Locked if another process, or another store in this one, has the lock.
 
     The lock ends with the process, however that ends.
     """
@@ -71,7 +71,7 @@ def hold_lock(directory: Path) -> Iterator[None]:
                 f"{directory} is in use by process {holder}. Only one process can have a store open; "
                 "stop that one first, or use another directory."
             ) from None
-        with suppress(OSError):  # on a full disk it holds all the same, and nobody is named
+        with suppress(OSError):  # on a full disk the lock holds without naming its owner
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -80,29 +80,29 @@ def hold_lock(directory: Path) -> Iterator[None]:
 
 
 def connect(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) -> apsw.Connection:
-    """Opens the file with our settings, or makes an empty one; nothing is written to one that exists.
+    """Opens the file with our settings, or creates an empty one; an existing file is not written to.
 
     The caller holds the lock.
     """
-    # Values may be secrets; SQLite gives its side files the permissions of the main one. An existing file is not
-    # touched: closing any descriptor of it would drop the locks that SQLite has on it in this process.
+    # Values may be secrets; SQLite's side files get the permissions of the main one. An existing file is not touched:
+    # closing any descriptor of it would drop the locks that SQLite holds in this process.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         sync_directory(path.parent)
     connection = apsw.Connection(os.fspath(path), vfs=vfs)
     try:
-        # Exclusive before the first access, else SQLite sets up shared memory.
+        # Must precede the first access, otherwise SQLite sets up shared memory.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         check_format(connection, path)
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
-        # A statement that has to be undone must not fail because no descriptor is left for a temporary file.
+        # Rolling back a statement must not fail because no descriptor is left for a temporary file.
         connection.execute("PRAGMA temp_store = MEMORY")
-        # Checkpoints are ours to time: they run beside the event loop, never inside a commit.
+        # We schedule checkpoints: they run beside the event loop, never inside a commit.
         connection.wal_autocheckpoint(0)
     except BaseException:
-        # Closing would copy the log into a file that may be damaged.
+        # Closing would checkpoint the log into a file that may be damaged.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close()
         raise
@@ -120,8 +120,8 @@ def ensure_schema(connection: apsw.Connection) -> None:
 def extend_log(path: Path, size: int) -> None:
     """Fills the write-ahead log with zeros up to that size. Nothing else may use the database meanwhile.
 
-    A sync of a file that grows must also commit the file system's journal, and so wait for what others have written;
-    a sync of blocks that are there only writes them. SQLite takes zeros for the end of the log.
+    Syncing a growing file must also commit the file system's journal, and so wait for writes of others; syncing
+    allocated blocks only writes them. SQLite takes zeros for the end of the log.
     """
     descriptor = os.open(f"{path}-wal", os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -135,7 +135,7 @@ def extend_log(path: Path, size: int) -> None:
 
 
 def check_format(connection: apsw.Connection, path: Path) -> None:
-    """Refuses a file that is not ours, is damaged at the front, or was written by a newer version."""
+    """Refuses a file that is not ours, has a damaged header, or was written by a newer version."""
     try:
         application = connection.pragma("application_id")
         version = connection.pragma("user_version")
@@ -154,7 +154,7 @@ def check_format(connection: apsw.Connection, path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes the names in it durable; syncing a file does not make its name durable."""
+    """Makes the names in it durable; syncing a file does not do that."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -163,7 +163,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def read_meta(connection: apsw.Connection, key: str) -> int:
-    """apsw.CorruptError when it is missing: it is written together with the schema."""
+    """Raises apsw.CorruptError if it is missing: it is written together with the schema."""
     value = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
     if not isinstance(value, int):
         raise apsw.CorruptError(f"{key} is missing in the table meta")
@@ -171,7 +171,7 @@ def read_meta(connection: apsw.Connection, key: str) -> int:
 
 
 def read_newest(connection: apsw.Connection) -> int:
-    """The last revision that was given out, as far as the file knows; 0 for one without tables."""
+    """The last assigned revision according to the file; 0 if it has no tables."""
     if connection.pragma("user_version") == 0:
         return 0
     newest: int = connection.execute(
@@ -181,7 +181,7 @@ def read_newest(connection: apsw.Connection) -> int:
 
 
 def jump(connection: apsw.Connection, revision: int) -> None:
-    """The next write comes after that revision, and no watch resumes from before it."""
+    """The next write gets a revision after this one, and watches cannot resume from before it."""
     with connection:
         connection.execute("UPDATE meta SET value = ? WHERE key IN ('revision', 'floor')", (revision,))
         connection.execute("DELETE FROM floors")

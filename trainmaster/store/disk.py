@@ -1,4 +1,4 @@
-"""What the store needs to know about its disk: how long an fsync takes, and what to do when one fails."""
+"""Measures how fast the disk syncs, and handles failed syncs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ROUNDS = 9
 _ENOUGH = 0.02
 _GAUGE_COMMITS = 64
 _STALL_SECONDS = 0.01
-"""A commit that took so long says at once that the disk is busy: the next may take longer."""
+"""A commit that takes this long shows that the disk is busy, and the next one may take longer."""
 
 
 def measure_sync(directory: Path, clock: Clock) -> float:
-    """Median seconds of writing and syncing 4 KiB there. Takes a few milliseconds; stops early on a slow disk.
+    """Median seconds for writing and syncing 4 KiB there. Takes a few milliseconds; stops early on a slow disk.
 
-    A full disk counts as a slow one.
+    A full disk counts as slow.
     """
     try:
         return _measure_sync(directory, clock)
@@ -47,15 +47,15 @@ def _measure_sync(directory: Path, clock: Clock) -> float:
             os.pwrite(file.fileno(), block, 0)
             os.fdatasync(file.fileno())
             times.append(clock.monotonic() - started)
-    # The first one also pays for making the file.
+    # The first one includes creating the file.
     rest = sorted(times[1:])
     return rest[len(rest) // 2]
 
 
 class SyncGauge:
-    """Whether this disk syncs fast, from the last commits. Starts from a measurement and follows what really happens.
+    """Whether this disk syncs fast, judged by recent commits and, initially, by a measurement.
 
-    A disk that was busy at the moment of opening would otherwise be taken for a slow one for ever.
+    Otherwise a disk that was busy when the store was opened would be considered slow forever.
     """
 
     __slots__ = ("_limit", "_recent", "is_fast")
@@ -66,14 +66,14 @@ class SyncGauge:
         self.is_fast = first <= limit
 
     def note(self, seconds: float) -> None:
-        """A commit of one or a few writes took that long."""
+        """Records the time of a commit of one or a few writes."""
         if seconds > _STALL_SECONDS:
             self.is_fast = False
             self._recent.clear()
             return
         self._recent.append(seconds)
         if len(self._recent) == _GAUGE_COMMITS:
-            # Some distance between the two thresholds, so that it does not go to and fro.
+            # Hysteresis, so that the result does not flap.
             limit = self._limit if self.is_fast else 0.7 * self._limit
             self.is_fast = sorted(self._recent)[_GAUGE_COMMITS // 2] <= limit
             self._recent.clear()
@@ -84,6 +84,6 @@ def is_full(error: BaseException) -> bool:
 
 
 def exit_process(what: str, error: BaseException) -> None:
-    """Ends the process at once, without clean-up: after a failed fsync nothing in memory can be trusted."""
+    """Exits immediately without clean-up: after a failed fsync nothing in memory can be trusted."""
     log.critical("store failed, the process ends", exc_info=error, extra={"action": "store.fatal", "what": what})
     os._exit(EXIT_CODE)

@@ -1,11 +1,11 @@
-"""Which revision was acknowledged last, kept beside the database, so that a start notices when the database has less.
+"""Keeps the last acknowledged revision beside the database, so that a start notices lost writes.
 
-SQLite ends the replay of its write-ahead log at the first frame whose checksum is wrong and says nothing: a byte that
-flipped there takes every later commit with it. The mark is written after a commit is on disk and before anybody is
-told, so it never promises more than was durable. It is not synced with every commit: after a crash of the process it is
-exact, after a power cut it may lag, and then the frames behind the damaged one tell (`wal`).
+SQLite stops replaying its write-ahead log at the first frame with a wrong checksum, silently: one flipped byte loses
+every later commit. The mark is written after a commit is on disk and before anybody is told, so it never promises more
+than was durable. It is not synced with every commit: after a process crash it is exact, after a power failure it may
+lag behind, and then the frames after the damaged one are used (`wal`).
 
-It also notes which write-ahead log was copied into the database completely: damage to it afterwards does no harm.
+It also records which write-ahead log was copied into the database completely: later damage to that log is harmless.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILE = "store.mark"
 _SIZE = 4096
 _MARK = struct.Struct("<QQ")
 _CHECK = 0x5A5A_5A5A_5A5A_5A5A
-"""The revision is stored a second time, changed by this, so that zeros and torn writes are no marks."""
+"""The revision is stored a second time, XORed with this, so that zeros and torn writes are not valid marks."""
 _COPIED_AT = 512
 _COPIED = struct.Struct("<8sQ")
 _SUM = struct.Struct("<L")
@@ -30,25 +30,25 @@ _SUM = struct.Struct("<L")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The write-ahead log with these salts was copied up to this frame; all of it, at that moment."""
+    """The write-ahead log with these salts was completely copied, up to this frame."""
 
     salts: bytes
     frames: int
 
 
 class HighWater:
-    """Nothing here fails: without a mark the store works, and only damage may go unnoticed."""
+    """Never fails: without a mark the store works, but damage may go unnoticed."""
 
     def __init__(self, directory: Path) -> None:
         self._descriptor = -1
         with suppress(OSError):
             self._descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if os.fstat(self._descriptor).st_size < _SIZE:
-                # Blocks that are there can be written on a full disk too.
+                # Allocated blocks can be written even on a full disk.
                 os.pwrite(self._descriptor, bytes(_SIZE - _COPIED_AT * 2), _COPIED_AT * 2)
 
     def read(self) -> int:
-        """0 when there is none."""
+        """0 if there is none."""
         content = self._read(_MARK.size, 0)
         if len(content) < _MARK.size:
             return 0
@@ -56,7 +56,7 @@ class HighWater:
         return int(revision) if revision ^ _CHECK == check else 0
 
     def note(self, revision: int) -> None:
-        """Everything up to this revision is on disk. Takes a microsecond, on every commit."""
+        """Everything up to this revision is on disk. Takes a microsecond per commit."""
         with suppress(OSError):
             os.pwrite(self._descriptor, _MARK.pack(revision, revision ^ _CHECK), 0)
 

@@ -1,7 +1,7 @@
-"""Folds the log of a file into the state in memory, once, at open. 100,000 objects of 2.6 KB take half a second of CPU.
+"""Loads the log into memory when the store is opened. 100,000 objects of 2.6 KB take half a second of CPU.
 
-The replay windows come back as they were (within their bounds), so that watches resume across a restart; what was
-already outside of them and had not been removed yet becomes garbage again.
+The replay windows are restored (within their bounds), so that watches can resume after a restart; rows outside them
+that were not removed yet become garbage again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Entry = tuple[EventType, StoredRecord, StoredRecord | None]
 
 
 def load(connection: apsw.Connection, state: StoreState, garbage: Garbage) -> None:
-    """Fills an empty state. apsw.CorruptError when the file is damaged."""
+    """Fills an empty state. Raises apsw.CorruptError if the file is damaged."""
     floor = database.read_meta(connection, "floor")
     revision = database.read_meta(connection, "revision")
     limits = state.limits
@@ -40,7 +40,7 @@ def load(connection: apsw.Connection, state: StoreState, garbage: Garbage) -> No
 
 
 class _Slot:
-    """A bucket while it is loaded, with what the loop below needs at hand."""
+    """A bucket while it is loaded."""
 
     __slots__ = ("entries", "floor", "held", "records")
 
@@ -49,13 +49,13 @@ class _Slot:
         self.records = self.held.records
         self.floor = window.floor
         self.entries: list[_Entry] = []
-        """Writes above the floor: the window, and maybe more than fits."""
+        """Writes above the floor: the window, and possibly more than fits."""
 
 
 def _fold(connection: apsw.Connection, slots: dict[str, _Slot], pattern: Window, garbage: Garbage) -> int:
-    """Replays all rows into records and collects what may belong to the windows. Returns the last revision."""
+    """Replays all rows into records and collects candidates for the windows. Returns the last revision."""
     revision = 0
-    # Runs once per stored object at every start: locals instead of attributes.
+    # Runs once per stored object at every start: local variables are faster than attributes.
     put, delete, op_put = EventType.PUT, EventType.DELETE, database.PUT
     query = "SELECT rev, bucket, name, op, created, value FROM log ORDER BY rev"
     for revision, bucket, name, op, created, value in connection.execute(query):
@@ -105,7 +105,7 @@ def _fill_window(window: Window, entries: Sequence[_Entry], limits: WindowLimits
 
 @contextmanager
 def _paused_gc() -> Iterator[None]:
-    """Nothing here is garbage; without the pause the collector walks all records again and again."""
+    """Nothing here is garbage; otherwise the collector would visit all records repeatedly."""
     enabled = gc.isenabled()
     gc.disable()
     try:

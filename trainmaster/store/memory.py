@@ -1,7 +1,7 @@
-"""A store without a disk: what is written is durable at once. For tests and for dry runs.
+"""An in-memory store: writes are durable immediately. For tests and dry runs.
 
 It passes the same contract suite as `sqlite.SqliteStore`. With `manual=True` nothing is durable until `commit` is
-called, so that a test can stand between a write and its commit.
+called, so that a test can act between a write and its commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class MemoryStore(StoreState):
         self._manual = manual
 
     def commit(self) -> None:
-        """Makes everything durable that was written so far."""
+        """Makes everything written so far durable."""
         if self._pending:
             self._acknowledge(self._take_pending())
 

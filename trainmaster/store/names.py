@@ -1,6 +1,6 @@
-"""A sorted set of names, in chunks, so that an insertion among 100,000 names moves a thousand pointers, not all.
+"""A sorted set of names, in chunks, so that inserting into 100,000 names moves only a thousand pointers.
 
-Order is that of code points, which is the byte order of UTF-8. Used by `state` for scans by prefix and for paging.
+The order is by code point, which is the byte order of UTF-8. Used by `state` for prefix scans and paging.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SortedNames:
         return self._size
 
     def add(self, name: str) -> None:
-        """The caller knows that the name is not in the set."""
+        """The name must not be in the set."""
         self._size += 1
         if not self._chunks:
             self._chunks.append([name])
@@ -41,17 +41,17 @@ class SortedNames:
             self._firsts[at] = chunk[0]
 
     def remove(self, name: str) -> None:
-        """The caller knows that the name is in the set."""
+        """The name must be in the set."""
         self._size -= 1
         at = bisect_right(self._firsts, name) - 1
         chunk = self._chunks[at]
         del chunk[bisect_left(chunk, name)]
-        # What stands in `_firsts` may sort before the first name of its chunk; that does not mislead a search.
+        # Entries of `_firsts` may sort before the first name of their chunk; searches still work.
         if not chunk:
             del self._chunks[at], self._firsts[at]
 
     def iterate(self, low: str, high: str | None) -> Iterator[str]:
-        """Names in [low, high), in order; `high` None has no end. The set must not change meanwhile."""
+        """Names in [low, high), in order; None as `high` means no upper bound. The set must not change meanwhile."""
         return chain.from_iterable(self._slices(low, high))
 
     def _slices(self, low: str, high: str | None) -> Iterator[list[str]]:
@@ -78,6 +78,6 @@ class SortedNames:
 
 
 def end_of_prefix(prefix: str) -> str | None:
-    """The smallest text above all texts with that prefix; None when there is none."""
+    """The smallest string that is greater than all strings with that prefix; None if there is none."""
     trimmed = prefix.rstrip("\U0010ffff")
     return trimmed[:-1] + chr(ord(trimmed[-1]) + 1) if trimmed else None

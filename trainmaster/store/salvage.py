@@ -1,8 +1,8 @@
-"""Opens the database and finds out whether it still has everything that was acknowledged. Used by `sqlite`.
+"""Opens the database and checks that it has everything that was acknowledged. Used by `sqlite`.
 
-What is missing cannot be brought back here. But it is said: in the log, in a note beside the store that `doctor` and
-`status` show, and as an Event. The damaged write-ahead log is kept aside for who wants to look at it, and revisions
-jump ahead, so that clients which saw the lost ones list again instead of mixing up two histories.
+Missing writes cannot be recovered, but they are reported: in the log, in a file beside the store that `doctor` and
+`status` show, and as an Event. The damaged write-ahead log is kept for inspection, and revisions jump ahead, so that
+clients that saw the lost ones list again instead of mixing two histories.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from trainmaster.store.high_water import HighWater
 log = logging.getLogger(__name__)
 
 REVISION_JUMP = 1_000_000
-"""More writes than anyone makes between a backup and its restore (a day at 10 a second), for when the store that is
-replaced cannot be read any more."""
+"""More writes than anyone makes between a backup and its restore (a day at 10 per second), in case the replaced store
+cannot be read."""
 
 
 def open_database(
     directory: Path, mark: HighWater, clock: Clock, *, synchronous: str, vfs: str | None
 ) -> tuple[apsw.Connection, Damage | None]:
-    """The caller holds the lock. StoreError when the file cannot be used at all."""
+    """The caller holds the lock. Raises StoreError if the file is unusable."""
     path = directory / database.FILE
     connection = database.connect(path, synchronous=synchronous, vfs=vfs)
     try:
         tail = _inspect(connection, path)
         copied = mark.read_copied()
         if tail.commits and copied is not None and (copied.salts, copied.frames) == (tail.salts, tail.last):
-            # SQLite would put the pages of the part it can read over newer ones in the file.
+            # SQLite would overwrite newer pages in the file with those that it can read from the log.
             connection = _reopen_without_log(connection, path, synchronous=synchronous, vfs=vfs)
             tail = _inspect(connection, path)
         damage = _judge(connection, directory, tail, mark.read(), clock)
@@ -49,7 +49,7 @@ def open_database(
         if tail.commits:
             _begin_new_log(connection)
     except BaseException as error:
-        # The log may hold what this process could not read.
+        # The log may contain frames that this process could not read.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close()
         if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
@@ -108,14 +108,14 @@ def _reopen_without_log(
 
 
 def _check_whole(connection: apsw.Connection, path: Path) -> None:
-    """A checkpoint that was cut short leaves newer pages in the file than the rest of the log fits to."""
+    """An interrupted checkpoint leaves pages in the file that are newer than the rest of the log."""
     found = connection.execute("PRAGMA quick_check(1)").fetchall()
     if found != [("ok",)]:
         raise database.damaged(path, StoreError(str(found[0][0])))
 
 
 def _begin_new_log(connection: apsw.Connection) -> None:
-    """Frames that nobody reads must not be taken for lost commits at the next start."""
+    """Unread frames must not be taken for lost commits at the next start."""
     try:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.FullError:

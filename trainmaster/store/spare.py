@@ -1,8 +1,8 @@
-"""Room inside the database for when the disk has none: free pages, which writes use before the file grows.
+"""Reserves space inside the database for a full disk: free pages, which writes use before the file grows.
 
-A file beside the database that is given up in time of need would be taken by whoever fills the disk. Free pages cannot
-be. Made in steps of a megabyte, so that commits go on in between; the table that holds them meanwhile is dropped at the
-end, and by the next start if a crash comes first.
+A reserve file that is deleted when needed could be taken by whoever fills the disk; free pages cannot. They are created
+in steps of a megabyte, so that commits continue in between; the temporary table that holds them is dropped at the end,
+or at the next start after a crash.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def measure(connection: apsw.Connection) -> int:
 
 
 def add_step(connection: apsw.Connection) -> None:
-    """Takes a megabyte, of free pages first and then of the disk. apsw.FullError when there is none."""
+    """Allocates a megabyte, from free pages first and then from the disk. Raises apsw.FullError."""
     with connection:
         connection.execute(f"CREATE TABLE IF NOT EXISTS {_TABLE} (block BLOB)")
         connection.execute(f"INSERT INTO {_TABLE} VALUES (zeroblob(?))", (STEP_BYTES,))
 
 
 def end(connection: apsw.Connection) -> None:
-    """What was taken becomes free pages."""
+    """Turns the allocated pages into free pages."""
     with connection:
         connection.execute(f"DROP TABLE IF EXISTS {_TABLE}")

@@ -1,14 +1,13 @@
-"""The durable store: `state.StoreState` in memory, one SQLite file below it, one commit for many writers.
+"""The durable store: `state.StoreState` in memory, one SQLite file, and group commit.
 
-Writes are collected until the event loop comes round, then inserted and committed together (group commit). The commit
-runs in the event loop where an fsync takes less than a thread hand-off is worth and few writes wait for it, else in a
-one-worker executor; large batches and checkpoints run there with all that belongs to them. Only one of them touches the
-connection at a time (`_busy`). A transaction is never split over two commits, because only whole transactions enter
-`_pending`.
+Writes are collected during an iteration of the event loop, then inserted and committed together. The commit runs in the
+event loop if an fsync is cheaper than a thread hand-off and only a few writes wait for it, otherwise in a one-worker
+executor; so do large batches and checkpoints. Only one of them uses the connection at a time (`_busy`). A transaction
+is never split over two commits, because only complete transactions enter `_pending`.
 
-A commit that finds no room on the disk is tried again until there is some: nothing was written, nobody was told, and
-meanwhile writes are refused (NoSpace). Any other failure ends the process: memory is ahead of the disk, and after a
-failed fsync the kernel may have dropped the data, so a retry would lie. The next start reads what is really there.
+A commit that fails on a full disk is retried until there is space: nothing was written, nobody was told, and meanwhile
+writes are refused (NoSpace). Any other failure ends the process: memory is ahead of the disk, and after a failed fsync
+the kernel may have dropped the data, so a retry could report success falsely. The next start reads what is on disk.
 
     async with SqliteStore.open(directory, clock) as store: ...
 """
@@ -44,41 +43,42 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FEW = 8
-"""Commits of at most so many writes tell how long a sync takes; in larger ones the writing counts too. They are waited
-for in the event loop where a sync is fast; with more there is other work to do meanwhile, and more to put into the next
-commit."""
+"""Only commits of at most this many writes are used to estimate the time of a sync, because in larger ones writing
+counts too. They run in the event loop if syncs are fast; for larger ones the loop has other work meanwhile, and
+collects more for the next commit."""
 
 _RETRY_SECONDS = 0.25
-"""Between two tries to commit on a full disk."""
+"""Between two attempts to commit on a full disk."""
 _LAST_TRIES = 8
-"""Before a store is closed with writes that found no room."""
+"""Attempts before a store is closed with uncommitted writes."""
 
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
 _BULK = 64
 _INSERT_BULK = _INSERT + ", (?, ?, ?, ?, ?, ?)" * (_BULK - 1)
-"""In a thread: it waits for the interpreter after each statement. 500 rows one by one took 150 ms beside a busy event
-loop, in which no other write became durable."""
+"""For use in a thread, which waits for the GIL after each statement. 500 single inserts took 150 ms beside a busy event
+loop, during which no other write became durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteOptions:
     limits: WindowLimits = DEFAULT_LIMITS
     commit: str = "auto"
-    """inline: in the event loop. thread: in an executor. auto: by what an fsync takes here, at open and since."""
+    """inline: in the event loop. thread: in an executor. auto: depending on how long an fsync takes, at open and
+    since."""
     thread_above: float = 0.001
-    """Seconds of median fsync above which `auto` means thread: a hand-off costs 40-90 us, a blocked loop costs all."""
+    """Median fsync seconds above which `auto` uses a thread: a hand-off costs 40-90 us, but does not block the loop."""
     inline_bytes: int = 128 * 1024
-    """Batches above this go to the executor in any mode: writing and syncing a megabyte takes 5 ms and more."""
+    """Larger batches always use the executor: writing and syncing a megabyte takes 5 ms or more."""
     checkpoint_pages: int = 256
-    """Pages of the write-ahead log (16 KiB each) after which it is copied into the file: one slice of 4 MiB."""
+    """Pages of the write-ahead log (16 KiB each) after which it is checkpointed: one slice of 4 MiB."""
     compact_rows: int = 128
-    """Superseded rows that are let come together before a commit also removes some."""
+    """Superseded rows that accumulate before a commit also removes some."""
     idle_seconds: float = 1.0
-    """Quiet time after which the rest is compacted and checkpointed."""
+    """Idle time after which the rest is compacted and checkpointed."""
     synchronous: str = "FULL"
-    """FULL: an acknowledged write survives a power cut. NORMAL: it survives only a crash of the process."""
+    """FULL: an acknowledged write survives a power failure. NORMAL: it survives only a crash of the process."""
     vfs: str | None = None
-    """SQLite's file layer; tests put a disk there that loses what was not synced."""
+    """SQLite's file layer; tests use one that loses unsynced data."""
     fatal: Callable[[str, BaseException], None] = exit_process
     """Called when a commit failed. It should not return."""
 
@@ -92,7 +92,7 @@ class SqliteStore(StoreState):
     ) -> None:
         super().__init__(options.limits)
         self.damage: Damage | None = None
-        """Acknowledged writes that this start did not find again."""
+        """Acknowledged writes that were missing at this start."""
         self._mark = mark
         self.directory = directory
         self._connection = connection
@@ -103,14 +103,14 @@ class SqliteStore(StoreState):
         self._gauge = SyncGauge(0.0, options.thread_above)
         self._scheduled = False
         self._waiting = False
-        """For room on the disk."""
+        """Waiting for disk space."""
         self._busy = False
         self._garbage = Garbage()
         self._wal_pages = 0
         self._active = asyncio.Event()
-        """Set by every commit; the maintenance task waits for it, and then for quiet."""
+        """Set by every commit; the maintenance task waits for it, and then for an idle period."""
         self._idle = asyncio.Event()
-        """Set while nothing uses the connection."""
+        """Set while the connection is unused."""
         self._idle.set()
 
     @classmethod
@@ -118,7 +118,7 @@ class SqliteStore(StoreState):
     async def open(
         cls, directory: Path, clock: Clock, options: SqliteOptions = DEFAULT_OPTIONS
     ) -> AsyncIterator[SqliteStore]:
-        """Opens the store in that directory, which is made if missing. Locked, NewerSchema or StoreError if not."""
+        """Opens the store in a directory, which is created if missing. Raises Locked, NewerSchema or StoreError."""
         with database.hold_lock(directory), closing(HighWater(directory)) as mark:
             connection, damage = salvage.open_database(
                 directory, mark, clock, synchronous=options.synchronous, vfs=options.vfs
@@ -140,7 +140,7 @@ class SqliteStore(StoreState):
             with suppress(apsw.FullError):
                 spare.end(self._connection)
             loading.load(self._connection, self, self._garbage)
-        except (apsw.CorruptError, TypeError, ValueError) as error:  # a page of zeros reads as columns that are null
+        except (apsw.CorruptError, TypeError, ValueError) as error:  # a page of zeros reads as null columns
             raise database.damaged(self.directory / database.FILE, error) from error
         self._connection.set_wal_hook(self._note_wal)
         self._start_job(self._extend_log, lambda _: None, self._skip)
@@ -194,7 +194,7 @@ class SqliteStore(StoreState):
         if self._busy or self._waiting or not self._pending or self._failure is not None:
             return
         if self._depth:
-            # Whole transactions are safe, but writes of others join the open one.
+            # Complete transactions are safe, but writes of others join the open one.
             self._loop.call_exception_handler({"message": "a store transaction was open across an await"})
         events = self._take_pending()
         part = self._build_slice() if len(self._garbage) >= self._options.compact_rows else None
@@ -202,7 +202,7 @@ class SqliteStore(StoreState):
             self._start_commit(partial(self._write, events, part, None), events)
             return
         try:
-            # In the event loop in any case: a thread would fight it for the interpreter at every row.
+            # Always in the event loop: a thread would compete for the GIL at every row.
             self._insert(events)
             if not self.commits_inline or len(events) > _FEW:
                 self._start_commit(partial(self._commit, len(events), part, None), events)
@@ -214,12 +214,12 @@ class SqliteStore(StoreState):
         self._committed(events, removed)
 
     def _write(self, events: Sequence[Event], part: Slice | None, budget: float | None) -> int:
-        """One SQLite transaction. Returns how much garbage was removed."""
+        """Runs one SQLite transaction. Returns how much garbage was removed."""
         self._insert(events, in_bulk=len(events) - len(events) % _BULK)
         return self._commit(len(events), part, budget)
 
     def _insert(self, events: Sequence[Event], *, in_bulk: int = 0) -> None:
-        """`in_bulk`: how many go in by `_INSERT_BULK`."""
+        """`in_bulk`: how many rows are inserted with `_INSERT_BULK`."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         with self._undone_on_error():
@@ -280,36 +280,36 @@ class SqliteStore(StoreState):
         self._loop.call_later(_RETRY_SECONDS, self._try_again)
 
     def _try_again(self) -> None:
-        """A checkpoint first: it empties the log, so that the commit needs no room there."""
+        """Retries after a checkpoint, which empties the log so that the commit needs no space there."""
         self._waiting = False
         if self._failure is not None or self._busy:
-            return  # whatever is busy flushes when it ends
+            return  # the running job flushes when it ends
         if self._wal_pages:
             self._start_job(self._checkpoint, lambda _: None, self._skip)
         else:
             self._flush()
 
     def _skip(self, error: BaseException) -> None:
-        """What a full disk may keep from being done, because it is done later."""
+        """Ignores a full disk for work that is done later."""
         if not is_full(error):
             self._die("writing to the store failed", error)
         else:
             log.warning("disk full, tidying waits", extra={"action": "store.tidying_waits"})
 
     def _note_readable(self, revision: int) -> None:
-        # Behind the watchers that were just woken, and so after they have read.
+        # After the watchers that were just woken, so that they have read.
         self._loop.call_soon(super()._note_readable, revision)
 
     def _die(self, what: str, error: BaseException) -> None:
         self._fail(StoreError(f"{what}: {error}"))
         self._options.fatal(what, error)
 
-    # Work beside the event loop
+    # Work in the executor
 
     def _start_job(
         self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]
     ) -> asyncio.Future[T]:
-        """Runs `work` in the executor; nothing else touches the connection until `done` or `failed` was called."""
+        """Runs `work` in the executor; nothing else uses the connection until `done` or `failed` was called."""
         assert not self._busy
         self._busy = True
         self._idle.clear()
@@ -333,9 +333,9 @@ class SqliteStore(StoreState):
             self._flush()
 
     async def run_exclusive(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Runs `work` in the executor while no commit runs; what is written meanwhile waits. It may read only."""
+        """Runs `work` in the executor while no commit runs; writes wait meanwhile. It may only read."""
         await self._wait_for_turn()
-        return await _unhurt(self._start_job(lambda: work(self._connection), lambda _: None, lambda _: None))
+        return await _shield(self._start_job(lambda: work(self._connection), lambda _: None, lambda _: None))
 
     async def _wait_for_turn(self) -> None:
         while self._busy or self._pending:
@@ -345,7 +345,7 @@ class SqliteStore(StoreState):
             await self._idle.wait()
 
     async def fill_spare(self, size: int) -> bool:
-        """Sees to it that so many bytes can be written while the disk is full. False when there is no room now."""
+        """Makes sure that this many bytes can be written on a full disk. False if there is no space now."""
         try:
             if await self.run_exclusive(spare.measure) >= size * 3 // 4:
                 return True
@@ -367,7 +367,7 @@ class SqliteStore(StoreState):
         return apsw.SQLITE_OK
 
     def _extend_log(self) -> None:
-        # Some room above the checkpoint, because commits go on until it starts.
+        # With some margin, because commits continue until the checkpoint starts.
         pages = self._options.checkpoint_pages * 5 // 4
         database.extend_log(self.directory / database.FILE, pages * database.FRAME_BYTES)
 
@@ -376,7 +376,7 @@ class SqliteStore(StoreState):
         in_log, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         if copied >= in_log:
             self._wal_pages = 0
-            # Without a descriptor to spare nothing is noted: harmless damage to this log might then be reported.
+            # If no descriptor is left nothing is recorded; harmless damage to this log might then be reported.
             with suppress(OSError):
                 salts = wal.read_salts(wal.build_path(self.directory / database.FILE))
                 self._mark.note_copied(Copied(salts, in_log))
@@ -391,7 +391,7 @@ class SqliteStore(StoreState):
         return Slice([revision for revision, _ in rows], floors, self.durable_revision)
 
     async def _maintain(self) -> None:
-        """Tidies up when it is quiet, so that the next start has little to read."""
+        """Compacts and checkpoints when idle, so that the next start has little to read."""
         while True:
             await self._active.wait()
             while self._active.is_set():
@@ -400,7 +400,7 @@ class SqliteStore(StoreState):
             try:
                 await self._tidy()
             except (NoSpace, apsw.FullError):
-                # Said already; the next commit, or a second from now if there is none, tries again.
+                # Already reported; retried by the next commit, or in a second.
                 await self._clock.sleep(self._options.idle_seconds)
                 self._active.set()
 
@@ -409,14 +409,14 @@ class SqliteStore(StoreState):
             await self._wait_for_turn()
             part = self._build_slice()
             job = partial(self._write, (), part, None)
-            await _unhurt(self._start_job(job, partial(self._committed, ()), self._skip))
+            await _shield(self._start_job(job, partial(self._committed, ()), self._skip))
         if self._wal_pages:
             await self._wait_for_turn()
-            await _unhurt(self._start_job(self._checkpoint_at_rest, lambda _: None, self._skip))
+            await _shield(self._start_job(self._checkpoint_at_rest, lambda _: None, self._skip))
 
 
-async def _unhurt(job: asyncio.Future[T]) -> T:
-    """The thread runs on when the caller is cancelled, and the connection stays taken until it ends."""
+async def _shield(job: asyncio.Future[T]) -> T:
+    """Shields the thread from cancellation of the caller; the connection stays busy until it ends."""
     return await asyncio.shield(job)
 
 

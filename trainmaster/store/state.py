@@ -1,6 +1,6 @@
-"""The in-memory half of a store: current records, transactions with undo, subscribers, windows, durability waiters.
+"""The in-memory part of a store: current records, transactions with undo, subscribers, windows, durability waiters.
 
-`memory.MemoryStore` and `sqlite.SqliteStore` are this plus a way to make events durable. The steps of one write:
+`memory.MemoryStore` and `sqlite.SqliteStore` add a way to make events durable. The steps of a write:
 
     put/delete    record replaced, event noted                        (undone if the transaction raises)
     end           events enter the replay windows and `_pending`      (visible together)
@@ -9,8 +9,8 @@
     acknowledge   `durable()` returns, outside watches are woken
 
 Invariants: `revision` grows by one per write; events enter windows in revision order; nothing is acknowledged and no
-outside watch is woken before its commit. Records hold bytes, never parsed objects, and the cycle collector does not see
-them: a full collection takes no longer with 100,000 of them.
+outside watch is woken before its commit. Records hold bytes, never parsed objects, and are not tracked by the cycle
+collector, so that a full collection does not slow down with 100,000 of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Subscriber = Callable[[Sequence[Event]], None]
 
 
 class WindowLimits(NamedTuple):
-    """Bounds of each bucket's replay window. Whatever is reached first drops the oldest events."""
+    """Limits of each bucket's replay window. Reaching either drops the oldest events."""
 
     events: int = 8_192
     bytes: int = 16 * 1024 * 1024
@@ -53,7 +53,7 @@ class Bucket:
 
 
 class _Transaction(AbstractContextManager[None]):
-    """One object serves all transactions of a store: they nest, and never overlap otherwise."""
+    """One object serves all transactions of a store: they may nest, but never overlap otherwise."""
 
     __slots__ = ("_marks", "_state")
 
@@ -78,27 +78,27 @@ class StoreState:
         self._readable_revision = 0
         """Watchers had a chance to read up to here; windows are not trimmed above it."""
         self._floor = 0
-        """No bucket has history up to this revision (a restore, for one)."""
+        """No bucket has history up to this revision (e.g. after a restore)."""
         self._buckets: dict[str, Bucket] = {}
         self._transaction = _Transaction(self)
         self._depth = 0
         self._events: list[Event] = []
-        """Of the transaction that is open now; also its undo log."""
+        """Events of the open transaction; also its undo log."""
         self._pending: list[Event] = []
-        """Ended, but not handed to a commit."""
+        """Events of ended transactions that no commit has taken yet."""
         self._unpublished: deque[Sequence[Event]] = deque()
         self._publishing = False
         self._subscribers: list[Subscriber] = []
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._sizes: dict[str, int] | None = None
-        """Bytes by namespace; None until somebody asks."""
+        """Bytes by namespace; None until first asked for."""
         self._failure: StoreError | None = None
         """Set when the store is closed or broken: writes and waits raise it."""
         self._refusal: StoreError | None = None
-        """What writes raise: the failure, or that there is no room just now."""
+        """Raised by writes: the failure, or that the disk is full."""
 
     def adopt(self, buckets: dict[str, Bucket], *, revision: int, floor: int) -> None:
-        """Takes over what was loaded, all of it durable. Only for a store that is still empty."""
+        """Takes over loaded, durable data. Only for an empty store."""
         self._buckets = buckets
         self._sizes = None
         self.revision = self.durable_revision = self._readable_revision = revision
@@ -168,7 +168,7 @@ class StoreState:
         revision = self.revision + 1
         if current is None:
             if not name.isascii():
-                name.encode()  # what UTF-8 cannot hold must fail here, not in a commit
+                name.encode()  # invalid UTF-8 must fail here, not in a commit
             record = StoredRecord(held.name, name, revision, revision, value, memo)
             held.names.add(name)
         else:
@@ -197,7 +197,7 @@ class StoreState:
 
     def _note(self, kind: EventType, record: StoredRecord, previous: StoredRecord | None) -> None:
         event = Event(kind, record, previous)
-        # Records and events hold values and older records only, so no cycle goes through them.
+        # Records and events refer only to values and older records, so they cannot be part of a cycle.
         untrack(record)
         untrack(event)
         self.revision = record.revision
@@ -235,7 +235,7 @@ class StoreState:
         del self._events[mark:]
 
     def _finish(self) -> None:
-        """The transaction has ended: its events become history, go to the commit and to who listens."""
+        """Ends the transaction: adds its events to the history and passes them to the commit and to subscribers."""
         events, self._events = self._events, []
         for event in events:
             window = self._buckets[event.record.bucket].window
@@ -246,14 +246,14 @@ class StoreState:
         self._request_commit()
         self._publish(events)
 
-    # What the implementation adds
+    # Implemented by subclasses
 
     def _request_commit(self) -> None:
-        """`_pending` has grown; see that it gets durable soon."""
+        """Called when `_pending` has grown; must make it durable soon."""
         raise NotImplementedError
 
     def _forget(self, events: Sequence[Event]) -> None:
-        """These events have left the replay window; what only they needed may be removed."""
+        """Called with events that left the replay window; rows that only they needed may be removed."""
 
     # Listening
 
@@ -266,7 +266,7 @@ class StoreState:
         return BucketWatch(held.window, self, after, durable=durable)
 
     def _publish(self, events: Sequence[Event]) -> None:
-        """A subscriber may write: those events wait until all subscribers have seen the ones before."""
+        """A subscriber may write: those events are delivered after all subscribers have seen the earlier ones."""
         self._unpublished.append(events)
         if self._publishing:
             return
@@ -286,7 +286,7 @@ class StoreState:
         for callback in tuple(self._subscribers):
             try:
                 callback(events)
-            except Exception as error:  # noqa: BLE001 - raised again once the others have been told
+            except Exception as error:  # noqa: BLE001 - raised again after the others were called
                 errors.append(error)
 
     def _wake(self, events: Sequence[Event], *, durable: bool) -> None:
@@ -313,7 +313,7 @@ class StoreState:
         return events
 
     def _acknowledge(self, events: Sequence[Event]) -> None:
-        """The events are on disk: let those go who wait for it."""
+        """The events are on disk: wakes everyone waiting for it."""
         reached = events[-1].record.revision
         self.durable_revision = reached
         waiting, self._waiters = self._waiters, []
@@ -330,7 +330,7 @@ class StoreState:
         self._readable_revision = revision
 
     def _fail(self, reason: StoreError) -> None:
-        """Nothing can be written or made durable any more."""
+        """From now on nothing can be written or made durable."""
         self._failure = self._refusal = reason
         waiting, self._waiters = self._waiters, []
         for _, waiter in waiting:
@@ -349,6 +349,6 @@ class StoreState:
 
 
 def _count_growth(event: Event) -> int:
-    """By how many bytes the values that stand became more."""
+    """By how many bytes the current values grew."""
     before = len(event.previous.value) if event.previous is not None else 0
     return (len(event.record.value) if event.type is EventType.PUT else 0) - before

@@ -1,9 +1,10 @@
-"""What lies in SQLite's write-ahead log behind the point where its replay ended. Reads headers only.
+"""Inspects SQLite's write-ahead log after the point where its replay ended. Reads headers only.
 
-A frame is a 24-byte header and a page; a commit's last frame has the size of the database in its header. All frames of
-one filling of the log carry the salts of the log's header, and those of the filling before do not. So a commit frame
-with the right salts behind the end of the replay is a commit that was written and cannot be read any more. One of them
-may be a commit that a power cut tore before it was acknowledged; of two, the first was on disk before the second began.
+A frame is a 24-byte header and a page; the header of a commit's last frame contains the size of the database. All
+frames since the log was last reset carry the salts of the log's header, older ones do not. So a commit frame with the
+right salts after the end of the replay is a commit that was written and cannot be read any more. A single one may be a
+commit that a power failure interrupted before it was acknowledged; if there are two, the first was on disk before the
+second began.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _FRAME = struct.Struct(">LL8s")
 @dataclass(frozen=True, slots=True)
 class Tail:
     salts: bytes = b""
-    """Of the log's present filling; empty when it has none."""
+    """The log's current salts; empty if it has none."""
     replayed: int = 0
     """Frames that SQLite reads."""
     last: int = 0
-    """The last frame with those salts, whether SQLite reads it or not."""
+    """The last frame with those salts, whether or not SQLite reads it."""
     commits: int = 0
-    """Commits behind what SQLite reads."""
+    """Commits after what SQLite reads."""
 
 
 def build_path(database: Path) -> Path:
@@ -38,7 +39,7 @@ def build_path(database: Path) -> Path:
 
 
 def inspect(path: Path, replayed: int) -> Tail:
-    """`replayed`: how many frames SQLite found whole."""
+    """`replayed`: how many valid frames SQLite found."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -68,7 +69,7 @@ def _read_salts(descriptor: int) -> bytes:
     header = os.pread(descriptor, _HEADER_BYTES, 0)
     if len(header) == _HEADER_BYTES and _is_whole(header):
         return header[16:24]
-    # A damaged header makes SQLite forget the whole log; its first frame has the salts too.
+    # SQLite ignores the whole log if its header is damaged; the first frame has the salts too.
     frame = os.pread(descriptor, _FRAME.size, _offset(1))
     salts: bytes = _FRAME.unpack(frame)[2] if len(frame) == _FRAME.size else b""
     return salts if any(salts) else b""
@@ -79,7 +80,7 @@ def _offset(frame: int) -> int:
 
 
 def _is_whole(header: bytes) -> bool:
-    """SQLite's checksum over the first 24 bytes; the lowest bit of the magic number says in which byte order."""
+    """SQLite's checksum over the first 24 bytes; the lowest bit of the magic number is the byte order."""
     values = _HEADER.unpack(header)
     if values[0] & ~1 != _MAGIC:
         return False

@@ -1,11 +1,11 @@
 """The replay window of one bucket, and the watches that read it.
 
-A watch is a cursor into the window, not a queue of its own: a slow or stalled watcher costs no memory and delays
-nobody. When the window has moved past its cursor it gets Lagging and must list again. So the bound of every watcher is
-the bound of the window, by count and by bytes.
+A watch is a cursor into the window and has no queue of its own: a slow watcher costs no memory and delays nobody. When
+the window has moved past its cursor, it gets Lagging and must list again. So the window's limits on count and bytes
+apply to every watcher.
 
-The window is trimmed before new events come in, and only of what woken watchers had their turn to read, so that a burst
-which is larger than the window still reaches every watcher that reads when it is woken.
+The window is trimmed before new events are added, and only of events that woken watchers had a chance to read, so that
+a burst larger than the window still reaches every watcher that reads when it is woken.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from trainmaster.store.contract import Compacted, Event, Lagging, StoreError
 
 _revision_of = attrgetter("revision")
 
-# Dropped entries are taken out of the list this many at a time: deleting at the front moves the rest.
+# Dropped entries are removed from the list in batches, because deleting at the front moves the rest.
 _SWEEP = 512
 
 
 class StoreProgress(Protocol):
-    """How far the store is; watches read it."""
+    """The store's revisions, as needed by watches."""
 
     @property
     def revision(self) -> int: ...
@@ -40,9 +40,9 @@ class Window:
     def __init__(self, floor: int, max_events: int, max_bytes: int) -> None:
         self._events: list[Event | None] = []
         self._head = 0
-        """Index of the oldest event in `_events`; what lies before it is dropped (None)."""
+        """Index of the oldest event in `_events`; entries before it are dropped (None)."""
         self._swept = 0
-        """How many events were taken out of the front of the list; position = index + _swept."""
+        """How many events were removed from the front of the list; position = index + _swept."""
         self.floor = floor
         """Events up to this revision may be gone."""
         self.max_events = max_events
@@ -66,7 +66,7 @@ class Window:
         self.size += _size_of(event)
 
     def trim(self, readable: int) -> list[Event]:
-        """Drops what is above the bounds, oldest first, and returns it. What is above `readable` stays."""
+        """Drops and returns the oldest events that exceed the limits. Events above `readable` stay."""
         dropped: list[Event] = []
         events = self._events
         while self._head < len(events) and (len(self) > self.max_events or self.size > self.max_bytes):
@@ -89,7 +89,7 @@ class Window:
         return len(self._events) - self._head > self.max_events or self.size > self.max_bytes
 
     def get_position(self, after: int) -> int:
-        """Where the first event above that revision is, or will be."""
+        """The position of the first event above that revision, which may not exist yet."""
         return self._swept + bisect_right(self._events, after, lo=self._head, key=_revision_of)
 
     def get(self, position: int) -> Event:
@@ -112,7 +112,7 @@ class Window:
 
 
 def _size_of(event: Event) -> int:
-    # The value of the previous record is counted by the event that wrote it.
+    # The previous record's value is counted by the event that wrote it.
     return len(event.record.value)
 
 
@@ -185,7 +185,7 @@ class BucketWatch:
         if self._listener is None:
             waiter.set_result(None)
         elif not self._called:
-            # Not from here: whoever commits is not to meet a listener's errors, nor to wait for all of them.
+            # Not called directly: the committer must not see a listener's errors or wait for all of them.
             self._called = True
             waiter.get_loop().call_soon(self._call_listener)
 
